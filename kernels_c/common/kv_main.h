@@ -1,0 +1,81 @@
+// The kv simulation as a program of its own. It writes one line at an event's beginning and two at
+// its end, as Athena's jobs do, each as soon as it is known.
+#ifndef KV_MAIN_H
+#define KV_MAIN_H
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char kv_usage[] =
+    "usage: kv [--events N] [--first K] [--seed S]\n"
+    "Simulate events K .. K + N - 1 (defaults: N = 100, K = 0, S = 1), one after the other.\n";
+
+// The value of an option as a whole number up to most; ends the program where it is none.
+static uint64_t kv_number(const char *option, const char *text, uint64_t least, uint64_t most) {
+  char *end = NULL;
+  errno = 0;
+  uint64_t value = text != NULL && *text >= '0' && *text <= '9' ? strtoull(text, &end, 10) : 0;
+  if (end == NULL || *end != '\0' || errno != 0 || value < least || value > most) {
+    fprintf(stderr, "kv: %s needs a whole number from %" PRIu64 " to %" PRIu64 ", not '%s'\n",
+            option, least, most, text == NULL ? "" : text);
+    exit(2);
+  }
+  return value;
+}
+
+int main(int argc, char **argv) {
+  uint64_t events = 100, first = 0, seed = 1;
+  for (int i = 1; i < argc; i += 2) {
+    if (strcmp(argv[i], "--help") == 0) {
+      fputs(kv_usage, stdout);
+      return 0;
+    }
+    if (strcmp(argv[i], "--events") == 0) {
+      events = kv_number(argv[i], argv[i + 1], 1, 1000000000);
+    } else if (strcmp(argv[i], "--first") == 0) {
+      first = kv_number(argv[i], argv[i + 1], 0, INT64_MAX / 2);
+    } else if (strcmp(argv[i], "--seed") == 0) {
+      seed = kv_number(argv[i], argv[i + 1], 0, UINT64_MAX);
+    } else {
+      fprintf(stderr, "kv: unknown option '%s'\n%s", argv[i], kv_usage);
+      return 2;
+    }
+  }
+  pthread_once(&kv_ready, kv_prepare);
+  uint64_t checksum = 0;
+  int64_t truncated = 0;
+  double sum = 0.0, squares = 0.0;
+  for (uint64_t done = 0; done < events; done++) {
+    kv_event e;
+    int64_t event = (int64_t)(first + done);
+    printf("AthenaEventLoopMgr   INFO   ===>>>  start processing event #%" PRId64
+           ", run #1 %" PRIu64 " events processed so far  <<<===\n",
+           event, done);
+    fflush(stdout);
+    if (kv_run(seed, &event, 1, &e) != 0) {
+      fputs("kv: no memory for the particles' stack\n", stderr);
+      return 1;
+    }
+    double time_s = 1e-9 * (double)e.time_ns, n = (double)(done + 1);
+    sum += time_s;
+    squares += time_s * time_s;
+    double variance = squares / n - sum / n * (sum / n);
+    double error = n > 1.0 && variance > 0.0 ? sqrt(variance / (n - 1.0)) : 0.0;
+    printf("G4SimTimer           INFO        Event nr. %" PRId64
+           " took %.6g s. New average %.6g +- %.4g\n",
+           event, time_s, sum / n, error);
+    printf("AthenaEventLoopMgr   INFO   ===>>>  done processing event #%" PRId64
+           ", run #1 %" PRIu64 " events processed so far  <<<===\n",
+           event, done + 1);
+    fflush(stdout);
+    checksum += e.checksum;
+    truncated += e.truncated;
+  }
+  printf("kv                   INFO   checksum %016" PRIx64 " of %" PRIu64 " events, %" PRId64
+         " truncated\n",
+         checksum, events, truncated);
+  return fflush(stdout) == 0 ? 0 : 1;
+}
+
+#endif

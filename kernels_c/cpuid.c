@@ -1,0 +1,32 @@
+/*
+ * What the processor says about itself: the CPUID instruction, one leaf a call.
+ *
+ * It answers for the core that the call happens to run on (hybrid processors differ by core), and
+ * in a virtual machine it traps to the hypervisor, which decides what to say. There is nothing to
+ * time and nothing for the compiler to remove: the instruction is volatile assembly.
+ *
+ * Checksum: the sum of the four registers; -1 on a processor without CPUID.
+ *
+ * @kernel
+ * flags = ["-O1"]
+ */
+#include <stdint.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#endif
+
+// @interface
+/* registers: eax, ebx, ecx, edx. A leaf above the highest one answers what the processor likes. */
+int64_t cpuid_leaf(uint32_t leaf, uint32_t subleaf, uint32_t *registers);
+// @end
+
+int64_t cpuid_leaf(uint32_t leaf, uint32_t subleaf, uint32_t *registers) {
+#if defined(__x86_64__) || defined(__i386__)
+  __cpuid_count(leaf, subleaf, registers[0], registers[1], registers[2], registers[3]);
+  return (int64_t)registers[0] + registers[1] + registers[2] + registers[3];
+#else
+  (void)leaf, (void)subleaf, (void)registers;
+  return -1;
+#endif
+}

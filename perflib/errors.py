@@ -1,0 +1,39 @@
+"""Errors a user can act on, and the sentence that names the nearest valid choice."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["MeasurementError", "PerflibError", "UserError", "choose"]
+
+
+class PerflibError(Exception):
+    """Base of every error that perflib raises on purpose; its text is meant for the user."""
+
+    exit_code = 1
+
+
+class UserError(PerflibError):
+    """What was asked for cannot be done as asked; nothing was measured. Exit status 2."""
+
+    exit_code = 2
+
+
+class MeasurementError(PerflibError):
+    """The measurement failed; what was measured before is kept. Exit status 1."""
+
+
+def choose(what: str, word: str, choices: Iterable[str]) -> str:
+    """Say that ``word`` is no valid ``what`` and name the choices, the nearest first.
+
+    >>> choose("parameter", "evnets", ["events", "cores"])
+    "unknown parameter 'evnets': did you mean 'events'? (all: cores, events)"
+    """
+    known = sorted(choices)
+    near = difflib.get_close_matches(word, known, n=2, cutoff=0.5)
+    every = f"(all: {', '.join(known)})" if known else "(there are none)"
+    if near:
+        hint = " or ".join(repr(name) for name in near)
+        return f"unknown {what} {word!r}: did you mean {hint}? {every}"
+    return f"unknown {what} {word!r} {every}"

@@ -1,0 +1,71 @@
+"""A finding: one claim, held against the data, with its uncertainty."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+__all__ = ["Finding", "Verdict"]
+
+Verdict = Literal["supported", "refuted", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim with a verdict, an effect, and the effect's confidence interval.
+
+    Parameters
+    ----------
+    claim
+        A sentence that can be true or false, with its threshold ("core 8 is more than 1 %
+        slower than the median of the other cores").
+    subject
+        What the claim is about, short and fit for a machine: ``cpu8``, ``cpu8 disturbed``.
+    verdict
+        ``supported``, ``refuted`` or ``inconclusive`` (the data cannot tell).
+    effect, low, high
+        The estimate and its confidence interval, in ``unit``; NaN where there is none.
+    unit
+        ``percent``, ``KiB``, ``ns`` ...
+    confidence
+        What share of such intervals cover the truth.
+    reason
+        Why the verdict is what it is, in one sentence.
+    evidence
+        Whatever supports it: p values, estimates of separate stretches, where the core lies.
+    """
+
+    claim: str
+    subject: str
+    verdict: Verdict
+    effect: float
+    low: float
+    high: float
+    unit: str
+    confidence: float = 0.95
+    reason: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as JSON can hold it: what is not a number becomes ``None``."""
+        record = _plain(asdict(self))
+        assert isinstance(record, dict)
+        return record
+
+    def __str__(self) -> str:
+        interval = f"{self.effect:+.2f} {self.unit} [{self.low:+.2f}, {self.high:+.2f}]"
+        return f"{self.verdict}: {self.claim}: {interval}. {self.reason}".rstrip()
+
+
+def _plain(value: Any) -> Any:
+    """``value`` with everything JSON lacks (NaN, infinity, numpy's scalars) made plain."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item") and not isinstance(value, str | bytes):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

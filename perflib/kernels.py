@@ -1,0 +1,374 @@
+"""C kernels: compiled on demand, cached for the user alone, loaded through cffi.
+
+``kernels_c/NAME.c`` begins with a comment whose last part, after a line ``@kernel``, is TOML:
+
+    flags = ["-O2"]              what the compiler is told, nothing else ever is
+    link = ["-lm"]               what the linker is told
+    copied = "NAME_part.inc"     C whose machine code is repeated ``copies`` times (see copies.py)
+    [variants.slow]              a second variant of the same source
+    flags = ["-O0"]
+
+The declarations between ``// @interface`` and ``// @end`` are C for the compiler and cffi alike,
+so an interface stands in one place. cffi's out-of-line ABI mode parses them once; afterwards
+loading costs a ``dlopen``. No flag of the Python build and no environment variable (CFLAGS,
+CPATH ...) reaches the compiler: the source, the flags and the compiler decide, and are the key.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perflib.errors import MeasurementError, UserError, choose
+from perflib.paths import cache_dir, kernels_dir
+
+__all__ = ["Build", "Kernel", "Source", "build", "compiler", "load", "names", "source"]
+
+_INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
+_BASE_FLAGS = ("-std=gnu11", "-Wall", "-Wextra")
+_FORMAT = 2  # part of every key: raised when the way kernels are built changes
+
+
+@dataclass(frozen=True)
+class Source:
+    """One kernel's source as declared: its file, its flags, its interface and its variants."""
+
+    name: str
+    path: Path
+    cdef: str
+    flags: tuple[str, ...]
+    link: tuple[str, ...]
+    copied: Path | None
+    variants: dict[str, dict[str, Any]]
+
+    def options(self, variant: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Compiler and linker flags of a variant (``None``: the kernel as it stands)."""
+        if variant is None:
+            return self.flags, self.link
+        if variant not in self.variants:
+            raise UserError(choose(f"variant of kernel {self.name!r}", variant, self.variants))
+        changed = self.variants[variant]
+        return tuple(changed.get("flags", self.flags)), tuple(changed.get("link", self.link))
+
+
+@dataclass(frozen=True)
+class Build:
+    """A compiled kernel on disk: what a worker needs to load it, and where it came from."""
+
+    name: str
+    library: Path
+    module: Path | None
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A loaded kernel: ``kernel.lib.function(...)``, with cffi's ``ffi`` beside it."""
+
+    build: Build
+    lib: Any
+    ffi: Any
+
+
+def names() -> list[str]:
+    """Every kernel there is."""
+    return sorted(path.stem for path in kernels_dir().glob("*.c"))
+
+
+def source(name: str) -> Source:
+    """Read a kernel's declarations from its C file."""
+    path = kernels_dir() / f"{name}.c"
+    if not path.is_file():
+        raise UserError(choose("kernel", name, names()))
+    return _parse(path, path.stat().st_mtime_ns)
+
+
+@functools.cache
+def _parse(path: Path, _mtime_ns: int) -> Source:
+    text = path.read_text()
+    comment = text.partition("*/")[0]
+    head, marker, declared = comment.partition("@kernel")
+    if not marker or not head.startswith("/*"):
+        msg = f"{path}: the first comment has no '@kernel' part (flags, link, variants)"
+        raise UserError(msg)
+    toml = "\n".join(re.sub(r"^\s*\* ?", "", line) for line in declared.splitlines())
+    try:
+        options = tomllib.loads(toml)
+    except tomllib.TOMLDecodeError as error:
+        msg = f"{path}: the '@kernel' part is no TOML: {error}"
+        raise UserError(msg) from None
+    interface = _INTERFACE.search(text)
+    if interface is None:
+        msg = f"{path}: no declarations between '// @interface' and '// @end'"
+        raise UserError(msg)
+    copied = options.get("copied")
+    return Source(
+        name=path.stem,
+        path=path,
+        cdef=interface.group(1),
+        flags=tuple(options.get("flags", ())),
+        link=tuple(options.get("link", ())),
+        copied=path.parent / copied if copied else None,
+        variants=options.get("variants", {}),
+    )
+
+
+# --- the compiler ------------------------------------------------------------------------------
+
+
+def compiler() -> tuple[str, str]:
+    """The C compiler's path and its version line; ``PERFLIB_CC`` names another than gcc."""
+    wanted = os.environ.get("PERFLIB_CC")
+    for candidate in [wanted] if wanted else ["gcc", "cc", "clang"]:
+        path = shutil.which(candidate)
+        if path:
+            status = Path(path).stat()
+            return path, _compiler_version(path, status.st_mtime_ns)
+    asked = f"PERFLIB_CC={wanted!r}" if wanted else "none of gcc, cc, clang"
+    msg = (
+        f"no C compiler: {asked} is on PATH. Install one: 'apt-get install gcc libc6-dev' (Debian, "
+        "Ubuntu), 'dnf install gcc' (Fedora, RHEL), 'conda install -c conda-forge c-compiler'."
+    )
+    raise UserError(msg)
+
+
+def _version_file(path: str, mtime_ns: int) -> Path:
+    tag = hashlib.sha256(f"{path}\0{mtime_ns}".encode()).hexdigest()[:24]
+    return _private_cache() / f"compiler-{tag}"
+
+
+@functools.cache
+def _compiler_version(path: str, mtime_ns: int) -> str:
+    remembered = _version_file(path, mtime_ns)
+    if remembered.is_file():
+        _check_owner(remembered)
+        return remembered.read_text()
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    version = (answer.stdout.splitlines() or ["unknown"])[0]
+    temporary = remembered.with_suffix(f".{os.getpid()}")
+    temporary.write_text(version)
+    temporary.replace(remembered)
+    return version
+
+
+def _run_compiler(name: str, arguments: list[str], where: Path) -> None:
+    path, _ = compiler()
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(where)}
+    answer = subprocess.run(
+        [path, *arguments], capture_output=True, text=True, env=environment, check=False
+    )
+    if answer.returncode:
+        msg = f"kernel {name!r} does not compile; {path} says:\n{answer.stderr.strip()}"
+        raise MeasurementError(msg)
+
+
+# --- the cache ---------------------------------------------------------------------------------
+
+
+def _check_owner(path: Path) -> None:
+    """Refuse to load what another user owns or could have written."""
+    status = path.lstat()
+    if status.st_uid != os.geteuid():
+        problem = f"belongs to user id {status.st_uid}, not to you ({os.geteuid()})"
+    elif status.st_mode & 0o022:
+        problem = f"can be written by others (mode {status.st_mode & 0o777:o})"
+    elif path.is_symlink():
+        problem = "is a symbolic link"
+    else:
+        return
+    msg = (
+        f"{path} {problem}: nothing is loaded from it. Remove it, or set PERFLIB_CACHE to a "
+        "folder of your own."
+    )
+    raise UserError(msg)
+
+
+def _private_cache() -> Path:
+    """The cache folder: made 0700, and checked to be the user's alone."""
+    folder = cache_dir()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owner(folder)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+    except (OSError, FileExistsError) as error:
+        msg = f"the kernel cache cannot be used: {error}. Set PERFLIB_CACHE to another folder."
+        raise UserError(msg) from error
+    return folder
+
+
+def _digest(*parts: str | bytes) -> str:
+    state = hashlib.sha256()
+    for part in parts:
+        raw = part.encode() if isinstance(part, str) else part
+        state.update(len(raw).to_bytes(8, "little") + raw)
+    return state.hexdigest()
+
+
+def build(
+    name: str, *, variant: str | None = None, copies: int | None = None, executable: bool = False
+) -> Build:
+    """Compile a kernel, or find it compiled.
+
+    Parameters
+    ----------
+    name
+        The kernel: a file of ``kernels_c``.
+    variant
+        One of the variants that the kernel declares.
+    copies
+        How often the code of the kernel's ``copied`` file stands in the library; only for a kernel
+        that declares one.
+    executable
+        A program instead of a library (``PERFLIB_MAIN`` is defined for its ``main``).
+
+    Raises
+    ------
+    UserError
+        No such kernel or variant, no compiler, or a cache that is not the user's own.
+    MeasurementError
+        The compiler refused the source; its own words are in the message.
+    """
+    declared = source(name)
+    flags, link = declared.options(variant)
+    if copies is not None and declared.copied is None:
+        msg = f"kernel {name!r} declares no 'copied' part: its code cannot be repeated"
+        raise UserError(msg)
+    copies = (copies or 1) if declared.copied else None
+    path, version = compiler()
+    text = declared.path.read_bytes()
+    headers = [
+        file.read_bytes() for file in sorted(kernels_dir().glob("common/*.h"))
+    ] + ([declared.copied.read_bytes()] if declared.copied else [])
+    options = json.dumps([_FORMAT, name, path, version, flags, link, copies, executable])
+    key = _digest(options, text, *headers)[:32]
+    folder = _private_cache() / f"{name}-{key}"
+    if not folder.is_dir():
+        _compile_once(declared, folder, flags, link, copies, executable)
+    _check_owner(folder)
+    library = folder / (name if executable else f"{name}.so")
+    module = None if executable else folder / f"_{name}.py"
+    for file in (library, module):
+        if file is not None:
+            _check_owner(file)
+    provenance = {
+        "kernel": name,
+        "variant": variant,
+        "copies": copies,
+        "source_sha256": _digest(text, *headers),
+        "compiler": path,
+        "compiler_version": version,
+        "flags": [*_BASE_FLAGS, *flags],
+        "link": list(link),
+    }
+    return Build(name, library, module, provenance)
+
+
+def _compile_once(
+    declared: Source,
+    folder: Path,
+    flags: tuple[str, ...],
+    link: tuple[str, ...],
+    copies: int | None,
+    executable: bool,
+) -> None:
+    """Compile into a folder of its own and move it into place, one process at a time."""
+    from filelock import FileLock
+
+    with FileLock(f"{folder}.lock", mode=0o600):
+        if folder.is_dir():
+            return
+        temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+        try:
+            _compile(declared, temporary, flags, link, copies, executable)
+            temporary.replace(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _compile(
+    declared: Source,
+    where: Path,
+    flags: tuple[str, ...],
+    link: tuple[str, ...],
+    copies: int | None,
+    executable: bool,
+) -> None:
+    name = declared.name
+    common = [*_BASE_FLAGS, *flags, f"-I{declared.path.parent}"]
+    inputs = [str(declared.path)]
+    if declared.copied is not None:
+        from perflib.copies import repeat
+
+        single, repeated = where / "single.s", where / "copies.s"
+        _run_compiler(
+            name, [*common, "-fPIC", "-S", "-x", "c", str(declared.copied), "-o", str(single)], where
+        )
+        repeat(single, repeated, copies or 1)
+        inputs.append(str(repeated))
+    if executable:
+        _run_compiler(
+            name, [*common, "-DPERFLIB_MAIN", *inputs, "-o", str(where / name), *link], where
+        )
+    else:
+        arguments = ["-fPIC", "-shared", *inputs, "-o", str(where / f"{name}.so"), *link]
+        _run_compiler(name, [*common, *arguments], where)
+        _emit_interface(declared, where / f"_{name}.py")
+    for leftover in where.glob("*.s"):
+        leftover.unlink()
+
+
+def _emit_interface(declared: Source, target: Path) -> None:
+    import cffi
+
+    ffi = cffi.FFI()
+    try:
+        ffi.cdef(declared.cdef)
+        ffi.set_source(f"_{declared.name}", None)
+        ffi.emit_python_code(str(target))
+    except (cffi.CDefError, cffi.FFIError) as error:
+        msg = f"{declared.path}: cffi cannot read the declarations: {error}"
+        raise MeasurementError(msg) from error
+
+
+# --- loading -----------------------------------------------------------------------------------
+
+
+def open_library(library: str, module: str) -> tuple[Any, Any]:
+    """``(lib, ffi)`` of a build; all that a worker needs, without the compiler's side."""
+    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
+    if spec is None or spec.loader is None:
+        msg = f"{module} is no Python module"
+        raise MeasurementError(msg)
+    declarations = importlib.util.module_from_spec(spec)
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        spec.loader.exec_module(declarations)
+    finally:
+        sys.dont_write_bytecode = written
+    return declarations.ffi.dlopen(library), declarations.ffi
+
+
+def load(name: str, *, variant: str | None = None, copies: int | None = None) -> Kernel:
+    """Compile (or find) and load a kernel into *this* process.
+
+    For tools and tests. What is measured runs in a worker process: see ``perflib.measure``.
+
+    >>> load("probe").lib.probe_answer()  # doctest: +SKIP
+    42
+    """
+    built = build(name, variant=variant, copies=copies)
+    lib, ffi = open_library(str(built.library), str(built.module))
+    return Kernel(built, lib, ffi)

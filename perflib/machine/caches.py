@@ -1,0 +1,87 @@
+"""The data and instruction caches, and which CPUs share each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from perflib.machine.cpulist import parse_cpus
+from perflib.machine.files import integer, number_of, text
+
+__all__ = ["Cache", "CacheKind", "caches", "sharing"]
+
+CacheKind = Literal["data", "instruction", "unified"]
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One cache. ``None``: the kernel does not say.
+
+    In a virtual machine these are the hypervisor's words: the size is often the host's whole
+    last-level cache, of which the guest gets what its neighbours leave.
+    """
+
+    level: int
+    kind: CacheKind
+    size_bytes: int
+    ways: int | None
+    line_bytes: int | None
+    sets: int | None
+    shared_cpus: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """Short and for a reader: ``L1d 32 KiB``."""
+        suffix = {"data": "d", "instruction": "i", "unified": ""}[self.kind]
+        return f"L{self.level}{suffix} {_size(self.size_bytes)}"
+
+
+def caches(root: Path = Path("/")) -> tuple[Cache, ...]:
+    """Every cache of the running CPUs, by level, kind and first CPU.
+
+    Source: /sys/devices/system/cpu/cpuN/cache/indexM. Empty where the kernel shows none.
+    """
+    found: list[Cache] = []
+    seen: set[tuple[str, int]] = set()
+    places = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*"), key=number_of)
+    for place in places:
+        cpu = number_of(place)
+        for index in sorted((place / "cache").glob("index[0-9]*"), key=number_of):
+            if (index.name, cpu) in seen:
+                continue
+            cache = _cache(index, cpu)
+            if cache is not None:
+                found.append(cache)
+                seen.update((index.name, other) for other in cache.shared_cpus)
+    return tuple(sorted(found, key=lambda cache: (cache.level, cache.kind, cache.shared_cpus)))
+
+
+def sharing(caches: tuple[Cache, ...], cpu: int) -> dict[str, tuple[int, ...]]:
+    """The caches that a CPU uses, each with the CPUs that share it: ``{"L3 32 MiB": (0, 1)}``."""
+    return {str(cache): cache.shared_cpus for cache in caches if cpu in cache.shared_cpus}
+
+
+def _cache(index: Path, cpu: int) -> Cache | None:
+    level, size = integer(f"{index}/level"), text(f"{index}/size") or ""
+    kind = (text(f"{index}/type") or "").lower()
+    if level is None or kind not in ("data", "instruction", "unified"):
+        return None
+    if not size or not size.rstrip("KMG").isdigit():
+        return None
+    return Cache(
+        level=level,
+        kind=cast(CacheKind, kind),
+        size_bytes=int(size.rstrip("KMG")) * _UNITS.get(size[-1], 1),
+        ways=integer(f"{index}/ways_of_associativity") or None,
+        line_bytes=integer(f"{index}/coherency_line_size"),
+        sets=integer(f"{index}/number_of_sets"),
+        shared_cpus=tuple(parse_cpus(text(f"{index}/shared_cpu_list") or str(cpu))),
+    )
+
+
+def _size(size_bytes: int) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= factor and size_bytes % (factor // 4) == 0:
+            return f"{size_bytes / factor:g} {unit}"
+    return f"{size_bytes} B"

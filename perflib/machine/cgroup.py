@@ -1,0 +1,145 @@
+"""What the container around this process allows it: CPUs, CPU time, memory.
+
+A limit may sit in any group between the process and the top, so every group upwards is read and
+the narrowest limit wins. Both hierarchies are understood: version 2 (``cpu.max``) and version 1
+(``cpu.cfs_quota_us``), also mixed, and a container that sees its own group as the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from perflib.machine.cpulist import parse_cpus
+from perflib.machine.files import integer, text
+
+__all__ = ["Limits", "limits"]
+
+_NO_LIMIT_BYTES = 1 << 60  # version 1 says "no limit" by a number close to 2^63
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the control groups allow; ``None``: no limit, or none that can be seen.
+
+    ``quota_cpus`` is CPU time per time (1.5: one and a half CPUs), handed out each
+    ``period_us``. ``throttled_periods`` of ``periods`` ended with the process stopped, since the
+    group was made. ``quota_path`` is the file to write to lift the quota.
+    """
+
+    version: str | None
+    cpus: tuple[int, ...] | None
+    quota_cpus: float | None
+    period_us: int | None
+    quota_path: str | None
+    periods: int | None
+    throttled_periods: int | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True)
+class _Quota:
+    cpus: float
+    period_us: int
+    path: Path
+    stat: dict[str, int]
+
+
+def limits(root: Path = Path("/")) -> Limits:
+    """Read the limits of this process's control groups below ``root``."""
+    groups = _groups(root)
+    quota = min(_quotas(groups), key=lambda found: found.cpus, default=None)
+    memory = [
+        value
+        for value in _first_integers(groups, "memory", ("memory.max", "memory.limit_in_bytes"))
+        if value < _NO_LIMIT_BYTES
+    ]
+    versions = {("v2" if controller == "" else "v1") for controller in groups}
+    return Limits(
+        version="hybrid" if len(versions) > 1 else next(iter(versions), None),
+        cpus=_cpuset(groups),
+        quota_cpus=quota.cpus if quota else None,
+        period_us=quota.period_us if quota else None,
+        quota_path=f"/{quota.path.relative_to(root)}" if quota else None,
+        periods=quota.stat.get("nr_periods") if quota else None,
+        throttled_periods=quota.stat.get("nr_throttled") if quota else None,
+        memory_bytes=min(memory, default=None),
+    )
+
+
+def _groups(root: Path) -> dict[str, list[Path]]:
+    """For each controller (``""``: version 2) the process's group and those above it."""
+    mounts = list(_mounts(root))
+    found: dict[str, list[Path]] = {}
+    for line in (text(root / "proc/self/cgroup") or "").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, group = rest.partition(":")
+        for controller in [""] if number == "0" else controllers.split(","):
+            for options, mounted_group, mount_point in mounts:
+                if controller in options:
+                    found[controller] = _upwards(root, group, mounted_group, mount_point)
+                    break
+    return found
+
+
+def _mounts(root: Path) -> Iterator[tuple[set[str], str, str]]:
+    """Each mounted hierarchy: its controllers, the group that it shows as its top, and where."""
+    for line in (text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        words, kind = before.split(), after.split()
+        if len(words) > 4 and kind and kind[0] in ("cgroup", "cgroup2"):
+            options = set(kind[-1].split(",")) if kind[0] == "cgroup" else {""}
+            yield options, words[3], words[4]
+
+
+def _upwards(root: Path, group: str, mounted_group: str, mount_point: str) -> list[Path]:
+    """The process's group as seen through the mount, then each group above it."""
+    inside, top = PurePosixPath(group), PurePosixPath(mounted_group)
+    # A group outside of what is mounted (a container without a cgroup namespace, ``/../..``)
+    # is the mount's own top: the container sees nothing else.
+    visible = inside.is_relative_to(top) and ".." not in inside.parts
+    steps = inside.relative_to(top).parts if visible else ()
+    base = root / mount_point.lstrip("/")
+    return [base.joinpath(*steps[:depth]) for depth in range(len(steps), -1, -1)]
+
+
+def _quotas(groups: dict[str, list[Path]]) -> Iterator[_Quota]:
+    for folder in groups.get("", []):
+        quota, _, period = (text(folder / "cpu.max") or "").partition(" ")
+        if quota.isdigit() and period.isdigit() and int(period):
+            yield _quota(int(quota), int(period), folder / "cpu.max")
+    for folder in groups.get("cpu", []):
+        quota_us = integer(folder / "cpu.cfs_quota_us")
+        period_us = integer(folder / "cpu.cfs_period_us")
+        if quota_us and quota_us > 0 and period_us:
+            yield _quota(quota_us, period_us, folder / "cpu.cfs_quota_us")
+
+
+def _quota(quota_us: int, period_us: int, path: Path) -> _Quota:
+    stat = {}
+    for line in (text(path.parent / "cpu.stat") or "").splitlines():
+        name, _, value = line.partition(" ")
+        if value.isdigit():
+            stat[name] = int(value)
+    return _Quota(quota_us / period_us, period_us, path, stat)
+
+
+def _cpuset(groups: dict[str, list[Path]]) -> tuple[int, ...] | None:
+    names = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
+    for folder in [*groups.get("", []), *groups.get("cpuset", [])]:
+        for name in names:
+            words = text(folder / name)
+            if words:
+                return tuple(parse_cpus(words))
+    return None
+
+
+def _first_integers(
+    groups: dict[str, list[Path]], controller: str, names: tuple[str, ...]
+) -> Iterator[int]:
+    for folder in [*groups.get("", []), *groups.get(controller, [])]:
+        for name in names:
+            value = integer(folder / name)
+            if value is not None:
+                yield value

@@ -1,0 +1,148 @@
+"""What the processor says about itself, and how to read the parts that sysfs does not show.
+
+Leaves are read through the kernel ``cpuid``; decoding is made of pure functions on a mapping
+``(leaf, subleaf) -> (eax, ebx, ecx, edx)``, so that a dump from any other machine serves as well.
+Where there is no compiler or no x86 there are no leaves, and everything else still works.
+
+Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID; AMD64
+Architecture Programmer's Manual, volume 3, appendix E.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perflib import kernels
+from perflib.errors import MeasurementError, PerflibError
+from perflib.machine.files import fields
+
+__all__ = [
+    "Leaves",
+    "Registers",
+    "Signature",
+    "ascii_of",
+    "leaves",
+    "leaves_or_reason",
+    "read_leaves",
+    "signature",
+]
+
+Registers = tuple[int, int, int, int]
+Leaves = Mapping[tuple[int, int], Registers]
+
+_BASIC = (0x0, 0x1, 0x2, 0x18)
+_EXTENDED = (0x80000000, 0x80000005, 0x80000006, 0x80000019, 0x80000021)
+_HYPERVISOR = (0x40000000, 0x40000001)
+_TLB_LEAF = 0x18  # the only one here with subleaves; its subleaf 0 says how many
+_MOST_SUBLEAVES = 64
+_HYPERVISOR_BIT = 1 << 31  # leaf 1, ecx
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Vendor, family, model and stepping; for an ARM core implementer, 0, part and revision.
+
+    ``None``: not known.
+    """
+
+    vendor: str
+    family: int | None
+    model: int | None
+    stepping: int | None
+
+
+@functools.cache
+def leaves() -> Leaves:
+    """The leaves of the core that this call runs on, as far as this package decodes them.
+
+    Raises
+    ------
+    PerflibError
+        There is no compiler, or the processor has no CPUID instruction; the message says which.
+    """
+    kernel = kernels.load("cpuid")
+    registers = kernel.ffi.new("uint32_t[4]")
+
+    def ask(leaf: int, subleaf: int) -> Registers:
+        if kernel.lib.cpuid_leaf(leaf, subleaf, registers) < 0:
+            msg = "this processor has no CPUID instruction (it is no x86)"
+            raise MeasurementError(msg)
+        return (registers[0], registers[1], registers[2], registers[3])
+
+    return read_leaves(ask)
+
+
+def read_leaves(ask: Callable[[int, int], Registers]) -> Leaves:
+    """Ask for each leaf that exists, no further than the processor says it goes."""
+    found: dict[tuple[int, int], Registers] = {}
+    last_basic = ask(0x0, 0)[0]
+    last_extended = ask(0x80000000, 0)[0]
+    hypervisor = bool(ask(0x1, 0)[2] & _HYPERVISOR_BIT) if last_basic >= 1 else False
+    for leaf in _BASIC:
+        if leaf <= last_basic:
+            found[leaf, 0] = ask(leaf, 0)
+    if (_TLB_LEAF, 0) in found:
+        for subleaf in range(1, min(found[_TLB_LEAF, 0][0], _MOST_SUBLEAVES) + 1):
+            found[_TLB_LEAF, subleaf] = ask(_TLB_LEAF, subleaf)
+    for leaf in _HYPERVISOR if hypervisor else ():
+        found[leaf, 0] = ask(leaf, 0)
+    for leaf in _EXTENDED:
+        if leaf <= last_extended:
+            found[leaf, 0] = ask(leaf, 0)
+    return found
+
+
+def signature(root: Path = Path("/"), known: Leaves | None = None) -> Signature:
+    """Who made this processor and which it is, from CPUID or else from /proc/cpuinfo."""
+    if known and (0x1, 0) in known:
+        return _signature_of(known)
+    cpuinfo = fields(root / "proc/cpuinfo")
+    if "CPU implementer" in cpuinfo:
+        return Signature(
+            vendor=f"ARM implementer {_number(cpuinfo['CPU implementer']) or 0:#04x}",
+            family=_number(cpuinfo["CPU implementer"]),
+            model=_number(cpuinfo.get("CPU part")),
+            stepping=_number(cpuinfo.get("CPU revision")),
+        )
+    return Signature(
+        vendor=cpuinfo.get("vendor_id", "unknown vendor"),
+        family=_number(cpuinfo.get("cpu family")),
+        model=_number(cpuinfo.get("model")),
+        stepping=_number(cpuinfo.get("stepping")),
+    )
+
+
+def _signature_of(known: Leaves) -> Signature:
+    _, ebx, ecx, edx = known[0x0, 0]
+    eax = known[0x1, 0][0]
+    family, model = eax >> 8 & 0xF, eax >> 4 & 0xF
+    if family in (0x6, 0xF):
+        model |= eax >> 12 & 0xF0
+    if family == 0xF:
+        family += eax >> 20 & 0xFF
+    return Signature(ascii_of(ebx, edx, ecx), family, model, eax & 0xF)
+
+
+def ascii_of(*registers: int) -> str:
+    """The text that registers hold, four characters each."""
+    raw = struct.pack(f"<{len(registers)}I", *registers)
+    return raw.decode("ascii", errors="replace").strip("\0 ")
+
+
+def _number(word: str | None) -> int | None:
+    try:
+        return int(word or "", 0)
+    except ValueError:
+        return None
+
+
+def leaves_or_reason() -> tuple[Leaves, str]:
+    """The leaves, or none and the reason why there are none."""
+    try:
+        return leaves(), ""
+    except (PerflibError, OSError) as error:
+        return {}, str(error)

@@ -1,0 +1,52 @@
+"""Reading the kernel's small text files, where a missing one is an answer and not an error."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+__all__ = ["fields", "integer", "number_of", "text"]
+
+_LARGEST_BYTES = 1 << 20
+
+
+def text(path: Path | str) -> str | None:
+    """What the file says, stripped; ``None`` where it is missing or may not be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        pieces = []
+        while piece := os.read(descriptor, _LARGEST_BYTES):
+            pieces.append(piece)
+    except OSError:  # sysfs answers some reads with an error (EINVAL, ENODATA)
+        return None
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces).decode(errors="replace").strip()
+
+
+def integer(path: Path | str) -> int | None:
+    """The file's one decimal integer; ``None`` where it is missing or says something else."""
+    try:
+        return int(text(path) or "")
+    except ValueError:
+        return None
+
+
+def fields(path: Path) -> dict[str, str]:
+    """The first ``name : value`` line of each name, as in /proc/cpuinfo or /proc/self/status."""
+    found: dict[str, str] = {}
+    for line in (text(path) or "").splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def number_of(path: Path) -> int:
+    """The number at the end of a name (``node12`` -> 12), to sort by."""
+    digits = re.search(r"(\d+)$", path.name)
+    return int(digits.group(1)) if digits else -1

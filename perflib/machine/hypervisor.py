@@ -1,0 +1,101 @@
+"""Whether this machine is a virtual one, whose, and whether a container is around the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perflib.machine.cpuid import Leaves, ascii_of
+from perflib.machine.files import fields, text
+
+__all__ = ["container", "hypervisor", "reports_steal"]
+
+# CPUID leaf 4000_0000: what hypervisors sign with.
+_SIGNATURES = {
+    "KVMKVMKVM": "KVM",
+    "Linux KVM Hv": "KVM",
+    "Microsoft Hv": "Hyper-V",
+    "VMwareVMware": "VMware",
+    "XenVMMXenVMM": "Xen",
+    "TCGTCGTCGTCG": "QEMU (emulated)",
+    "VBoxVBoxVBox": "VirtualBox",
+    "prl hyperv": "Parallels",
+    "bhyve bhyve": "bhyve",
+    "ACRNACRNACRN": "ACRN",
+    "QNXQVMBSQG": "QNX",
+}
+_VENDORS = {  # /sys/class/dmi/id, the beginning of "vendor product"
+    "QEMU": "QEMU",
+    "VMware": "VMware",
+    "innotek GmbH VirtualBox": "VirtualBox",
+    "Xen": "Xen",
+    "Microsoft Corporation Virtual Machine": "Hyper-V",
+    "Parallels": "Parallels",
+    "Google Google Compute Engine": "KVM",
+    "OpenStack Foundation": "KVM",
+}
+_KVM_STEAL_TIME = 1 << 5  # leaf 4000_0001, eax
+_IMAGE_FILESYSTEMS = ("overlay", "aufs", "btrfs", "zfs", "fuse.fuse-overlayfs")
+
+
+def hypervisor(root: Path = Path("/"), leaves: Leaves | None = None) -> str | None:
+    """The hypervisor's name; ``None``: nothing hints at one, so this is taken for bare metal.
+
+    From CPUID, else from /sys/hypervisor, the firmware's tables and the device tree.
+    """
+    if leaves and (0x40000000, 0) in leaves:
+        _, ebx, ecx, edx = leaves[0x40000000, 0]
+        signed = ascii_of(ebx, ecx, edx)
+        return _SIGNATURES.get(signed, f"unknown hypervisor ({signed!r})")
+    told = text(root / "sys/hypervisor/type")
+    if told:
+        return {"xen": "Xen"}.get(told, told)
+    dmi = root / "sys/class/dmi/id"
+    firmware = f"{text(dmi / 'sys_vendor') or ''} {text(dmi / 'product_name') or ''}"
+    for beginning, name in _VENDORS.items():
+        if firmware.startswith(beginning):
+            return name
+    device_tree = text(root / "proc/device-tree/hypervisor/compatible")
+    if device_tree:
+        return "Xen" if "xen" in device_tree else device_tree.strip("\0")
+    if "hypervisor" in fields(root / "proc/cpuinfo").get("flags", "").split():
+        return "unknown hypervisor"
+    return None
+
+
+def reports_steal(leaves: Leaves) -> bool | None:
+    """Whether the hypervisor tells the guest how long its CPUs waited for a core.
+
+    ``None``: it is not KVM, or nothing is known.
+    """
+    if (0x40000001, 0) not in leaves or hypervisor(leaves=leaves) != "KVM":
+        return None
+    return bool(leaves[0x40000001, 0][0] & _KVM_STEAL_TIME)
+
+
+def container(root: Path = Path("/")) -> str | None:
+    """The container that this process runs in (docker, podman ...); ``None``: none can be seen.
+
+    The files that mark a container also lie in virtual machines that were made from a container's
+    image; there the root is a plain disk and no image's layers.
+    """
+    told = text(root / "run/systemd/container")
+    if told:
+        return told
+    if _root_filesystem(root) in (None, *_IMAGE_FILESYSTEMS):
+        if (root / ".dockerenv").exists():
+            return "docker"
+        if (root / "run/.containerenv").exists():
+            return "podman"
+    if (root / ".singularity.d").is_dir():
+        return "apptainer"
+    if (root / "var/run/secrets/kubernetes.io").is_dir():
+        return "kubernetes"
+    return None
+
+
+def _root_filesystem(root: Path) -> str | None:
+    for line in (text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split()[4:5] == ["/"]:
+            return after.split()[0]
+    return None

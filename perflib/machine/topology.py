@@ -1,0 +1,217 @@
+"""Where each CPU lies: its core, its package, its NUMA node, its siblings, and who may use it.
+
+All from sysfs (Documentation/ABI/stable/sysfs-devices-system-cpu of the kernel): numbers as the
+kernel gives them, so that they match those of taskset, numactl and perf. They need not be
+contiguous, and CPU numbers need not follow cores: on most two-socket machines the siblings of the
+first half of the CPUs are the second half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from perflib.errors import UserError
+from perflib.machine import cgroup
+from perflib.machine.cpulist import format_cpus, parse_cpus
+from perflib.machine.files import fields, integer, number_of, text
+
+__all__ = ["Cpu", "Node", "Topology", "topology"]
+
+_SYSTEM = "sys/devices/system"
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """One logical CPU. ``None``: the kernel does not say (an offline CPU, a poor container).
+
+    ``siblings`` are all CPUs of its core, itself among them. ``allowed``: this process may run
+    there. ``isolated``: the scheduler puts nothing there by itself (``isolcpus``).
+    """
+
+    cpu: int
+    core: int | None
+    package: int | None
+    die: int | None
+    node: int | None
+    siblings: tuple[int, ...]
+    online: bool
+    allowed: bool
+    isolated: bool
+
+
+@dataclass(frozen=True)
+class Node:
+    """One NUMA node; ``cpus`` is empty where it has memory only.
+
+    ``distances`` are the firmware's relative latencies to each node (10: local), in the order of
+    the online nodes.
+    """
+
+    node: int
+    cpus: tuple[int, ...]
+    memory_bytes: int | None
+    distances: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Every CPU that is present, and every NUMA node."""
+
+    cpus: tuple[Cpu, ...]
+    nodes: tuple[Node, ...]
+
+    @cached_property
+    def _by_number(self) -> dict[int, Cpu]:
+        return {cpu.cpu: cpu for cpu in self.cpus}
+
+    @cached_property
+    def _several_dies(self) -> bool:
+        return len(self.dies()) > len(self.packages())
+
+    def cpu(self, number: int) -> Cpu:
+        """The CPU of that number.
+
+        Raises
+        ------
+        UserError
+            There is none.
+        """
+        if number not in self._by_number:
+            have = format_cpus(self._by_number) or "none at all"
+            msg = f"this machine has no CPU {number}: it has {have}"
+            raise UserError(msg)
+        return self._by_number[number]
+
+    def online_cpus(self) -> list[int]:
+        """CPUs that run."""
+        return [cpu.cpu for cpu in self.cpus if cpu.online]
+
+    def allowed_cpus(self) -> list[int]:
+        """CPUs that run and that this process may use."""
+        return [cpu.cpu for cpu in self.cpus if cpu.online and cpu.allowed]
+
+    def one_per_core(self) -> list[int]:
+        """Of each core the first CPU that this process may use."""
+        seen: set[int] = set()
+        chosen = []
+        for number in self.allowed_cpus():
+            if number not in seen:
+                chosen.append(number)
+                seen.update(self.cpu(number).siblings)
+        return chosen
+
+    def packages(self) -> list[int]:
+        """The packages (sockets) with a running CPU."""
+        return sorted({cpu.package for cpu in self.cpus if cpu.package is not None})
+
+    def dies(self) -> list[tuple[int | None, int]]:
+        """The dies, each as (package, die)."""
+        return sorted({(cpu.package, cpu.die) for cpu in self.cpus if cpu.die is not None})
+
+    def cores(self) -> list[tuple[int, ...]]:
+        """The cores with a running CPU, each as the CPUs that are its hardware threads."""
+        return sorted({cpu.siblings for cpu in self.cpus if cpu.online})
+
+    def where(self, number: int) -> str:
+        """Where a CPU lies, for a reader: ``package 1, core 0, node 1, sibling of cpu24``."""
+        cpu = self.cpu(number)
+        if not cpu.online:
+            return "offline"
+        parts = [
+            f"{what} {value}"
+            for what, value in (
+                ("package", cpu.package),
+                ("die", cpu.die if self._several_dies else None),
+                ("core", cpu.core),
+                ("node", cpu.node),
+            )
+            if value is not None
+        ]
+        others = [f"cpu{sibling}" for sibling in cpu.siblings if sibling != number]
+        if others:
+            parts.append(f"sibling of {', '.join(others)}")
+        if cpu.isolated:
+            parts.append("isolated")
+        return ", ".join(parts) or "unknown"
+
+
+def topology(root: Path = Path("/")) -> Topology:
+    """Read the topology below ``root``; what is missing there is ``None`` or empty here."""
+    base = root / _SYSTEM / "cpu"
+    in_status = _cpus(_affinity(root))
+    online = _cpus(text(base / "online")) or in_status
+    present = _cpus(text(base / "present")) or online
+    isolated = _cpus(text(base / "isolated"))
+    nodes = _nodes(root)
+    node_of = {cpu: node.node for node in nodes for cpu in node.cpus}
+    allowed = _allowed(root, in_status, online, isolated)
+    cpus = []
+    for number in sorted(present | online):
+        place = f"{base}/cpu{number}/topology"
+        running = number in online
+        siblings = (
+            _cpus(text(f"{place}/core_cpus_list") or text(f"{place}/thread_siblings_list"))
+            if running
+            else set()
+        )
+        cpus.append(
+            Cpu(
+                cpu=number,
+                core=integer(f"{place}/core_id") if running else None,
+                package=integer(f"{place}/physical_package_id") if running else None,
+                die=integer(f"{place}/die_id") if running else None,
+                node=node_of.get(number),
+                siblings=tuple(sorted(siblings)) or (number,),
+                online=running,
+                allowed=number in allowed,
+                isolated=number in isolated,
+            )
+        )
+    return Topology(tuple(cpus), tuple(nodes))
+
+
+def _affinity(root: Path) -> str | None:
+    """The CPUs of this process's affinity mask, as the kernel lists them."""
+    return fields(root / "proc/self/status").get("Cpus_allowed_list")
+
+
+def _allowed(root: Path, in_status: set[int], online: set[int], isolated: set[int]) -> set[int]:
+    """CPUs that this process may move to.
+
+    ``isolcpus`` takes the isolated CPUs out of every process's mask, but a process may still put
+    itself there, and they are the best ones to measure on: they count as allowed, unless the user
+    has narrowed the mask (``taskset``) to fewer CPUs than the scheduler's own choice.
+    """
+    allowed = in_status or set(online)
+    if isolated:
+        cpuset = set(cgroup.limits(root).cpus or online)
+        if allowed >= (cpuset & online) - isolated:
+            allowed = allowed | (isolated & cpuset & online)
+    return allowed
+
+
+def _nodes(root: Path) -> list[Node]:
+    places = sorted((root / _SYSTEM / "node").glob("node[0-9]*"), key=number_of)
+    return [
+        Node(
+            node=number_of(place),
+            cpus=tuple(sorted(_cpus(text(f"{place}/cpulist")))),
+            memory_bytes=_memory_bytes(text(f"{place}/meminfo")),
+            distances=tuple(int(word) for word in (text(f"{place}/distance") or "").split()),
+        )
+        for place in places
+    ]
+
+
+def _memory_bytes(meminfo: str | None) -> int | None:
+    for line in (meminfo or "").splitlines():
+        words = line.split()  # Node 0 MemTotal: 24684084 kB
+        if "MemTotal:" in words:
+            return int(words[words.index("MemTotal:") + 1]) * 1024
+    return None
+
+
+def _cpus(words: str | None) -> set[int]:
+    return set(parse_cpus(words or ""))

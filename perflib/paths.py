@@ -1,0 +1,38 @@
+"""Where perflib's files live: the C, the notebooks, the caches and the saved runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+__all__ = ["cache_dir", "data_dir", "kernels_dir", "notebooks_dir"]
+
+_PACKAGE = Path(__file__).parent
+
+
+def _shipped(name: str) -> Path:
+    """A folder that a wheel carries inside the package and a checkout has at its top."""
+    inside = _PACKAGE / "_data" / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def kernels_dir() -> Path:
+    """The folder of the C kernels."""
+    return _shipped("kernels_c")
+
+
+def notebooks_dir() -> Path:
+    """The folder of the notebooks (read-only in an installed wheel: copy them to work)."""
+    return _shipped("notebooks")
+
+
+def cache_dir() -> Path:
+    """What can be made again (compiled kernels). ``PERFLIB_CACHE`` moves it."""
+    return Path(os.environ.get("PERFLIB_CACHE") or platformdirs.user_cache_dir("perflib"))
+
+
+def data_dir() -> Path:
+    """What cannot (runs, journals, the restore list). ``PERFLIB_HOME`` moves it."""
+    return Path(os.environ.get("PERFLIB_HOME") or platformdirs.user_data_dir("perflib"))

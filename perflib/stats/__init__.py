@@ -1,0 +1,22 @@
+"""What numbers mean: intervals that hold when rounds are not independent, and tests."""
+
+from __future__ import annotations
+
+from perflib.stats.blocks import Interval, holm, t_interval, time_blocks, within_block_p
+from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores, percent
+from perflib.stats.naive import naive_interval
+from perflib.stats.states import disturbed_turns
+
+__all__ = [
+    "CoreComparison",
+    "CoreEffect",
+    "Interval",
+    "compare_cores",
+    "disturbed_turns",
+    "holm",
+    "naive_interval",
+    "percent",
+    "t_interval",
+    "time_blocks",
+    "within_block_p",
+]

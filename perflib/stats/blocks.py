@@ -1,0 +1,213 @@
+"""Blocks of time, and what can be said from them: intervals, permutation tests, corrections.
+
+Successive rounds of a measurement are not independent: a neighbour on the host slows one core for
+seconds, a clock drifts. An interval that counts rounds is then too narrow. Means over blocks that
+are longer than such a disturbance are nearly independent, so the uncertainty is taken from their
+scatter, with Student's t because there are few of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats as distributions
+
+__all__ = [
+    "BLOCK_S",
+    "Interval",
+    "holm",
+    "robust_mean",
+    "share_interval",
+    "t_interval",
+    "time_blocks",
+    "within_block_p",
+]
+
+BLOCK_S = 4.0  # the disturbances seen on shared hosts last about three seconds
+_MIN_BLOCKS, _MAX_BLOCKS = 8, 24
+_EXACT_LIMIT = 2**13
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """An estimate with the two ends of its confidence interval, all in one unit."""
+
+    effect: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of the distance between the ends."""
+        return (self.high - self.low) / 2
+
+
+def time_blocks(start_s: Floats | None, rounds: int) -> Ints:
+    """The block that each round belongs to: ``BLOCK_S`` long where the run is long enough.
+
+    Parameters
+    ----------
+    start_s
+        When each round began, ascending; ``None`` where it is not known.
+    rounds
+        How many rounds there are.
+
+    Returns
+    -------
+    Block numbers from 0, ascending. A run too short for ``_MIN_BLOCKS`` blocks of that length gets
+    shorter ones, down to one round each.
+    """
+    if rounds == 0:
+        return np.zeros(0, dtype=np.int64)
+    wanted = float(_MIN_BLOCKS)
+    if start_s is not None and rounds > 1:
+        span = float(start_s[-1] - start_s[0]) * rounds / (rounds - 1)
+        wanted = min(max(span / BLOCK_S, _MIN_BLOCKS), _MAX_BLOCKS)
+    count = max(1, min(rounds, int(wanted)))
+    return (np.arange(rounds) * count // rounds).astype(np.int64)
+
+
+def robust_mean(values: Floats, cut: float = 6.0) -> Floats:
+    """The mean of each column that a few far values do not move: Tukey's biweight.
+
+    ``cut`` is in units of the scaled median absolute deviation. At 6 the weights of ordinary
+    values are near 1, so that an effect that comes in slices is averaged, not ignored. NaN values
+    are left out; a column of nothing else gives NaN.
+    """
+    seen = np.isfinite(values)
+    filled = np.where(seen, values, 0.0)
+    some = seen.any(axis=0)
+    centre = np.full(values.shape[1], np.nan)
+    centre[some] = np.nanmedian(values[:, some], axis=0)
+    scale = np.full(values.shape[1], np.nan)
+    scale[some] = 1.4826 * np.nanmedian(np.abs(values[:, some] - centre[some]), axis=0)
+    scale = np.where(scale > 0, scale, np.inf)  # most values equal: their plain mean
+    for _ in range(10):
+        weight = seen * np.clip(1 - ((filled - centre) / (cut * scale)) ** 2, 0, None) ** 2
+        weight = np.where(seen & np.isfinite(weight), weight, 0.0)
+        total = weight.sum(axis=0)
+        moved = np.where(
+            some, (weight * filled).sum(axis=0) / np.where(total > 0, total, 1), np.nan
+        )
+        settled = np.nanmax(np.abs(moved - centre), initial=0.0) < 1e-9
+        centre = moved
+        if settled:
+            break
+    return centre
+
+
+def t_interval(block_values: Floats, confidence: float = 0.95) -> Interval:
+    """Mean of successive block values with Student's interval; NaN ends below two blocks.
+
+    Blocks that resemble the one before (positive correlation at lag one, ``r``) carry less than
+    their number says: the variance of the mean is taken (1 + r) / (1 - r) times as large.
+    """
+    values = block_values[np.isfinite(block_values)]
+    count = values.size
+    if count == 0:
+        return Interval(math.nan, math.nan, math.nan)
+    centre = float(values.mean())
+    if count == 1:
+        return Interval(centre, math.nan, math.nan)
+    variance = float(values.var(ddof=1))
+    dependence = 1.0
+    if count >= _MIN_BLOCKS and variance > 0:
+        away = values - centre
+        r = float((away[1:] * away[:-1]).sum()) / (variance * (count - 1)) + 1 / count
+        dependence = (1 + r) / (1 - r) if 0 < r < 1 else 1.0
+        dependence = min(dependence, count / 3)
+    error = math.sqrt(variance * dependence / count)
+    reach = float(distributions.t.ppf(0.5 + confidence / 2, count - 1)) * error
+    return Interval(centre, centre - reach, centre + reach)
+
+
+def share_interval(
+    hit: NDArray[np.bool_], weight: Floats, blocks: Ints, confidence: float = 0.95
+) -> Interval:
+    """The share of time in which something held, from 0 to 1, with Wilson's interval.
+
+    The number of independent looks is that of the rounds divided by the design effect: how much
+    more the shares of blocks scatter than those of independent rounds would.
+    """
+    total = float(weight.sum())
+    if hit.size == 0 or total <= 0:
+        return Interval(math.nan, math.nan, math.nan)
+    share = float((weight * hit).sum()) / total
+    looks = float(total**2 / (weight**2).sum())
+    count = int(blocks.max()) + 1
+    block_weight = np.bincount(blocks, weights=weight, minlength=count)
+    used = block_weight > 0
+    block_share = np.bincount(blocks, weights=weight * hit, minlength=count)[used]
+    block_share = block_share / block_weight[used]
+    if 0 < share < 1 and block_share.size > 1:
+        binomial = share * (1 - share) / looks
+        observed = float(block_share.var(ddof=1)) / block_share.size
+        looks = max(looks / max(1.0, observed / binomial), min(looks, 2.0))
+    z = float(distributions.norm.ppf(0.5 + confidence / 2))
+    middle = (share + z**2 / (2 * looks)) / (1 + z**2 / looks)
+    reach = z * math.sqrt(share * (1 - share) / looks + z**2 / (4 * looks**2)) / (1 + z**2 / looks)
+    return Interval(share, max(0.0, min(middle - reach, share)), min(1.0, max(middle + reach, share)))
+
+
+def against_others(level: Floats) -> Floats:
+    """Each column's value minus the median of the other columns', along the last axis."""
+    columns = level.shape[-1]
+    effect = np.empty_like(level)
+    for column in range(columns):
+        others = np.delete(level, column, axis=-1)
+        effect[..., column] = level[..., column] - np.median(others, axis=-1)
+    return effect
+
+
+def within_block_p(level: Floats, seed: int = 0, resamples: int = 4000) -> Floats:
+    """One-sided p value for each core: as slow as this, if the cores' names meant nothing?
+
+    Parameters
+    ----------
+    level
+        ``[block, core]``: how slow each core was in each block (log time); blocks with a missing
+        core are left out.
+
+    Returns
+    -------
+    One p value a core, not yet corrected for the number of cores. The names of the cores are
+    permuted within each block, whole blocks at a time, so that dependence between the rounds of a
+    block does not count as evidence. Two cores and few blocks: exact; else ``resamples`` draws.
+    """
+    whole = level[np.isfinite(level).all(axis=1)]
+    blocks, cores = whole.shape
+    if blocks == 0 or cores < 2:
+        return np.ones(cores)
+    observed = against_others(whole.mean(axis=0))
+    tiny = 1e-12 * (1 + float(np.abs(whole).max()))
+    if cores == 2 and 2**blocks <= _EXACT_LIMIT:
+        difference = whole[:, 0] - whole[:, 1]
+        signs = np.array(list(itertools.product((1.0, -1.0), repeat=blocks)))
+        drawn = (signs @ difference) / blocks
+        return np.array(
+            [float((drawn >= observed[0] - tiny).mean()), float((-drawn >= observed[1] - tiny).mean())]
+        )
+    generator = np.random.default_rng(seed)
+    at_least = np.zeros(cores)
+    for _ in range(0, resamples, 500):
+        order = generator.random((500, blocks, cores)).argsort(axis=2)
+        shuffled = np.take_along_axis(np.broadcast_to(whole, order.shape), order, axis=2)
+        at_least += (against_others(shuffled.mean(axis=1)) >= observed - tiny).sum(axis=0)
+    drawn_count = math.ceil(resamples / 500) * 500
+    return np.asarray((1 + at_least) / (1 + drawn_count))
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's step-down correction: p values that hold for the whole family of cores."""
+    order = np.argsort(p_values)
+    count = p_values.size
+    stepped = np.maximum.accumulate(p_values[order] * (count - np.arange(count)))
+    corrected = np.empty(count)
+    corrected[order] = np.minimum(stepped, 1.0)
+    return corrected

@@ -1,0 +1,159 @@
+"""How much slower is each core than the others: paired within rounds, blocks of time, permuted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.stats.blocks import (
+    Interval,
+    against_others,
+    holm,
+    robust_mean,
+    share_interval,
+    t_interval,
+    time_blocks,
+    within_block_p,
+)
+from perflib.stats.states import disturbed_turns
+
+__all__ = ["CoreComparison", "CoreEffect", "compare_cores", "percent"]
+
+Floats = NDArray[np.float64]
+_STRETCHES = 3
+_LEAST_SHARE = 0.2  # a block counts when this share of its turns was undisturbed
+
+
+@dataclass(frozen=True)
+class CoreEffect:
+    """What one core does, compared with the median of the others.
+
+    ``slowdown`` and ``stretches`` are in percent and leave disturbed turns out; ``disturbed`` is
+    the share of time in percent that the core was disturbed; ``p_holm`` is the permutation test's,
+    corrected for the number of cores.
+    """
+
+    slowdown: Interval
+    stretches: tuple[float, ...]
+    disturbed: Interval
+    p_holm: float
+
+
+@dataclass(frozen=True)
+class CoreComparison:
+    """The effects of all cores (in the order of the columns), and which turns were disturbed."""
+
+    effects: tuple[CoreEffect, ...]
+    disturbed: NDArray[np.bool_]
+    blocks: NDArray[np.int64]
+
+    @property
+    def half_width(self) -> float:
+        """The widest half interval of any core's slowdown, in percentage points."""
+        widths = [effect.slowdown.half_width for effect in self.effects]
+        return max((width if math.isfinite(width) else math.inf) for width in widths)
+
+
+def percent(log_ratio: Interval) -> Interval:
+    """A log ratio as the percentage by which a time is longer."""
+    return Interval(*(100 * math.expm1(value) for value in log_ratio))
+
+
+def _two_way_levels(rows: Floats) -> Floats:
+    """The core terms of log time = round + core, fitted robustly to ``[round, core]``."""
+    core = np.zeros(rows.shape[1])
+    for _ in range(30):
+        shared = np.nanmean(rows - core, axis=1, keepdims=True)
+        moved = robust_mean(rows - shared)
+        settled = float(np.max(np.abs(moved - core))) < 1e-7
+        core = moved
+        if settled:
+            break
+    return core
+
+
+def _block_levels(
+    log_time: Floats, undisturbed: NDArray[np.bool_], blocks: NDArray[np.int64]
+) -> Floats:
+    """``[block, core]``: each core's mean log time in each block, free of what rounds share.
+
+    Only undisturbed turns count, so a round in which one core was disturbed still compares the
+    others, and a round with one core left compares nothing.
+    """
+    count = int(blocks.max()) + 1 if blocks.size else 0
+    levels = np.full((count, log_time.shape[1]), np.nan)
+    for block in range(count):
+        here = blocks == block
+        rows = np.where(undisturbed[here], log_time[here], np.nan)
+        rows = rows[np.isfinite(rows).sum(axis=1) >= 2]
+        enough = np.isfinite(rows).sum(axis=0) >= max(1.0, _LEAST_SHARE * int(here.sum()))
+        rows = rows[:, enough]
+        rows = rows[np.isfinite(rows).sum(axis=1) >= 2]
+        if len(rows) and np.isfinite(rows).any(axis=0).all():
+            levels[block, enough] = _two_way_levels(rows)
+    return levels
+
+
+def compare_cores(
+    log_time: Floats, start_s: Floats | None = None, confidence: float = 0.95
+) -> CoreComparison:
+    """Compare cores that took turns in rounds.
+
+    Parameters
+    ----------
+    log_time
+        ``[round, core]``: log of each turn's time; NaN where a turn is missing. The turns of one
+        round did the same work.
+    start_s
+        When each round began, in seconds, ascending; ``None`` if unknown. Gives the blocks of
+        time and each round's weight in the share of time disturbed.
+    confidence
+        What share of the intervals cover the truth.
+
+    Returns
+    -------
+    One effect a core. Intervals come from the scatter of blocks of time (see ``blocks``), not of
+    rounds; a core's effect is its log time minus the median of the others', blocks averaged.
+    """
+    rounds, cores = log_time.shape
+    blocks = time_blocks(start_s, rounds)
+    disturbed = disturbed_turns(log_time, start_s)
+    present = np.isfinite(log_time)
+    levels = _block_levels(log_time, present & ~disturbed, blocks)
+    effects = np.full_like(levels, np.nan)
+    for row, level in enumerate(levels):
+        seen = np.isfinite(level)
+        if seen.sum() >= 2:
+            effects[row, seen] = against_others(level[seen])
+    p_holm = holm(within_block_p(levels))
+    weight = np.ones(rounds)
+    if start_s is not None and rounds > 1:
+        spans = np.diff(start_s)
+        weight = np.append(spans, np.median(spans)) if (spans > 0).all() else weight
+    result = []
+    for core in range(cores):
+        mine = effects[:, core]
+        thirds = [part[np.isfinite(part)] for part in np.array_split(mine, _STRETCHES)]
+        seen = present[:, core]
+        result.append(
+            CoreEffect(
+                slowdown=percent(t_interval(mine, confidence)),
+                stretches=tuple(
+                    100 * math.expm1(float(part.mean())) if part.size else math.nan
+                    for part in thirds
+                ),
+                disturbed=Interval(
+                    *(
+                        100 * value
+                        for value in share_interval(
+                            disturbed[seen, core], weight[seen], blocks[seen], confidence
+                        )
+                    )
+                ),
+                p_holm=float(p_holm[core]),
+            )
+        )
+    return CoreComparison(tuple(result), disturbed, blocks)

@@ -1,0 +1,93 @@
+"""clock_gaps.c against its Python reference, and against the clock itself."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib import kernels
+from perflib.errors import UserError
+from perflib.machine import noise
+from tests.reference.clock_gaps import Found, checksum, clock_gaps_in
+
+
+@pytest.fixture(scope="module")
+def kernel() -> kernels.Kernel:
+    return kernels.load("clock_gaps")
+
+
+def run(kernel: kernels.Kernel, stamps_ns: list[int], threshold_ns: int, capacity: int) -> Found:
+    ffi: Any = kernel.ffi
+    gaps, result = ffi.new("clock_gap[]", capacity), ffi.new("clock_gaps_result *")
+    stamps = ffi.new("int64_t[]", stamps_ns)
+    total = kernel.lib.clock_gaps_in(stamps, len(stamps_ns), threshold_ns, gaps, capacity, result)
+    assert all(gap.switches == 0 for gap in gaps)
+    return Found(
+        gaps=[(gap.start_ns, gap.length_ns) for gap in gaps][: result.gaps],
+        steps=result.steps,
+        count=result.gaps,
+        gap_ns=result.gap_ns,
+        longest_ns=result.longest_ns,
+        shortest_ns=result.shortest_ns,
+        duration_ns=result.duration_ns,
+        first_ns=result.first_ns,
+        checksum=total,
+    )
+
+
+@given(
+    start=st.integers(0, 2**60),
+    steps=st.lists(st.one_of(st.integers(0, 60), st.integers(1, 10**10)), max_size=50),
+    threshold_ns=st.integers(1, 10**6),
+    capacity=st.integers(0, 20),
+)
+def test_gaps_in_recorded_readings(
+    kernel: kernels.Kernel, start: int, steps: list[int], threshold_ns: int, capacity: int
+) -> None:
+    stamps_ns = list(accumulate(steps, initial=start))
+    expected = clock_gaps_in(stamps_ns, threshold_ns, capacity)
+    assert run(kernel, stamps_ns, threshold_ns, capacity) == expected
+
+
+def test_no_readings(kernel: kernels.Kernel) -> None:
+    assert run(kernel, [], 1, 3) == clock_gaps_in([], 1, 3)
+
+
+def test_spinning_notes_what_it_counts(kernel: kernels.Kernel) -> None:
+    found = noise.spin(
+        kernel.lib, kernel.ffi, duration_ns=20_000_000, threshold_ns=200, capacity=200_000
+    )
+    assert found.gaps == len(found.length_ns)
+    assert found.gap_ns == found.length_ns.sum()
+    assert found.checksum == checksum([int(length) for length in found.length_ns])
+    assert (found.length_ns > 200).all()
+    assert (found.switches >= 0).all()
+    assert (found.start_ns[1:] > found.start_ns[:-1]).all()
+    assert found.steps > found.gaps
+    assert 0 < found.shortest_ns <= found.step_ns <= found.longest_ns
+    assert 0 <= found.stolen < 1
+
+
+def test_gaps_beyond_the_capacity_are_counted_only(kernel: kernels.Kernel) -> None:
+    found = noise.spin(kernel.lib, kernel.ffi, duration_ns=200_000, threshold_ns=1, capacity=5)
+    assert len(found.length_ns) == 5
+    assert found.gaps > 5
+    assert found.gap_ns > found.length_ns.sum()
+
+
+def test_a_call_without_time_or_room(kernel: kernels.Kernel) -> None:
+    found = noise.spin(kernel.lib, kernel.ffi, duration_ns=0, capacity=0)
+    assert (found.steps, found.gaps, found.shortest_ns) == (0, 0, 0)
+    assert found.stolen == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"threshold_ns": 0}, {"duration_ns": -1}, {"capacity": -1}], ids=str
+)
+def test_arguments_out_of_range(kernel: kernels.Kernel, wrong: dict[str, int]) -> None:
+    with pytest.raises(UserError, match="clock_gaps"):
+        noise.spin(kernel.lib, kernel.ffi, **({"duration_ns": 1000} | wrong))

@@ -1,0 +1,47 @@
+"""cpuid.c against what the kernel read from the same instruction."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+from perflib import kernels
+from perflib.errors import MeasurementError
+from perflib.machine import cpuid
+from tests.reference.cpuid import FLAGS_ECX, FLAGS_EDX, checksum, cpuinfo
+
+X86 = platform.machine() in ("x86_64", "i386", "i686")
+
+
+@pytest.mark.skipif(not X86, reason="the CPUID instruction is x86's")
+def test_registers_and_checksum() -> None:
+    kernel = kernels.load("cpuid")
+    registers = kernel.ffi.new("uint32_t[4]")
+    total = kernel.lib.cpuid_leaf(0, 0, registers)
+    eax, ebx, ecx, edx = registers
+    assert total == checksum((eax, ebx, ecx, edx))
+    assert cpuid.ascii_of(ebx, edx, ecx) == cpuinfo()["vendor_id"]
+
+
+@pytest.mark.skipif(not X86, reason="the CPUID instruction is x86's")
+def test_signature_and_flags_are_those_of_cpuinfo() -> None:
+    cpuid.leaves.cache_clear()
+    known = cpuid.leaves()
+    told = cpuinfo()
+    found = cpuid.signature(known=known)
+    assert found.vendor == told["vendor_id"]
+    assert found.family == int(told["cpu family"])
+    assert found.model == int(told["model"])
+    assert found.stepping == int(told["stepping"])
+    _, _, ecx, edx = known[0x1, 0]
+    flags = set(told["flags"].split())
+    for bits, register in ((FLAGS_EDX, edx), (FLAGS_ECX, ecx)):
+        assert {flag for flag in bits if register >> bits[flag] & 1} == flags & set(bits)
+
+
+@pytest.mark.skipif(X86, reason="this processor has the instruction")
+def test_other_processors_have_no_leaves() -> None:
+    cpuid.leaves.cache_clear()
+    with pytest.raises(MeasurementError, match="no x86"):
+        cpuid.leaves()

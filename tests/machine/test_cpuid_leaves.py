@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perflib.errors import UserError
+from perflib.machine import cpuid
+from perflib.machine.cpuid import Registers, leaves_or_reason, read_leaves
+from tests.machine.dumps import dump
+
+
+class Processor:
+    """Answers like one of the dumps, and like Intel's for a leaf that does not exist: nonsense."""
+
+    def __init__(self, name: str) -> None:
+        self.known = dump(name)
+        self.asked: list[tuple[int, int]] = []
+
+    def __call__(self, leaf: int, subleaf: int) -> Registers:
+        self.asked.append((leaf, subleaf))
+        return self.known.get((leaf, subleaf), (0x7, 0x340, 0x340, 0))
+
+
+def test_every_subleaf_of_leaf_18_is_read() -> None:
+    found = read_leaves(Processor("sapphire_rapids"))
+    assert [subleaf for leaf, subleaf in found if leaf == 0x18] == list(range(9))
+
+
+def test_no_leaf_beyond_the_last_is_read() -> None:
+    processor = Processor("haswell_ep")
+    found = read_leaves(processor)
+    assert set(found) == {(0x0, 0), (0x1, 0), (0x2, 0)}
+    assert (0x18, 0) not in processor.asked
+    assert (0x40000000, 0) not in processor.asked
+
+
+def test_a_guest_is_asked_for_its_hypervisor() -> None:
+    assert (0x40000000, 0) in read_leaves(Processor("guest"))
+
+
+def test_without_a_compiler_the_reason_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
+    cpuid.leaves.cache_clear()
+    found, reason = leaves_or_reason()
+    assert found == {}
+    assert "no C compiler" in reason
+    with pytest.raises(UserError, match="no C compiler"):
+        cpuid.leaves()

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import UserError
+from perflib.machine.cpulist import format_cpus, parse_cpus
+
+
+@pytest.mark.parametrize(
+    ("words", "cpus"),
+    [
+        ("", []),
+        ("\n", []),
+        ("0", [0]),
+        ("0-3,8", [0, 1, 2, 3, 8]),
+        ("8, 0-1 ,1", [0, 1, 8]),
+        ("5-5", [5]),
+    ],
+)
+def test_lists_are_read(words: str, cpus: list[int]) -> None:
+    assert parse_cpus(words) == cpus
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("0-", "'0-'"),
+        ("a", "'a'"),
+        ("0,,2", "''"),
+        ("-1", "'-1'"),
+        ("3-1", "backwards"),
+        ("0-99999999", "no machine"),
+    ],
+)
+def test_what_is_no_list_is_refused_by_name(words: str, named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        parse_cpus(words)
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_writing_and_reading_return_the_same(cpus: set[int]) -> None:
+    assert parse_cpus(format_cpus(cpus)) == sorted(cpus)
+
+
+def test_runs_are_joined() -> None:
+    assert format_cpus([47, 0, 1, 2, 24, 25]) == "0-2,24-25,47"
+    assert format_cpus([]) == ""

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from perflib.machine.describe import describe
+from tests.machine import trees
+from tests.machine.dumps import dump
+
+
+def test_a_recorded_server(tmp_path: Path) -> None:
+    record = describe(trees.haswell_ep(tmp_path), leaves=dump("haswell_ep"))
+    assert record["microarchitecture"] == "Haswell"
+    assert record["product"] == "Haswell-EP"
+    assert record["hostname"] == "node01"
+    assert record["kernel"] == "5.14.0-427.el9.x86_64"
+    assert record["memory_bytes"] == 131072000 * 1024
+    assert record["hypervisor"] is None
+    assert record["topology"] == {
+        "packages": 2,
+        "dies": 2,
+        "cores": 24,
+        "threads_per_core": 2,
+        "nodes": 2,
+        "online": "0-47",
+        "offline": "",
+        "allowed": "0-47",
+        "isolated": "",
+    }
+    assert record["cpus"][25]["where"] == "package 1, core 0, node 1, sibling of cpu1"
+    last = record["caches"][-1]
+    assert (last["name"], len(last["shared_by"])) == ("L3 30 MiB", 2)
+    assert record["tlbs"][0]["entries"] == 64
+    assert record["cpuid_missing"] is None
+    assert record["settings"]["governor"] == "powersave"
+    assert record["pmu"]["available"] is None
+    assert json.loads(json.dumps(record)) == record
+
+
+def test_without_cpuid_the_name_still_comes_from_cpuinfo(tmp_path: Path) -> None:
+    record = describe(trees.epyc(tmp_path))
+    assert record["microarchitecture"] == "Zen 2"
+    assert record["tlbs"] == []
+    assert "cannot be asked" in record["cpuid_missing"]
+
+
+def test_the_fingerprint_outlives_what_changes_from_day_to_day(tmp_path: Path) -> None:
+    trees.haswell_ep(tmp_path)
+    before = describe(tmp_path, leaves=dump("haswell_ep"))["fingerprint"]
+    trees.write(
+        tmp_path,
+        {
+            "proc/sys/kernel/osrelease": "6.12.0",
+            "proc/sys/kernel/hostname": "node02",
+            "proc/self/status": "Cpus_allowed_list:\t0-3",
+            "proc/meminfo": "MemTotal:       131071000 kB",
+            "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+        },
+    )
+    assert describe(tmp_path)["fingerprint"] == before
+
+
+def test_the_fingerprint_tells_machines_apart(tmp_path: Path) -> None:
+    builders = (trees.haswell_ep, trees.epyc, trees.kvm_guest, trees.container)
+    found = {describe(build(tmp_path / build.__name__))["fingerprint"] for build in builders}
+    assert len(found) == len(builders)
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    record = describe(tmp_path)
+    assert record["microarchitecture"].startswith("unknown (")
+    assert record["memory_bytes"] is None
+    assert record["caches"] == []
+
+
+def test_this_machine() -> None:
+    record = describe()
+    assert record["hostname"] == os.uname().nodename
+    assert record["kernel"] == os.uname().release
+    assert record["memory_bytes"] > 0
+    assert record["topology"]["cores"] >= 1
+    assert record["fingerprint"] == describe()["fingerprint"]

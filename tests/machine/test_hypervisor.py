@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perflib.machine.hypervisor import container, hypervisor, reports_steal
+from tests.machine import trees
+from tests.machine.dumps import dump
+
+
+def test_by_cpuid(tmp_path: Path) -> None:
+    assert hypervisor(tmp_path, dump("guest")) == "KVM"
+    assert hypervisor(tmp_path, dump("xen")) == "Xen"
+    assert hypervisor(tmp_path, dump("genoa")) is None
+    strange = {(0x40000000, 0): (0, 0x41414141, 0x42424242, 0x43434343)}
+    assert hypervisor(tmp_path, strange) == "unknown hypervisor ('AAAABBBBCCCC')"
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        ({"sys/hypervisor/type": "xen"}, "Xen"),
+        ({"sys/class/dmi/id/sys_vendor": "QEMU"}, "QEMU"),
+        (
+            {
+                "sys/class/dmi/id/sys_vendor": "Microsoft Corporation",
+                "sys/class/dmi/id/product_name": "Virtual Machine",
+            },
+            "Hyper-V",
+        ),
+        ({"sys/class/dmi/id/sys_vendor": "Dell Inc."}, None),
+        ({"proc/device-tree/hypervisor/compatible": "linux,kvm"}, "linux,kvm"),
+        ({"proc/cpuinfo": "flags\t: fpu hypervisor"}, "unknown hypervisor"),
+        ({}, None),
+    ],
+)
+def test_without_cpuid(tmp_path: Path, files: dict[str, str], name: str | None) -> None:
+    assert hypervisor(trees.write(tmp_path, files)) == name
+
+
+def test_who_reports_steal() -> None:
+    assert reports_steal(dump("guest")) is True
+    silent = dict(dump("guest")) | {(0x40000001, 0): (0x01007EDB, 0, 0, 0)}
+    assert reports_steal(silent) is False
+    assert reports_steal(dump("xen")) is None
+    assert reports_steal({}) is None
+
+
+def test_containers(tmp_path: Path) -> None:
+    assert container(tmp_path) is None
+    assert container(trees.container(tmp_path / "docker")) == "docker"
+    assert container(trees.write(tmp_path / "a", {"run/.containerenv": ""})) == "podman"
+    assert container(trees.write(tmp_path / "b", {"run/systemd/container": "lxc"})) == "lxc"
+    (tmp_path / "c/.singularity.d").mkdir(parents=True)
+    assert container(tmp_path / "c") == "apptainer"
+
+
+def test_a_virtual_machine_made_from_an_image_is_no_container(tmp_path: Path) -> None:
+    assert container(trees.kvm_guest(tmp_path)) is None

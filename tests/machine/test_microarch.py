@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perflib.machine.cpuid import Signature, signature
+from perflib.machine.microarch import microarchitecture
+from tests.machine import trees
+from tests.machine.dumps import dump
+
+
+@pytest.mark.parametrize(
+    ("machine", "numbers", "name"),
+    [
+        ("haswell_ep", ("GenuineIntel", 6, 63, 2), "Haswell (Haswell-EP)"),
+        ("skylake_sp", ("GenuineIntel", 6, 85, 4), "Skylake (Skylake-SP)"),
+        ("sapphire_rapids", ("GenuineIntel", 6, 143, 8), "Golden Cove (Sapphire Rapids)"),
+        ("rome", ("AuthenticAMD", 23, 49, 0), "Zen 2 (Rome)"),
+        ("genoa", ("AuthenticAMD", 25, 17, 1), "Zen 4 (Genoa)"),
+        ("turin", ("AuthenticAMD", 26, 2, 1), "Zen 5 (Turin)"),
+    ],
+)
+def test_recorded_processors(machine: str, numbers: tuple[str, int, int, int], name: str) -> None:
+    found = signature(known=dump(machine))
+    assert found == Signature(*numbers)
+    assert str(microarchitecture(found)) == name
+
+
+@pytest.mark.parametrize(
+    ("stepping", "product"),
+    [(0, "Skylake-SP"), (4, "Skylake-SP"), (5, "Cascade Lake"), (7, "Cascade Lake"),
+     (10, "Cooper Lake"), (11, "Cooper Lake")],
+)  # fmt: skip
+def test_one_model_number_for_three_products(stepping: int, product: str) -> None:
+    assert microarchitecture(Signature("GenuineIntel", 6, 0x55, stepping)).product == product
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name"),
+    [
+        (("GenuineIntel", 6, 0x2A, 7), "Sandy Bridge"),
+        (("GenuineIntel", 6, 0x97, 2), "Golden Cove + Gracemont (Alder Lake)"),
+        (("GenuineIntel", 6, 0xCF, 2), "Raptor Cove (Emerald Rapids)"),
+        (("AuthenticAMD", 0x19, 0x61, 2), "Zen 4 (Raphael)"),
+        (("AuthenticAMD", 0x19, 0x01, 1), "Zen 3 (Milan)"),
+        (("AuthenticAMD", 0x17, 0x08, 2), "Zen+ (Pinnacle Ridge)"),
+        (("HygonGenuine", 0x18, 0, 1), "Zen (Hygon Dhyana)"),
+        (("GenuineIntel", 6, 0xFE, 3), "unknown (GenuineIntel, family 6, model 254, stepping 3)"),
+        (("GenuineIntel", 15, 4, 1), "unknown (GenuineIntel, family 15, model 4, stepping 1)"),
+        (("unknown vendor", None, None, None), None),
+    ],
+)
+def test_names(numbers: tuple[str, int | None, int | None, int | None], name: str | None) -> None:
+    found = str(microarchitecture(Signature(*numbers)))
+    assert found == name if name else found.startswith("unknown (unknown vendor")
+
+
+def test_arm_from_cpuinfo(tmp_path: Path) -> None:
+    text = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\nCPU revision\t: 1"
+    found = signature(trees.write(tmp_path, {"proc/cpuinfo": text}))
+    assert found == Signature("ARM implementer 0x41", 0x41, 0xD0C, 1)
+    assert str(microarchitecture(found)) == "Neoverse N1"
+
+
+def test_cpuinfo_serves_without_cpuid(tmp_path: Path) -> None:
+    assert signature(trees.epyc(tmp_path)) == Signature("AuthenticAMD", 23, 49, 0)
+    assert signature(tmp_path / "nowhere") == Signature("unknown vendor", None, None, None)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.machine.noise import CAUSES, gap_histogram, likely_cause, stolen_share
+
+
+@given(st.lists(st.integers(1, 10**12)))
+def test_every_gap_is_counted_once(gaps_ns: list[int]) -> None:
+    edges, counts = gap_histogram(gaps_ns)
+    assert len(edges) == len(counts) + 1
+    assert counts.sum() == len(gaps_ns)
+
+
+@given(st.integers(64, 2**34 - 1))
+def test_a_gap_lies_between_its_edges(gap_ns: int) -> None:
+    edges, counts = gap_histogram([gap_ns])
+    (index,) = np.flatnonzero(counts)
+    assert edges[index] <= gap_ns < edges[index + 1]
+
+
+def test_bins_double() -> None:
+    edges, _ = gap_histogram([])
+    assert edges[0] == 64
+    assert np.all(edges[1:] == 2 * edges[:-1])
+
+
+def test_stolen_share_takes_the_ordinary_step_off() -> None:
+    # 900 steps of 20 ns and 10 gaps of 220 ns, of which 200 ns each were stolen
+    duration_ns = 900 * 20 + 10 * 220
+    assert stolen_share(2200, 10, 910, duration_ns) == pytest.approx(2000 / duration_ns)
+
+
+def test_stolen_share_without_gaps_or_without_time() -> None:
+    assert stolen_share(0, 0, 100, 2000) == 0
+    assert stolen_share(0, 0, 0, 0) == 0
+    assert stolen_share(500, 1, 1, 500) == 1
+
+
+@pytest.mark.parametrize(
+    ("length_ns", "switches", "name"),
+    [
+        (2_000, 0, "interrupt"),
+        (40_000, 0, "long interrupt"),
+        (3_000_000, 0, "firmware or hypervisor"),
+        (30_000, 1, "kernel thread"),
+        (4_000_000, 1, "another task"),
+        (50_000_000, 1, "throttling"),
+    ],
+)
+def test_causes(length_ns: int, switches: int, name: str) -> None:
+    assert likely_cause(length_ns, switches).name == name
+
+
+def test_every_length_has_a_cause() -> None:
+    for switched in (False, True):
+        limits = [cause.below_ns for cause in CAUSES if cause.switched == switched]
+        assert limits == sorted(limits)
+        assert limits[-1] == float("inf")

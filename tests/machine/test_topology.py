@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perflib.errors import UserError
+from perflib.machine.topology import topology
+from tests.machine import trees
+
+
+def test_two_sockets_numbered_alternately(tmp_path: Path) -> None:
+    machine = topology(trees.haswell_ep(tmp_path))
+    assert machine.packages() == [0, 1]
+    assert len(machine.cores()) == 24
+    assert machine.allowed_cpus() == list(range(48))
+    assert machine.one_per_core() == list(range(24))
+    assert machine.where(1) == "package 1, core 0, node 1, sibling of cpu25"
+    assert machine.where(36) == "package 0, core 8, node 0, sibling of cpu12"
+    assert [node.distances for node in machine.nodes] == [(10, 21), (21, 10)]
+    assert machine.nodes[1].cpus == tuple(range(1, 48, 2))
+    assert machine.nodes[0].memory_bytes == 65536000 * 1024
+
+
+def test_one_per_core_takes_what_is_allowed(tmp_path: Path) -> None:
+    trees.haswell_ep(tmp_path)
+    trees.write(tmp_path, {"proc/self/status": "Cpus_allowed_list:\t2,24-27"})
+    machine = topology(tmp_path)
+    assert machine.allowed_cpus() == [2, 24, 25, 26, 27]
+    assert machine.one_per_core() == [2, 24, 25, 27]
+
+
+def test_offline_cpus_have_no_place_and_isolated_ones_may_be_used(tmp_path: Path) -> None:
+    machine = topology(trees.offline(tmp_path))
+    assert [cpu.cpu for cpu in machine.cpus if not cpu.online] == [6, 7]
+    assert machine.cpu(6).core is None
+    assert machine.cpu(6).siblings == (6,)
+    assert machine.where(7) == "offline"
+    assert machine.allowed_cpus() == [0, 1, 2, 3, 4, 5]
+    assert machine.where(5) == "package 0, core 5, isolated"
+
+
+def test_a_narrowed_mask_keeps_isolated_cpus_out(tmp_path: Path) -> None:
+    trees.offline(tmp_path)
+    trees.write(tmp_path, {"proc/self/status": "Cpus_allowed_list:\t0-2"})
+    assert topology(tmp_path).allowed_cpus() == [0, 1, 2]
+
+
+def test_a_cpuset_keeps_isolated_cpus_out(tmp_path: Path) -> None:
+    trees.container(tmp_path)
+    trees.write(tmp_path, {f"{trees.CPU}/isolated": "3,6"})
+    trees.write(tmp_path, {"proc/self/status": "Cpus_allowed_list:\t0-2"})
+    assert topology(tmp_path).allowed_cpus() == [0, 1, 2, 3]
+
+
+def test_an_old_kernel_names_siblings_differently(tmp_path: Path) -> None:
+    place = f"{trees.CPU}/cpu0/topology"
+    files = {f"{trees.CPU}/online": "0-1", f"{place}/thread_siblings_list": "0-1"}
+    machine = topology(trees.write(tmp_path, files))
+    assert machine.cpu(0).siblings == (0, 1)
+    assert machine.cpu(0).die is None
+
+
+def test_dies_are_named_where_a_package_has_several(tmp_path: Path) -> None:
+    files = {f"{trees.CPU}/online": "0-1"}
+    files |= trees.cpu_files(0, 0, 0, "0", die=0) | trees.cpu_files(1, 0, 1, "1", die=1)
+    assert topology(trees.write(tmp_path, files)).where(1) == "package 0, die 1, core 1"
+
+
+def test_memory_without_cpus_is_a_node(tmp_path: Path) -> None:
+    trees.kvm_guest(tmp_path)
+    trees.write(tmp_path, trees.node_files(2, "", 1024, "20 10"))
+    nodes = topology(tmp_path).nodes
+    assert [(node.node, node.cpus) for node in nodes] == [(0, (0, 1)), (2, ())]
+
+
+def test_nothing_known_is_an_empty_machine(tmp_path: Path) -> None:
+    machine = topology(tmp_path)
+    assert machine.cpus == ()
+    assert machine.nodes == ()
+    assert machine.allowed_cpus() == []
+    with pytest.raises(UserError, match="no CPU 0: it has none at all"):
+        machine.where(0)
+
+
+def test_an_unknown_cpu_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no CPU 48: it has 0-47"):
+        topology(trees.haswell_ep(tmp_path)).cpu(48)
+
+
+def test_this_machine() -> None:
+    machine = topology()
+    assert os.sched_getaffinity(0) <= set(machine.allowed_cpus())
+    assert set(machine.one_per_core()) <= set(machine.allowed_cpus())
+    assert all(machine.where(cpu) for cpu in machine.allowed_cpus())
