@@ -8,10 +8,10 @@
  * Kept constant: event k of a seed. Its random numbers are a function of (seed, k, particle,
  * draw), so it can be run alone, anywhere, in any order, with any number of copies. What differs
  * between events is physics: a few muons of the steep spectrum radiate hard, and their showers
- * cost a hundred times the median. The checksum folds the end of every particle and every
+ * cost tens of times the median. The checksum folds the end of every particle and every
  * volume's energy, so the compiler can leave nothing out.
  *
- * Not simulated: muon-nucleus interactions (a tenth of the radiative loss), decay in flight,
+ * Not simulated: muon-nucleus interactions (5 to 10 % of the radiative loss), decay in flight,
  * capture of stopped negative muons, in-flight annihilation, single large-angle scatters, the
  * Landau-Pomeranchuk-Migdal effect. Energies: (what came in) = deposited + escaped.
  *
@@ -31,7 +31,6 @@
 #endif
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -52,7 +51,7 @@ typedef struct {
   int64_t truncated; // 1 if a safety limit was hit (the rest was deposited where it was)
 } kv_event;
 
-// Simulate events[0 .. count - 1] of a seed into out. 0; 1: bad arguments; 2: no memory.
+// Simulate events[0 .. count - 1] of a seed into out. 0, or 1 for bad arguments.
 int64_t kv_run(uint64_t seed, const int64_t *events, int64_t count, kv_event *out);
 int64_t kv_code_bytes(void); // extent of the repeated code
 int64_t kv_copies(void);
@@ -76,7 +75,7 @@ double kv_scattering_width(double momentum, double thickness, int64_t steps, int
 void kv_random(const uint32_t counter[4], uint64_t key, uint32_t out[4]);
 // @end
 
-#define KV_LEAST_MOMENTUM 5e3 // MeV, of the muons that come in; dN/dp = p^-KV_SLOPE
+#define KV_LEAST_MOMENTUM 5e3 // MeV, of the muons that come in; dN/dp falls as p^-KV_SLOPE
 #define KV_MOST_MOMENTUM 5e6
 #define KV_SLOPE 1.7
 #define KV_MOST_RAPIDITY 2.0
@@ -91,6 +90,7 @@ static kv_medium kv_media[KV_MATERIALS];
 static kv_volume kv_volumes[KV_MAX_VOLUMES];
 static int64_t kv_volume_count;
 static pthread_once_t kv_ready = PTHREAD_ONCE_INIT;
+static _Thread_local kv_particle kv_stack[KV_STACK];
 
 // Which copy of the step code serves a cell: a module (volume and sector) and a kind of particle.
 #define KV_CELLS (KV_MAX_VOLUMES * KV_SECTORS * KV_KINDS)
@@ -197,16 +197,13 @@ int64_t kv_run(uint64_t seed, const int64_t *events, int64_t count, kv_event *ou
   if (count < 0 || (count > 0 && (events == NULL || out == NULL)))
     return 1;
   pthread_once(&kv_ready, kv_prepare);
-  kv_particle *stack = malloc(KV_STACK * sizeof *stack);
-  if (stack == NULL)
-    return 2;
   for (int64_t i = 0; i < count; i++) {
     kv_event *e = &out[i];
     kv_state state = {.volumes = kv_volumes,
                       .volume_count = kv_volume_count,
                       .seed = seed,
                       .event = (uint64_t)events[i],
-                      .stack = stack};
+                      .stack = kv_stack};
     e->event = events[i];
     int64_t switches = kv_switches(), cpu = sched_getcpu();
     int64_t cpu_time = kv_clock(CLOCK_THREAD_CPUTIME_ID);
@@ -217,7 +214,6 @@ int64_t kv_run(uint64_t seed, const int64_t *events, int64_t count, kv_event *ou
     e->involuntary_switches = kv_switches() - switches;
     e->cpu = sched_getcpu() == cpu ? cpu : -1;
   }
-  free(stack);
   return 0;
 }
 
@@ -240,7 +236,8 @@ static const kv_medium *kv_get_medium(int64_t material) {
 
 double kv_ionisation(int64_t material, int64_t particle, double energy) {
   const kv_medium *m = kv_get_medium(material);
-  double loss = particle == KV_MUON ? kv_bethe(m, energy, energy) : kv_berger_seltzer(m, energy, energy);
+  double loss =
+      particle == KV_MUON ? kv_bethe(m, energy, energy) : kv_berger_seltzer(m, energy, energy);
   return loss / m->material->density;
 }
 
@@ -248,7 +245,8 @@ double kv_radiation(int64_t material, int64_t particle, double energy) {
   const kv_medium *m = kv_get_medium(material);
   double loss, low = KV_SOFT * energy;
   if (particle == KV_MUON) {
-    double e = energy + KV_MUON_MASS, most = kv_muon_pair_most(m, e), least = 4.0 * KV_ELECTRON_MASS;
+    double e = energy + KV_MUON_MASS, most = kv_muon_pair_most(m, e),
+           least = 4.0 * KV_ELECTRON_MASS;
     loss = kv_muon_brems(m, energy, low, energy, 1);
     if (least < most)
       loss += kv_muon_pair_constant(m) * kv_integral(kv_muon_pair_shape, m, e, least, most, 1);

@@ -1,9 +1,10 @@
 """Repeat a compiled C file's machine code: a large code segment without a large compile time.
 
 gcc's cost grows faster than the code; assembling does not. So one copy is compiled to assembly and
-the text is repeated with every label renamed. Each copy keeps its symbols (``kv_step_0042``), its
-unwind tables and its line numbers, so a profiler sees functions like any other, and a section of
-its own: the assembler's time grows with the square of a section's length.
+the text is repeated with every label renamed. Each copy has symbols (``kv_step_0042``) and
+unwind tables of its own, so a profiler sees functions like any other, and a section of its own: the
+assembler's time grows with the square of a section's length. A file compiled with ``-g`` cannot be
+repeated: its tables of line numbers name one file.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from perflib.errors import MeasurementError
 
 __all__ = ["repeat"]
 
-# What a copy defines: its labels, and the names that gcc gives to parts of constants (.set).
-_LABEL = re.compile(r"^([A-Za-z_.$][\w.$]*):|^\s*\.set\s+([A-Za-z_.$][\w.$]*)\s*,", re.MULTILINE)
+# What a copy defines: its labels, the names that gcc gives to parts of constants (.set), and its
+# static variables that begin as zero (.local).
+_NAME = r"([A-Za-z_.$][\w.$]*)"
+_LABEL = re.compile(rf"^{_NAME}:|^\s*\.(?:set|local)\s+{_NAME}", re.MULTILINE)
 _TEXT = re.compile(r"^\s*(?:\.text|\.section\s+\.text\b.*)$", re.MULTILINE)
-_ENTRY = re.compile(r"^\s*\.globl\s+(\w+)", re.MULTILINE)
+_ENTRY = re.compile(r"^\s*\.globa?l\s+(\w+)", re.MULTILINE)
+_WORDS = re.compile(r"^\s*\.(?:string|ascii|asciz|file|ident)\b")  # text, not names
 _MARK = "\x00"
 
 
@@ -36,7 +40,10 @@ def repeat(single: Path, repeated: Path, copies: int) -> None:
     entry = entries[0]
     labels = sorted({label or name for label, name in _LABEL.findall(text)}, key=len, reverse=True)
     pattern = re.compile(r"(?<![\w.$])(" + "|".join(map(re.escape, labels)) + r")(?![\w.$])")
-    template = pattern.sub(rf"\1{_MARK}", text)
+    template = "\n".join(
+        line if _WORDS.match(line) else pattern.sub(rf"\1{_MARK}", line)
+        for line in text.splitlines()
+    )
     section = f'\t.section\t.text.{entry}{_MARK},"ax",@progbits'
     pieces = _TEXT.sub(section, template).split(_MARK)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Finding", "Verdict"]
+__all__ = ["Finding", "Verdict", "changes"]
 
 Verdict = Literal["supported", "refuted", "inconclusive"]
 
@@ -56,6 +57,33 @@ class Finding:
     def __str__(self) -> str:
         interval = f"{self.effect:+.2f} {self.unit} [{self.low:+.2f}, {self.high:+.2f}]"
         return f"{self.verdict}: {self.claim}: {interval}. {self.reason}".rstrip()
+
+
+def changes(
+    first: Sequence[Finding], second: Sequence[Finding], threshold: float = 0.0
+) -> list[Finding]:
+    """How the effects of two independent runs differ, subject by subject, second minus first.
+
+    ``supported``: the change is larger than ``threshold`` (in the findings' unit) either way;
+    ``refuted``: the whole interval lies within it.
+    """
+    before = {finding.subject: finding for finding in first}
+    result = []
+    for after in second:
+        if after.subject not in before:
+            continue
+        old = before[after.subject]
+        centre = after.effect - old.effect
+        reach = math.hypot(after.high - after.low, old.high - old.low) / 2
+        low, high = centre - reach, centre + reach
+        verdict: Verdict = "inconclusive"
+        if low > threshold or high < -threshold:
+            verdict = "supported"
+        elif -threshold < low and high < threshold:
+            verdict = "refuted"
+        claim = f"{after.subject} changed" + (f" by more than {threshold:g}" if threshold else "")
+        result.append(Finding(claim, after.subject, verdict, centre, low, high, after.unit))
+    return result
 
 
 def _plain(value: Any) -> Any:

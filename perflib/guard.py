@@ -78,7 +78,7 @@ def put_back(file: int, journal: str) -> Outcome:
     for path, (old, ours) in reversed(settings.items()):
         try:
             now = read_setting(path)
-            if now not in {old, *ours}:
+            if now not in {old, *ours, ""}:  # empty: a write that was cut short
                 problems.append(
                     f"left {path} alone: it is {now!r} now, which somebody else has set since "
                     f"(it was {old!r})"
@@ -102,6 +102,15 @@ def put_back(file: int, journal: str) -> Outcome:
     return Outcome(done, problems)
 
 
+def _say(line: str) -> bool:
+    """Tell the process, if it is still there."""
+    try:
+        os.write(1, f"{line}\n".encode())
+    except BrokenPipeError:
+        return False
+    return True
+
+
 def _log(journal: str, sentences: list[str]) -> None:
     """Keep what nobody may be left to read."""
     when = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -114,13 +123,11 @@ def main(journal: str, file: int) -> None:
     """Wait for the end of the input; then put back, and say what came of it."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    os.write(1, b"ready\n")
+    _say("ready")
     while os.read(0, 1):
         pass
     outcome = put_back(file, journal)
-    try:
-        os.write(1, json.dumps(outcome).encode() + b"\n")
-    except BrokenPipeError:
+    if not _say(json.dumps(outcome)):
         _log(journal, [*outcome.done, *outcome.problems])
 
 

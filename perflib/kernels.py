@@ -16,9 +16,11 @@ CPATH ...) reaches the compiler: the source, the flags and the compiler decide, 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import re
@@ -37,6 +39,7 @@ from perflib.paths import cache_dir, kernels_dir
 __all__ = ["Build", "Kernel", "Source", "build", "compiler", "load", "names", "source"]
 
 _INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
+_INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 _BASE_FLAGS = ("-std=gnu11", "-Wall", "-Wextra")
 _FORMAT = 2  # part of every key: raised when the way kernels are built changes
 
@@ -209,6 +212,19 @@ def _private_cache() -> Path:
     return folder
 
 
+def _included(declared: Source) -> list[Path]:
+    """The kernel's other files: its copied part, and every header of ours that either includes."""
+    found: list[Path] = [declared.copied] if declared.copied else []
+    open_ = [declared.path, *found]
+    while open_:
+        for name in _INCLUDE.findall(open_.pop().read_bytes()):
+            header = declared.path.parent / name.decode()
+            if header.is_file() and header not in found:
+                found.append(header)
+                open_.append(header)
+    return sorted(found)
+
+
 def _digest(*parts: str | bytes) -> str:
     state = hashlib.sha256()
     for part in parts:
@@ -249,9 +265,7 @@ def build(
     copies = (copies or 1) if declared.copied else None
     path, version = compiler()
     text = declared.path.read_bytes()
-    headers = [
-        file.read_bytes() for file in sorted(kernels_dir().glob("common/*.h"))
-    ] + ([declared.copied.read_bytes()] if declared.copied else [])
+    headers = [file.read_bytes() for file in _included(declared)]
     options = json.dumps([_FORMAT, name, path, version, flags, link, copies, executable])
     key = _digest(options, text, *headers)[:32]
     folder = _private_cache() / f"{name}-{key}"
@@ -314,7 +328,9 @@ def _compile(
 
         single, repeated = where / "single.s", where / "copies.s"
         _run_compiler(
-            name, [*common, "-fPIC", "-S", "-x", "c", str(declared.copied), "-o", str(single)], where
+            name,
+            [*common, "-fPIC", "-S", "-x", "c", str(declared.copied), "-o", str(single)],
+            where,
         )
         repeat(single, repeated, copies or 1)
         inputs.append(str(repeated))
@@ -337,7 +353,8 @@ def _emit_interface(declared: Source, target: Path) -> None:
     try:
         ffi.cdef(declared.cdef)
         ffi.set_source(f"_{declared.name}", None)
-        ffi.emit_python_code(str(target))
+        with contextlib.redirect_stdout(io.StringIO()):  # cffi says "generating ..."
+            ffi.emit_python_code(str(target))
     except (cffi.CDefError, cffi.FFIError) as error:
         msg = f"{declared.path}: cffi cannot read the declarations: {error}"
         raise MeasurementError(msg) from error
@@ -346,6 +363,7 @@ def _emit_interface(declared: Source, target: Path) -> None:
 # --- loading -----------------------------------------------------------------------------------
 
 
+@functools.cache  # and so kept: a function of a library that was let go would crash
 def open_library(library: str, module: str) -> tuple[Any, Any]:
     """``(lib, ffi)`` of a build; all that a worker needs, without the compiler's side."""
     spec = importlib.util.spec_from_file_location(Path(module).stem, module)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import platformdirs
 
-__all__ = ["cache_dir", "data_dir", "kernels_dir", "notebooks_dir"]
+from perflib.errors import UserError
+
+__all__ = ["cache_dir", "data_dir", "kernels_dir", "lay_out_notebooks", "notebooks_dir"]
 
 _PACKAGE = Path(__file__).parent
 
@@ -36,3 +39,30 @@ def cache_dir() -> Path:
 def data_dir() -> Path:
     """What cannot (runs, journals, the restore list). ``PERFLIB_HOME`` moves it."""
     return Path(os.environ.get("PERFLIB_HOME") or platformdirs.user_data_dir("perflib"))
+
+
+def lay_out_notebooks(folder: Path | None) -> Path:
+    """Copy the notebooks to a user's folder; without one, a checkout's own are used in place.
+
+    What lies there already stays as it is.
+
+    Raises
+    ------
+    UserError
+        No folder is given and the notebooks belong to an installed package, or it is a file.
+    """
+    notebooks = notebooks_dir()
+    if folder is None:
+        if notebooks.parent.name == "_data":
+            msg = "say where to lay the notebooks out: perflib lab FOLDER"
+            raise UserError(msg)
+        return notebooks
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for notebook in sorted(notebooks.glob("*.ipynb")):
+            if not (folder / notebook.name).exists():
+                shutil.copyfile(notebook, folder / notebook.name)
+    except OSError as error:
+        msg = f"the notebooks cannot be laid out in {folder}: {error.strerror}"
+        raise UserError(msg) from error
+    return folder

@@ -30,15 +30,14 @@ static const kv_material kv_materials_table[KV_MATERIALS] = {
     {"air", 7.353, 14.730, 1.205e-3, 85.7, 10.5961, 1.7418, 4.2759, 0.10914, 3.3994, 0.0, 36.62},
     {"beryllium", 4.0, 9.0121831, 1.848, 63.7, 2.7847, 0.0592, 1.6922, 0.80392, 2.4339, 0.14,
      65.19},
-    {"silicon", 14.0, 28.0855, 2.329, 173.0, 4.4351, 0.2014, 2.8715, 0.14921, 3.2546, 0.14, 21.82},
+    {"silicon", 14.0, 28.0855, 2.329, 173.0, 4.4355, 0.2015, 2.8716, 0.14921, 3.2546, 0.14, 21.82},
     {"aluminium", 13.0, 26.9815385, 2.699, 166.0, 4.2395, 0.1708, 3.0127, 0.08024, 3.6345, 0.12,
      24.01},
     {"liquid argon", 18.0, 39.948, 1.396, 188.0, 5.2146, 0.2000, 3.0000, 0.19559, 3.0000, 0.0,
      19.55},
     {"iron", 26.0, 55.845, 7.874, 286.0, 4.2911, -0.0012, 3.1531, 0.14680, 2.9632, 0.12, 13.84},
     {"lead", 82.0, 207.2, 11.350, 823.0, 6.2018, 0.3776, 3.8073, 0.09359, 3.1608, 0.14, 6.37},
-    {"polystyrene", 5.244, 9.753, 1.060, 68.7, 3.2999, 0.1647, 2.5031, 0.16454, 3.2224, 0.0,
-     43.79},
+    {"polystyrene", 5.244, 9.753, 1.060, 68.7, 3.2999, 0.1647, 2.5031, 0.16454, 3.2224, 0.0, 43.79},
 };
 
 // A part of the detector: one or two layers, repeated. Thickness of the wall and of the ends, cm.
@@ -61,7 +60,7 @@ static const kv_part kv_parts[] = {
     {4, 2, {{KV_AIR, 40.0, 40.0}, {KV_IRON, 15.0, 15.0}}},
 };
 
-#define KV_SOLENOID_FIELD 2.0 // tesla at the centre
+#define KV_SOLENOID_FIELD 2.0  // tesla at the centre
 #define KV_SOLENOID_SAG 2.7e-6 // 1/cm^2: a fifth of the field is lost at the ends of the tracker
 
 // Lay out the volumes. The solenoid's flux returns through the iron, as one field for all of it.

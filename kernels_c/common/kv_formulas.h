@@ -1,75 +1,9 @@
 // Cross sections and energy losses of the kv simulation, as formulas. The tables are filled from
-// them once (kv_tables.h); a step interpolates, and uses only the shapes at the top.
+// them once (kv_tables.h); a step interpolates.
 #ifndef KV_FORMULAS_H
 #define KV_FORMULAS_H
 
-#include "common/kv_types.h"
-
-// --- shapes that a step needs to sample from ---------------------------------------------------
-
-// Screening functions of the Thomas-Fermi atom (Butcher and Messel 1960), less the screening and
-// Coulomb terms of the element; delta = 136 m_e k / (Z^(1/3) E E') for a photon k between electron
-// energies E and E' (bremsstrahlung), or E+ and E- (pair production).
-static inline double kv_screening_1(double element, double delta) {
-  double phi = delta <= 1.0 ? 20.867 - delta * (3.242 - delta * 0.625)
-                            : 21.12 - 4.184 * log(delta + 0.952);
-  return phi - element;
-}
-
-static inline double kv_screening_2(double element, double delta) {
-  double phi = delta <= 1.0 ? 20.209 - delta * (1.930 + delta * 0.086)
-                            : 21.12 - 4.184 * log(delta + 0.952);
-  return phi - element;
-}
-
-static inline double kv_screening_delta(const kv_medium *m, double photon, double e1, double e2) {
-  return 136.0 * KV_ELECTRON_MASS * photon / (m->cube_root_z * e1 * e2);
-}
-
-// k dsigma/dk of an electron of total energy e, without its constants.
-KV_PART double kv_brems_shape(const kv_medium *m, double e, double photon) {
-  double rest = e - photon, ratio = rest / e;
-  double delta = kv_screening_delta(m, photon, e, rest);
-  double element = m->screening + m->coulomb;
-  double shape = (1.0 + ratio * ratio) * kv_screening_1(element, delta) -
-                 2.0 / 3.0 * ratio * kv_screening_2(element, delta);
-  return shape > 0.0 ? shape : 0.0;
-}
-
-// The Coulomb correction of pair production counts above 50 MeV, as in EGS and Geant4.
-static inline double kv_pair_element(const kv_medium *m, double photon) {
-  return photon > 50.0 ? m->screening + m->coulomb : m->screening;
-}
-
-// dsigma/d(share) of a photon's pair, share = E+ / photon, without its constants.
-KV_PART double kv_pair_shape(const kv_medium *m, double photon, double share) {
-  double both = share * (1.0 - share);
-  double delta = 136.0 * KV_ELECTRON_MASS / (m->cube_root_z * photon * both);
-  double element = kv_pair_element(m, photon);
-  double shape = (1.0 - 2.0 * both) * kv_screening_1(element, delta) +
-                 2.0 / 3.0 * both * kv_screening_2(element, delta);
-  return shape > 0.0 ? shape : 0.0;
-}
-
-// k dsigma/dk of a muon of total energy e, without its constants: Kelner, Kokoulin, Petrukhin
-// (1997), on the nucleus and on the electrons.
-KV_PART double kv_muon_brems_shape(const kv_medium *m, double e, double photon) {
-  double v = photon / e;
-  double delta = KV_MUON_MASS * KV_MUON_MASS * photon / (2.0 * e * (e - photon));
-  double z = m->material->z, third = m->cube_root_z;
-  double nucleus = log(183.0 / third * (KV_MUON_MASS + delta * (m->muon_nucleus * KV_SQRT_E - 2.0)) /
-                       (m->muon_nucleus * (KV_ELECTRON_MASS + delta * KV_SQRT_E * 183.0 / third)));
-  double electrons = 0.0;
-  double most = e / (1.0 + KV_MUON_MASS * KV_MUON_MASS / (2.0 * KV_ELECTRON_MASS * e));
-  if (photon < most)
-    electrons = log(1429.0 / (third * third) * KV_MUON_MASS /
-                    ((1.0 + delta * KV_MUON_MASS /
-                                (KV_ELECTRON_MASS * KV_ELECTRON_MASS * KV_SQRT_E)) *
-                     (KV_ELECTRON_MASS + delta * KV_SQRT_E * 1429.0 / (third * third))));
-  nucleus = nucleus > 0.0 ? nucleus : 0.0;
-  electrons = electrons > 0.0 ? electrons : 0.0;
-  return (1.0 - v + 0.75 * v * v) * (z * nucleus + electrons);
-}
+#include "common/kv_shapes.h"
 
 // --- ionisation --------------------------------------------------------------------------------
 
@@ -80,12 +14,6 @@ static inline double kv_density_effect(const kv_material *m, double beta_gamma) 
   if (x >= m->x0)
     return 2.0 * KV_LN10 * x - m->cbar + m->slope * pow(m->x1 - x, m->power);
   return m->delta0 * pow(10.0, 2.0 * (x - m->x0));
-}
-
-// The most a muon can give an electron at rest (PDG 2022, eq. 34.4).
-static inline double kv_most_transfer(double energy) {
-  double gamma = 1.0 + energy / KV_MUON_MASS, ratio = KV_ELECTRON_MASS / KV_MUON_MASS;
-  return 2.0 * KV_ELECTRON_MASS * (gamma * gamma - 1.0) / (1.0 + 2.0 * gamma * ratio + ratio * ratio);
 }
 
 // Bethe's formula for muons with energy transfers up to cut, MeV/cm: density effect, spin, and
@@ -128,8 +56,8 @@ static double kv_delta_rays(const kv_medium *m, double energy, double cut) {
     return 0.0;
   double gamma = 1.0 + energy / KV_MUON_MASS, beta2 = 1.0 - 1.0 / (gamma * gamma);
   double e = energy + KV_MUON_MASS;
-  double bracket = 1.0 / cut - 1.0 / most - beta2 / most * log(most / cut) +
-                   (most - cut) / (2.0 * e * e);
+  double bracket =
+      1.0 / cut - 1.0 / most - beta2 / most * log(most / cut) + (most - cut) / (2.0 * e * e);
   return m->electrons * bracket / beta2;
 }
 
@@ -195,8 +123,7 @@ static double kv_brems(const kv_medium *m, double energy, double low, double hig
   return kv_brems_constant(m) * kv_integral(kv_brems_shape, m, e, low, high, weigh);
 }
 
-static double kv_muon_brems(const kv_medium *m, double energy, double low, double high,
-                            int weigh) {
+static double kv_muon_brems(const kv_medium *m, double energy, double low, double high, int weigh) {
   high = high < energy ? high : energy;
   if (low >= high)
     return 0.0;
@@ -231,8 +158,7 @@ static double kv_muon_pair_shape(const kv_medium *m, double e, double transfer) 
     double t = exp(middle + half * side * kv_gauss_8[i / 2][0]);
     double rho = 1.0 - t, rho2 = rho * rho, xi = xi0 * (1.0 - rho2);
     double ye = (5.0 - rho2 + 4.0 * beta * (1.0 + rho2)) /
-                (2.0 * (1.0 + 3.0 * beta) * log(3.0 + 1.0 / xi) - rho2 -
-                 2.0 * beta * (2.0 - rho2));
+                (2.0 * (1.0 + 3.0 * beta) * log(3.0 + 1.0 / xi) - rho2 - 2.0 * beta * (2.0 - rho2));
     double yu = (4.0 + rho2 + 3.0 * beta * (1.0 + rho2)) /
                 ((1.0 + rho2) * (1.5 + 2.0 * beta) * log(3.0 + xi) + 1.0 - 1.5 * rho2);
     double common = 2.0 * me * KV_SQRT_E * radius * (1.0 + xi) / (transfer * (1.0 - rho2));
@@ -244,8 +170,7 @@ static double kv_muon_pair_shape(const kv_medium *m, double e, double transfer) 
     double fe = (((2.0 + rho2) * (1.0 + beta) + xi * (3.0 + rho2)) * log(1.0 + 1.0 / xi) +
                  (1.0 - rho2 - beta) / (1.0 + xi) - (3.0 + rho2)) *
                 le;
-    double fu = (((1.0 + rho2) * (1.0 + 1.5 * beta) -
-                  (1.0 + 2.0 * beta) * (1.0 - rho2) / xi) *
+    double fu = (((1.0 + rho2) * (1.0 + 1.5 * beta) - (1.0 + 2.0 * beta) * (1.0 - rho2) / xi) *
                      log(1.0 + xi) +
                  xi * (1.0 - rho2 - beta) / (1.0 + xi) + (1.0 + 2.0 * beta) * (1.0 - rho2)) *
                 lu;

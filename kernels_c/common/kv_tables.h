@@ -33,13 +33,13 @@ static void kv_direct(const kv_medium *m, int kind, double energy, double out[4]
   double soft = KV_SOFT * KV_PHOTON_CUT;
   memset(out, 0, 4 * sizeof *out);
   if (kind == KV_MUON) {
-    out[0] = kv_bethe(m, energy, KV_ELECTRON_CUT) +
-             kv_muon_brems(m, energy, soft, KV_PHOTON_CUT, 1);
+    out[0] =
+        kv_bethe(m, energy, KV_ELECTRON_CUT) + kv_muon_brems(m, energy, soft, KV_PHOTON_CUT, 1);
     out[1] = kv_delta_rays(m, energy, KV_ELECTRON_CUT);
     out[2] = kv_muon_brems(m, energy, KV_PHOTON_CUT, energy, 0);
   } else if (kind == KV_ELECTRON) {
-    out[0] = kv_berger_seltzer(m, energy, KV_ELECTRON_CUT) +
-             kv_brems(m, energy, soft, KV_PHOTON_CUT, 1);
+    out[0] =
+        kv_berger_seltzer(m, energy, KV_ELECTRON_CUT) + kv_brems(m, energy, soft, KV_PHOTON_CUT, 1);
     out[1] = kv_moller(m, energy, KV_ELECTRON_CUT);
     out[2] = kv_brems(m, energy, KV_PHOTON_CUT, energy, 0);
   } else {
@@ -64,8 +64,8 @@ static void kv_fill_muon_pairs(kv_medium *m, int node) {
   for (int i = 0; i < KV_PAIR_POINTS; i++)
     share[i] = share[i] / total;
   double *column = m->table[KV_MUON][node];
-  column[0] += constant * kv_integral(kv_muon_pair_shape, m, e, 4.0 * KV_ELECTRON_MASS,
-                                      KV_MUON_PAIR_CUT, 1);
+  column[0] +=
+      constant * kv_integral(kv_muon_pair_shape, m, e, 4.0 * KV_ELECTRON_MASS, KV_MUON_PAIR_CUT, 1);
   column[3] = constant * total;
 }
 

@@ -1,4 +1,5 @@
-// How a particle moves: Runge-Kutta in the solenoid's field, distances to the cylinders, deflection.
+// How a particle moves: Runge-Kutta in the solenoid's field, distances to the cylinders,
+// deflection.
 #ifndef KV_TRANSPORT_H
 #define KV_TRANSPORT_H
 
@@ -154,7 +155,8 @@ KV_PART void kv_scatter(const kv_state *s, kv_particle *p, double momentum2, dou
                         double radiation_length_cm, double step) {
   double before = p->scattered > 0.0 ? kv_highland(p->scattered) : 0.0;
   p->scattered += step / (radiation_length_cm * beta2);
-  double variance = 13.6 * 13.6 / momentum2 * (kv_highland(p->scattered) - before);
+  double more = kv_highland(p->scattered) - before;
+  double variance = 13.6 * 13.6 / momentum2 * (more > 0.0 ? more : 0.0); // against rounding
   double angle = sqrt(-2.0 * variance * log(kv_uniform(s, p)));
   double azimuth = 2.0 * KV_PI * kv_uniform(s, p);
   double across[3], sine = sin(angle);

@@ -19,8 +19,8 @@
 #define KV_ALPHA 0.0072973525693         // fine structure constant
 #define KV_ELECTRON_RADIUS 2.8179403e-13 // cm
 #define KV_AVOGADRO 6.02214076e23
-#define KV_BETHE 0.307075        // 4 pi N_A r_e^2 m_e c^2, MeV cm^2/mol
-#define KV_CURVATURE 2.99792458  // MeV / (T cm): p_T = 0.3 B R
+#define KV_BETHE 0.307075       // 4 pi N_A r_e^2 m_e c^2, MeV cm^2/mol
+#define KV_CURVATURE 2.99792458 // MeV / (T cm): p_T = 0.3 B R
 #define KV_SQRT_E 1.648721270700128
 #define KV_LN10 2.302585092994046
 
@@ -33,12 +33,12 @@
 // Tables of cross sections: KV_PER_DECADE nodes a decade, equidistant in log E.
 #define KV_TABLE_LOW 0.2
 #define KV_PER_DECADE 16
-#define KV_NODES 125           // up to 11.9 TeV
-#define KV_PAIR_FIRST 60       // node at 1.1 GeV; slower muons make no pairs
-#define KV_PAIR_POINTS 25      // of the cumulative spectrum of muon pair production
-#define KV_TRIES 100           // of a rejection loop; the worst accepts a third of its tries
-#define KV_MAX_STEPS 50000000  // of one event; a muon of 5 TeV that loses all takes 14 million
-#define KV_STACK 8192          // secondaries that wait; 500 were seen in 400 events of 5 TeV
+#define KV_NODES 125          // up to 11 TeV
+#define KV_PAIR_FIRST 60      // node at 1.1 GeV; slower muons make no pairs
+#define KV_PAIR_POINTS 25     // of the cumulative spectrum of muon pair production
+#define KV_TRIES 100          // of a rejection loop; the worst of them accepts a third
+#define KV_MAX_STEPS 50000000 // of one event; a muon of 5 TeV that loses all takes 14 million
+#define KV_STACK 8192         // secondaries that wait; 500 were seen in 400 events of 5 TeV
 #define KV_MAX_VOLUMES 160
 #define KV_SECTORS 16
 
@@ -46,18 +46,18 @@ enum { KV_MUON, KV_ELECTRON, KV_PHOTON, KV_KINDS }; // an electron has charge -1
 
 typedef struct {
   const char *name;
-  double z, a, density;                       // g/cm^3
-  double excitation_ev;                       // mean excitation energy I
-  double cbar, x0, x1, slope, power, delta0;  // density effect (Sternheimer)
-  double radiation_length;                    // g/cm^2
+  double z, a, density;                      // g/cm^3
+  double excitation_ev;                      // mean excitation energy I
+  double cbar, x0, x1, slope, power, delta0; // density effect (Sternheimer)
+  double radiation_length;                   // g/cm^2
 } kv_material;
 
 // A material as the step code needs it: all that follows from it, worked out once.
 typedef struct {
   const kv_material *material;
   double radiation_length_cm;
-  double electrons;      // electrons per cm^3 times 2 pi r_e^2 m_e: MeV/cm
-  double atoms;          // per cm^3
+  double electrons; // electrons per cm^3 times 2 pi r_e^2 m_e: MeV/cm
+  double atoms;     // per cm^3
   double cube_root_z;
   double screening;      // 4/3 ln Z and
   double coulomb;        // 4 f(Z) of the screened cross sections
@@ -144,8 +144,8 @@ static inline uint64_t kv_fold_double(uint64_t hash, double value) {
   return kv_fold(hash, bits);
 }
 
-// What a particle has to give: a muon's mass is what it decays into; a positron takes an electron of
-// the detector with it.
+// What a particle has to give: a muon's mass is what it decays into; a positron takes an electron
+// of the detector with it.
 static inline double kv_total_energy(const kv_particle *p) {
   if (p->kind == KV_MUON)
     return p->energy + KV_MUON_MASS;

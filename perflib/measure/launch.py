@@ -6,7 +6,7 @@ between fork and exec (``preexec_fn``) could do it without a second program, but
 parent with threads, which a notebook is.
 
 Every measured process comes through here, so its start is what counts: it imports os, sys and
-ctypes alone (11 ms against 8 ms for an empty Python and 30 ms with json, signal and dataclasses),
+ctypes alone (12 ms against 8 ms for an empty Python and 28 ms with json, signal and dataclasses),
 and runs as a file, isolated (``-I -S``), without a look at any installed package.
 
 What the kernel refuses is left out in silence: `perflib.conditions.observe` reads back what the

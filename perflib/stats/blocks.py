@@ -67,8 +67,8 @@ def time_blocks(start_s: Floats | None, rounds: int) -> Ints:
         return np.zeros(0, dtype=np.int64)
     wanted = float(_MIN_BLOCKS)
     if start_s is not None and rounds > 1:
-        span = float(start_s[-1] - start_s[0]) * rounds / (rounds - 1)
-        wanted = min(max(span / BLOCK_S, _MIN_BLOCKS), _MAX_BLOCKS)
+        measured_s = float(np.median(np.diff(start_s))) * rounds  # a pause of a resumed run aside
+        wanted = min(max(measured_s / BLOCK_S, _MIN_BLOCKS), _MAX_BLOCKS)
     count = max(1, min(rounds, int(wanted)))
     return (np.arange(rounds) * count // rounds).astype(np.int64)
 
@@ -152,7 +152,9 @@ def share_interval(
     z = float(distributions.norm.ppf(0.5 + confidence / 2))
     middle = (share + z**2 / (2 * looks)) / (1 + z**2 / looks)
     reach = z * math.sqrt(share * (1 - share) / looks + z**2 / (4 * looks**2)) / (1 + z**2 / looks)
-    return Interval(share, max(0.0, min(middle - reach, share)), min(1.0, max(middle + reach, share)))
+    return Interval(
+        share, max(0.0, min(middle - reach, share)), min(1.0, max(middle + reach, share))
+    )
 
 
 def against_others(level: Floats) -> Floats:
@@ -191,7 +193,10 @@ def within_block_p(level: Floats, seed: int = 0, resamples: int = 4000) -> Float
         signs = np.array(list(itertools.product((1.0, -1.0), repeat=blocks)))
         drawn = (signs @ difference) / blocks
         return np.array(
-            [float((drawn >= observed[0] - tiny).mean()), float((-drawn >= observed[1] - tiny).mean())]
+            [
+                float((drawn >= observed[0] - tiny).mean()),
+                float((-drawn >= observed[1] - tiny).mean()),
+            ]
         )
     generator = np.random.default_rng(seed)
     at_least = np.zeros(cores)

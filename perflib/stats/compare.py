@@ -44,9 +44,13 @@ class CoreEffect:
 
 @dataclass(frozen=True)
 class CoreComparison:
-    """The effects of all cores (in the order of the columns), and which turns were disturbed."""
+    """The effects of all cores (in the order of the columns), and which turns were disturbed.
+
+    ``levels``: ``[block, core]``, each core's log time beside the others', undisturbed.
+    """
 
     effects: tuple[CoreEffect, ...]
+    levels: Floats
     disturbed: NDArray[np.bool_]
     blocks: NDArray[np.int64]
 
@@ -132,7 +136,9 @@ def compare_cores(
     weight = np.ones(rounds)
     if start_s is not None and rounds > 1:
         spans = np.diff(start_s)
-        weight = np.append(spans, np.median(spans)) if (spans > 0).all() else weight
+        typical = float(np.median(spans))
+        if typical > 0:  # a pause of a resumed run is not its round's time
+            weight = np.clip(np.append(spans, typical), 0, 10 * typical)
     result = []
     for core in range(cores):
         mine = effects[:, core]
@@ -156,4 +162,4 @@ def compare_cores(
                 p_holm=float(p_holm[core]),
             )
         )
-    return CoreComparison(tuple(result), disturbed, blocks)
+    return CoreComparison(tuple(result), levels, disturbed, blocks)

@@ -42,6 +42,7 @@ def test_a_guest_is_asked_for_its_hypervisor() -> None:
 def test_without_a_compiler_the_reason_is_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.delenv("PERFLIB_CC", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
     cpuid.leaves.cache_clear()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 # /proc/cpuinfo's flags that stand for a bit of leaf 1, and that no kernel option hides
 FLAGS_EDX = {"fpu": 0, "tsc": 4, "cx8": 8, "cmov": 15, "mmx": 23, "fxsr": 24, "sse": 25, "sse2": 26}
-FLAGS_ECX = {"ssse3": 9, "fma": 12, "cx16": 13, "sse4_1": 19, "sse4_2": 20, "hypervisor": 31}
+FLAGS_ECX = {"ssse3": 9, "cx16": 13, "sse4_1": 19, "sse4_2": 20, "hypervisor": 31}
 
 
 def checksum(registers: tuple[int, int, int, int]) -> int:

@@ -1,0 +1,252 @@
+"""What an experiment is, and the one way in which every door runs it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+
+from perflib.errors import MeasurementError, UserError, choose
+from perflib.experiments.params import Params as AnyParams
+from perflib.experiments.params import describe_fields
+from perflib.finding import Finding, changes
+from perflib.machine.describe import describe
+from perflib.measure.journal import Journal
+from perflib.measure.rounds import Progress, frame_of
+from perflib.measure.workers import Workers
+from perflib.run import Run, new_id
+from perflib.store import runs_dir, save
+from perflib.system_settings import settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Column", "Experiment", "Session"]
+
+_RECORDED = ("numpy", "pandas", "scipy", "cffi", "duckdb")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of an experiment's samples; ``analyse`` needs those that are ``required``."""
+
+    name: str
+    type: str
+    unit: str
+    help: str
+    required: bool = False
+
+
+@dataclass
+class Session:
+    """What a measurement is given: where its turns go, who watches, and what it notes."""
+
+    journal: Journal
+    progress: Progress | None = None
+    stop: threading.Event | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What was decided when the run began, so that it goes on in the same way."""
+        plan: dict[str, Any] = self.journal.header["plan"]
+        return plan
+
+    def note(self, workers: Workers) -> None:
+        """Record what the workers run and have; what they lack is a problem of the run."""
+        self.provenance.update(workers.provenance())
+        self.problems += workers.unmet
+
+
+class Experiment(ABC):
+    """A question, its parameters, how it is measured, analysed and drawn."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+    notebook: ClassVar[str]
+    Params: ClassVar[type[AnyParams]]
+    columns: ClassVar[tuple[Column, ...]]
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]]
+
+    # --- what each experiment says of itself ----------------------------------------------------
+
+    @abstractmethod
+    def plan(self, params: Any) -> dict[str, Any]:
+        """Decide what stays the same when the run is resumed; errors here cost nothing."""
+
+    @abstractmethod
+    def take(self, params: Any, session: Session) -> str:
+        """Measure into ``session.journal``; returns why it ended."""
+
+    @abstractmethod
+    def analyse(self, run: Run) -> list[Finding]:
+        """What the samples say."""
+
+    @abstractmethod
+    def figures(self, run: Run) -> dict[str, Figure]:
+        """Figures by name, each with units, uncertainty and legend."""
+
+    def published(self) -> pd.DataFrame | None:
+        """What others measured, to show beside it."""
+        return None
+
+    def compare(self, first: Run, second: Run) -> list[Finding]:
+        """How what was found in the second run differs from the first."""
+        return changes(self.analyse(first), self.analyse(second))
+
+    # --- the way every door goes ----------------------------------------------------------------
+
+    def params(self, given: Mapping[str, Any], profile: str | None = None) -> AnyParams:
+        """The parameters of a profile (``quick``, ``full``), changed by what is given."""
+        if profile is not None and profile not in self.profiles:
+            raise UserError(choose("profile", profile, self.profiles))
+        return self.Params.make({**(self.profiles[profile] if profile else {}), **given})
+
+    def measure(
+        self,
+        params: AnyParams,
+        progress: Progress | None = None,
+        stop: threading.Event | None = None,
+        tag: str = "",
+    ) -> Run:
+        """Measure, save, and return the run.
+
+        Every turn goes to a journal first. The journal is removed when the run is saved; a run
+        that was killed is finished with ``resume``.
+
+        Raises
+        ------
+        UserError
+            A parameter is wrong for this machine; nothing was measured.
+        MeasurementError
+            The measurement failed; what was measured is saved and named in the message.
+        """
+        plan = self.plan(params)
+        run_id = new_id(self.name)
+        header = {
+            "id": run_id,
+            "experiment": self.name,
+            "params": params.model_dump(mode="json"),
+            "plan": plan,
+            "start": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "tag": tag,
+            "machine": describe(),
+        }
+        journal = Journal.create(runs_dir() / f"{run_id}.journal", header)
+        return self._finish(params, Session(journal, progress, stop))
+
+    def resume(
+        self,
+        run_id: str,
+        progress: Progress | None = None,
+        stop: threading.Event | None = None,
+    ) -> Run:
+        """Go on with a run whose process was killed, on the same machine."""
+        journal = Journal.reopen(runs_dir() / f"{run_id}.journal")
+        try:
+            here, there = describe()["fingerprint"], journal.header["machine"]["fingerprint"]
+            if here != there:
+                msg = f"run {run_id} was begun on another machine ({there}, this is {here})"
+                raise UserError(msg)
+            params = self.Params.make(journal.header["params"])
+        except BaseException:
+            journal.close()
+            raise
+        return self._finish(params, Session(journal, progress, stop))
+
+    def _finish(self, params: AnyParams, session: Session) -> Run:
+        journal = session.journal
+        header = journal.header
+        try:
+            with settings(params.settings) as changed:
+                stopped = self.take(params, session)
+            run = self._run(header, session, stopped)
+            run.provenance["settings_changed"] = changed.changes
+            save(run)
+        except BaseException:
+            journal.close(remove=not journal.turns)
+            raise
+        journal.close(remove=True)
+        if stopped == "failed":
+            msg = f"{session.problems[-1]}\nWhat was measured before is saved as run {run.id}"
+            raise MeasurementError(msg)
+        return run
+
+    def _run(self, header: dict[str, Any], session: Session, stopped: str) -> Run:
+        turns = session.journal.turns
+        failed = [turn["failed"] for turn in turns if "failed" in turn]
+        session.problems += [problem for problem in failed if problem not in session.problems]
+        provenance = {
+            "machine": header["machine"],
+            "plan": header["plan"],
+            "tag": header["tag"],
+            "start": header["start"],
+            "end": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "measured_s": round(sum(turn["wall_s"] for turn in turns), 3),
+            "turns": len(turns),
+            "failed_turns": len(failed),
+            "stopped": stopped,
+            "problems": session.problems,
+            "versions": {
+                "perflib": version("perflib"),
+                "python": platform.python_version(),
+                "implementation": sys.implementation.name,
+                **{package: version(package) for package in _RECORDED},
+            },
+            **session.provenance,
+        }
+        samples = frame_of(turns)
+        if samples.empty:
+            why = session.problems[-1] if session.problems else f"the run was {stopped}"
+            msg = f"nothing was measured: {why}"
+            raise MeasurementError(msg)
+        return Run(header["id"], self.name, header["params"], samples, provenance)
+
+    def check_samples(self, samples: pd.DataFrame) -> None:
+        """Hold a table that a user brings to the columns that ``analyse`` needs.
+
+        Raises
+        ------
+        UserError
+            A column is missing or holds no numbers, or there are no rows.
+        """
+        for column in self.columns:
+            if column.name not in samples:
+                if column.required:
+                    msg = f"the samples lack a column: {choose('column', column.name, map(str, samples))}"
+                    needed = ", ".join(c.name for c in self.columns if c.required)
+                    raise UserError(msg + f"; {self.name} needs {needed} ('perflib list')")
+                continue
+            kind = samples[column.name]
+            if column.type != "text" and not pd.api.types.is_numeric_dtype(kind):
+                msg = f"the column {column.name!r} holds no numbers, but {kind.iloc[:1].tolist()}"
+                raise UserError(msg)
+            if column.required and kind.isna().any():
+                row = int(kind.isna().to_numpy().argmax())
+                msg = f"the column {column.name!r} has no value in row {row + 1}"
+                raise UserError(msg)
+        if samples.empty:
+            msg = "the samples have no rows"
+            raise UserError(msg)
+
+    def documentation(self) -> dict[str, Any]:
+        """The experiment as data: for ``perflib list``, the form and the report."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "question": self.question,
+            "notebook": self.notebook,
+            "parameters": describe_fields(self.Params),
+            "profiles": {name: dict(values) for name, values in self.profiles.items()},
+            "columns": [vars(column) for column in self.columns],
+        }

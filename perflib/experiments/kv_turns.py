@@ -1,0 +1,187 @@
+"""One turn of KV on one core: events simulated by the kernel in a worker, or by a job with a log."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Self
+
+import numpy as np
+
+from perflib.conditions import Conditions, check
+from perflib.errors import MeasurementError
+from perflib.kernels import Build
+from perflib.measure.launch import command
+from perflib.measure.process import Out, WorkerError
+from perflib.measure.rounds import Columns
+from perflib.measure.workers import Workers
+from perflib.profiling.jobrun import job_argv, run_job
+from perflib.profiling.logformat import LogFormat
+
+__all__ = ["JobTurns", "KernelTurns", "chunks_of"]
+
+_EVENT = np.dtype(
+    [
+        ("event", "i8"), ("start_ns", "i8"), ("time_ns", "i8"), ("cpu_time_ns", "i8"),
+        ("involuntary_switches", "i8"), ("cpu", "i8"), ("checksum", "u8"),
+        ("steps", "i8"), ("particles", "i8"),
+        ("energy_in_gev", "f8"), ("energy_deposited_gev", "f8"), ("energy_escaped_gev", "f8"),
+        ("truncated", "i8"),
+    ]
+)  # fmt: skip
+_PILOT_TIMEOUT_S = 600.0
+
+Events = Sequence[int]
+
+
+def chunks_of(times_ms: Sequence[float], first_event: int, turn_ms: float) -> list[list[int]]:
+    """Group successive events into turns of about ``turn_ms``: ``[first, count]`` each.
+
+    Few events, or cheap ones, make one turn of all of them.
+    """
+    total = sum(times_ms)
+    count = max(1, min(len(times_ms), round(total / turn_ms)))
+    ends = np.searchsorted(np.cumsum(times_ms), total * (np.arange(count) + 1) / count - 1e-9)
+    edges = sorted({0, *(int(end) + 1 for end in ends[:-1]), len(times_ms)})
+    edges = [edge for edge in edges if edge <= len(times_ms)]
+    return [[first_event + low, high - low] for low, high in zip(edges, edges[1:], strict=False)]
+
+
+class KernelTurns:
+    """KV called as a kernel, one worker a core. Checks every result against the first run's."""
+
+    def __init__(self, build: Build, conditions: Sequence[Conditions], seed: int) -> None:
+        self._workers = Workers(build, conditions)
+        self._conditions = conditions
+        self._seed = seed
+        self._slowest_ms = 0.0
+
+    def __enter__(self) -> Self:
+        self._workers.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._workers.__exit__()
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force."""
+        return self._workers.unmet
+
+    def provenance(self) -> dict[str, Any]:
+        """Kernel and conditions."""
+        return self._workers.provenance()
+
+    def _simulate(self, arm: int, events: Events, timeout_s: float) -> Any:
+        wanted = np.asarray(events, dtype=np.int64)
+        code, (done,) = self._workers[arm].call(
+            "kv_run", self._seed, wanted, len(wanted), Out(_EVENT, len(wanted)), timeout_s=timeout_s
+        )
+        if code:
+            msg = f"kv_run() returns {code} for events {events[0]} to {events[-1]}"
+            raise MeasurementError(msg)
+        return done
+
+    def pilot(self, events: Events) -> tuple[list[float], dict[str, str]]:
+        """Time of each event in ms, and its checksum, from one pass (the first is warm-up)."""
+        self._simulate(0, events[: min(len(events), 10)], _PILOT_TIMEOUT_S)
+        done = self._simulate(0, events, _PILOT_TIMEOUT_S)
+        checksums = {str(row["event"]): f"{row['checksum']:016x}" for row in done}
+        return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], checksums
+
+    def take(self, arm: int, events: Events, checksums: dict[str, str]) -> Columns:
+        """Simulate events on a core: one row each."""
+        begun = time.monotonic()
+        timeout_s = max(60.0, 100 * self._slowest_ms / 1e3) if self._slowest_ms else 600.0
+        done = self._simulate(arm, events, timeout_s)
+        self._slowest_ms = max(self._slowest_ms, 1e3 * (time.monotonic() - begun))
+        cpu = self._conditions[arm].cpu
+        sums = [f"{checksum:016x}" for checksum in done["checksum"]]
+        same = [
+            checksums[str(event)] == found for event, found in zip(done["event"], sums, strict=True)
+        ]
+        stayed = done["cpu"] == cpu
+        return {
+            "cpu": [cpu] * len(done),
+            **{
+                name: done[name].tolist()
+                for name in ("event", "start_ns", "time_ns", "cpu_time_ns", "involuntary_switches")
+            },
+            "checksum": sums,
+            "ok": (stayed & np.array(same) & (done["truncated"] == 0)).tolist(),
+        }
+
+
+class JobTurns:
+    """Any job with a log: started anew for each turn, its events timed by its log lines."""
+
+    def __init__(
+        self,
+        template: str,
+        log_format: LogFormat,
+        conditions: Sequence[Conditions],
+        seed: int,
+        timeout_s: float,
+    ) -> None:
+        self._template = template
+        self._format = log_format
+        self._conditions = conditions
+        self._seed = seed
+        self._timeout_s = timeout_s
+        job_argv(template, first=0, events=1, seed=seed)  # a wrong template fails here
+        for wanted in conditions:
+            check(wanted)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    unmet: Sequence[str] = ()
+
+    def provenance(self) -> dict[str, Any]:
+        """The job and the conditions asked for; a job's own process is not read back."""
+        return {
+            "job": self._template,
+            "conditions": [{"asked": asdict(wanted)} for wanted in self._conditions],
+        }
+
+    def pilot(self, events: Events) -> tuple[list[float], dict[str, str]]:
+        """Time of each event in ms; a job's log has no checksums."""
+        try:
+            columns = self.take(0, events, {})
+        except WorkerError as error:
+            raise MeasurementError(str(error)) from None
+        return [time_ns / 1e6 for time_ns in columns["time_ns"]], {}
+
+    def take(self, arm: int, events: Events, _checksums: dict[str, str]) -> Columns:
+        """Run the job for these events on a core: one row for each event in its log."""
+        wanted = job_argv(self._template, first=events[0], events=len(events), seed=self._seed)
+        argv, environment = command(self._conditions[arm], wanted)
+        environment.setdefault("PYTHONUNBUFFERED", "1")
+        try:
+            result = run_job(argv, self._format, environment=environment, timeout_s=self._timeout_s)
+        except MeasurementError as error:
+            raise WorkerError(str(error)) from error
+        found = [int(event.event) for event in result.events if str(event.event).isdigit()]
+        if result.returncode != os.EX_OK or found != list(events):
+            msg = (
+                f"the job {wanted[0]!r} ended with status {result.returncode} and logged "
+                f"{len(found)} of the {len(events)} events {events[0]} to {events[-1]}. "
+                f"{' '.join(result.problems)} Its last lines:\n{result.tail}"
+            )
+            raise WorkerError(msg)
+        times = [
+            event.time_ns if event.reported_seconds is None else event.reported_seconds * 1e9
+            for event in result.events
+        ]
+        return {
+            "cpu": [self._conditions[arm].cpu] * len(found),
+            "event": found,
+            "start_ns": [event.begin_ns for event in result.events],
+            "time_ns": times,
+            "ok": [True] * len(found),
+        }

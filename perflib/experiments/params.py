@@ -1,0 +1,240 @@
+"""Parameters: one typed, documented record an experiment, and the doors it opens.
+
+The command line, the form, papermill's cell and the documentation are all made from the fields of
+a ``Params`` class: type, default, bounds, unit and help stand there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from perflib.conditions import Conditions
+from perflib.errors import UserError, choose
+from perflib.machine.cpulist import format_cpus, parse_cpus
+from perflib.machine.knobs import knob
+from perflib.machine.topology import topology
+
+__all__ = ["Cores", "Params", "describe_fields", "parameter"]
+
+
+def parameter(default: Any, help_: str, unit: str = "", **bounds: Any) -> Any:
+    """A field of a ``Params``: its default, a sentence of help, its unit, and bounds (ge, le)."""
+    return Field(default, description=help_, json_schema_extra={"unit": unit}, **bounds)
+
+
+def _read_cores(value: object) -> object:
+    """``all``, ``physical``, a list of CPUs, one CPU, or text such as ``0-3,8``."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return [value]
+    if isinstance(value, str) and value not in ("all", "physical"):
+        try:
+            return parse_cpus(value)
+        except UserError as error:
+            msg = f"{error}; or 'all', or 'physical' (one CPU of each core)"
+            raise ValueError(msg) from None
+    return value
+
+
+Cores = Annotated[
+    Literal["all", "physical"] | list[Annotated[int, Field(ge=0, strict=True)]],
+    BeforeValidator(_read_cores),
+]
+
+
+def _read_settings(value: object) -> object:
+    """Settings as a mapping, or as text ``thp=always,governor=performance``."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+    if any(not sign for _, sign, _ in pairs):
+        msg = "settings are written NAME=VALUE, several with commas between: thp=always"
+        raise ValueError(msg)
+    return {name.strip(): setting.strip() for name, _, setting in pairs}
+
+
+class Params(BaseModel):
+    """What every experiment lets its user say. A misspelt name is an error, never ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    cores: Cores = parameter(
+        "physical",
+        "which CPUs to visit: 'all', 'physical' (one CPU of each core), or a list such as 0-3,8",
+    )
+    budget_s: float = parameter(
+        60.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
+    )
+    precision_percent: float = parameter(
+        0.5,
+        "measure until every interval's half-width is below this",
+        "percentage points",
+        gt=0,
+        le=100,
+    )
+    seed: int = parameter(
+        1, "of the random order of the rounds, and of what is simulated", ge=0, lt=2**53
+    )
+    fifo_priority: int | None = parameter(
+        None, "real-time priority of the measured process (none: an ordinary process)", ge=1, le=99
+    )
+    aslr: bool = parameter(True, "whether addresses are randomised, as they ordinarily are")
+    environment_bytes: int | None = parameter(
+        None,
+        "total size of the measured process's environment (none: as it is)",
+        "B",
+        ge=0,
+        le=131072,
+    )
+    settings: Annotated[dict[str, str], BeforeValidator(_read_settings)] = parameter(
+        {}, "system settings to change meanwhile, by name (thp=always); needs root; put back"
+    )
+
+    @classmethod
+    def make(cls, given: Mapping[str, Any]) -> Self:
+        """Validate what a user gave.
+
+        Raises
+        ------
+        UserError
+            Names the parameter, what was given, what is valid, and the nearest name.
+        """
+        for name in given:
+            if name not in cls.model_fields:
+                raise UserError(choose("parameter", name, cls.model_fields))
+        try:
+            made = cls(**given)
+        except ValidationError as error:
+            raise UserError("; ".join(_sentences(cls, error))) from None
+        for name, value in made.settings.items():
+            knob(name).check(value)
+        return made
+
+    @classmethod
+    def parse(cls, assignments: Iterable[str]) -> Self:
+        """Validate ``KEY=VALUE`` words of a command line; ``none`` stands for no value."""
+        given: dict[str, Any] = {}
+        for word in assignments:
+            name, sign, value = word.partition("=")
+            if not sign:
+                msg = f"{word!r} is no parameter: write KEY=VALUE, for example budget_s=30"
+                raise UserError(msg)
+            if name in given:
+                msg = f"parameter {name!r} is given twice"
+                raise UserError(msg)
+            given[name] = None if value.lower() in ("none", "null") else value
+        return cls.make(given)
+
+    def resolved_cores(self) -> list[int]:
+        """The CPUs to visit on this machine.
+
+        Raises
+        ------
+        UserError
+            A CPU that does not exist, is offline, or that this process may not use.
+        """
+        places = topology()
+        allowed = places.allowed_cpus()
+        if self.cores == "all":
+            return allowed
+        if self.cores == "physical":
+            return places.one_per_core()
+        assert isinstance(self.cores, list)
+        wanted = sorted(set(self.cores))
+        if not wanted:
+            msg = f"cores: the list is empty; this process may use {format_cpus(allowed)}"
+            raise UserError(msg)
+        for cpu in wanted:
+            if cpu in allowed:
+                continue
+            present = [place.cpu for place in places.cpus]
+            if cpu not in present:
+                why = f"this machine has no CPU {cpu} (it has {format_cpus(present)})"
+            elif cpu not in places.online_cpus():
+                why = f"CPU {cpu} is offline"
+            else:
+                why = f"this process may not run on CPU {cpu} (a container, cgroup or affinity)"
+            msg = f"cores: {why}; it may use {format_cpus(allowed)}"
+            raise UserError(msg)
+        return wanted
+
+    def conditions(self, cpu: int) -> Conditions:
+        """What the worker on a CPU is to have."""
+        return Conditions(
+            cpu=cpu,
+            fifo_priority=self.fifo_priority,
+            aslr=self.aslr,
+            environment_bytes=self.environment_bytes,
+        )
+
+
+def _sentences(params: type[Params], error: ValidationError) -> Iterable[str]:
+    """pydantic's complaints, one a parameter, in words."""
+    seen: set[str] = set()
+    for problem in error.errors():
+        name = str(problem["loc"][0]) if problem["loc"] else "parameters"
+        if name in seen:
+            continue
+        seen.add(name)
+        field = params.model_fields.get(name)
+        if field is None:
+            yield str(problem["msg"]).removeprefix("Value error, ")
+            continue
+        given = problem["input"] if len(problem["loc"]) == 1 else "what was given"
+        said = str(problem["msg"]).removeprefix("Value error, ")
+        yield f"parameter {name!r}: {given!r}: {said} ({_expects(field)})"
+
+
+def _type_name(annotation: Any) -> str:
+    origin = typing.get_origin(annotation)
+    if annotation is type(None):
+        return "none"
+    if origin is Annotated:
+        return _type_name(typing.get_args(annotation)[0])
+    if origin is Literal:
+        return " | ".join(map(str, typing.get_args(annotation)))
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(_type_name(part) for part in typing.get_args(annotation))
+    if origin is list:
+        return f"list of {_type_name(typing.get_args(annotation)[0])}"
+    if origin is dict:
+        return "NAME=VALUE,..."
+    names = {int: "integer", float: "number", bool: "true or false", str: "text"}
+    return names.get(annotation, str(annotation))
+
+
+def _bounds(field: FieldInfo) -> dict[str, float]:
+    return {
+        name: getattr(rule, name)
+        for rule in field.metadata
+        for name in ("gt", "ge", "lt", "le")
+        if getattr(rule, name, None) is not None
+    }
+
+
+def _expects(field: FieldInfo) -> str:
+    signs = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+    bounds = " and ".join(f"{signs[name]} {value:g}" for name, value in _bounds(field).items())
+    return f"{_type_name(field.annotation)}{', ' + bounds if bounds else ''}: {field.description}"
+
+
+def describe_fields(params: type[Params]) -> list[dict[str, Any]]:
+    """The parameters as data: name, type, default, unit, bounds, help."""
+    return [
+        {
+            "name": name,
+            "type": _type_name(field.annotation),
+            "default": field.default,
+            "unit": typing.cast("dict[str, str]", field.json_schema_extra or {}).get("unit", ""),
+            "bounds": _bounds(field),
+            "help": field.description or "",
+        }
+        for name, field in params.model_fields.items()
+    ]

@@ -1,0 +1,305 @@
+"""The form: an experiment's parameters as fields, run, live plot, stop, save.
+
+All of a measurement's calls stay in one background thread: worker processes die with the thread
+that started them. Figures are drawn in that thread too, between turns, so that drawing takes no
+core from a sample; at most a tenth of the time goes into them.
+"""
+
+from __future__ import annotations
+
+import html
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ipywidgets as widgets
+
+from perflib import experiments, store
+from perflib.errors import PerflibError, UserError
+from perflib.experiments.params import Params
+from perflib.finding import Finding
+from perflib.lab.fields import Fields
+from perflib.lab.summary import summary
+from perflib.lab.tables import STYLE, verdicts
+from perflib.lab.theme import figures, png
+from perflib.measure.rounds import Status
+from perflib.run import Run
+from perflib.system_settings import restore_leftovers
+
+__all__ = ["Form", "form"]
+
+_REDRAW_S = 1.0
+_DRAWING_SHARE = 0.1
+_LEAST_ROUNDS = 3  # below that there is nothing to see
+_NO_PROFILE = "(defaults)"
+
+
+def form(name: str) -> Form:
+    """The form of an experiment, to be the value of a notebook's cell.
+
+    Raises
+    ------
+    UserError
+        There is no such experiment.
+    """
+    return Form(name)
+
+
+class Form(widgets.VBox):
+    """The form of one experiment. ``run`` is the finished run, ``findings`` what it says."""
+
+    run: Run | None
+    findings: list[Finding]
+
+    def __init__(self, name: str) -> None:
+        self.run = None
+        self.findings = []
+        self._experiment = experiments.get(name)
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._next_draw = 0.0
+        documented = self._experiment.documentation()
+        self._profiles = documented["profiles"]
+        self._profile = widgets.Dropdown(
+            options=[_NO_PROFILE, *self._profiles],
+            description="profile",
+            tooltip="fill the fields with a profile's values",
+        )
+        self._message = widgets.HTML()
+        self._fields = Fields(documented["parameters"], set(Params.model_fields), self._check)
+        self._run_button = _button("Run", "primary", "play", self._start)
+        self._stop_button = _button("Stop", "warning", "stop", self._stop_now)
+        self._save_button = _button("Save as", "", "download", self._save_as)
+        self._file = widgets.Text(
+            placeholder="samples.csv or samples.parquet",
+            tooltip="a copy of the samples; the run itself is stored anyway",
+        )
+        self._choose = widgets.Dropdown(description="figure", options=[])
+        self._bar = widgets.FloatProgress(min=0, max=1, layout=widgets.Layout(width="20em"))
+        self._status = widgets.HTML("not started")
+        self._plot = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+        self._result = widgets.HTML()
+        self._pngs: dict[str, bytes] = {}
+        self._profile.observe(self._load_profile, "value")
+        self._choose.observe(self._show_chosen, "value")
+        for hidden in (self._plot, self._choose, self._bar):
+            hidden.layout.display = "none"
+        super().__init__(
+            [
+                widgets.HTML(
+                    f"<style>{STYLE}</style><h3>{html.escape(documented['title'])}</h3>"
+                    f"<p>{html.escape(documented['question'])}</p>{_notices(name)}"
+                ),
+                self._profile,
+                self._fields.box,
+                self._message,
+                widgets.HBox([self._run_button, self._stop_button, self._bar, self._status]),
+                self._choose,
+                self._plot,
+                self._result,
+                widgets.HBox([self._save_button, self._file]),
+            ]
+        )
+        self.add_class(f"perflib-form-{name}")
+        self._status.add_class("perflib-status")
+        self._message.add_class("perflib-message")
+        self._stop_button.disabled = self._save_button.disabled = True
+        if "quick" in self._profiles:
+            self._profile.value = "quick"
+
+    # --- what the user does ----------------------------------------------------------------------
+
+    def set(self, **values: Any) -> None:
+        """Fill in fields by name, as typing would; all others keep what they say."""
+        params = self._fields.given()
+        self._fields.fill({**params, **values})
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until the measurement that goes on has ended."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def stop(self) -> None:
+        """End the measurement after the current turn; what was measured is kept."""
+        self._stop_now()
+
+    def start(self) -> None:
+        """What the button Run does."""
+        self._start()
+
+    def _params(self) -> Params | None:
+        """The fields validated; ``None`` where they are wrong, and the form says why."""
+        try:
+            params = self._experiment.params(self._fields.given())
+            params.resolved_cores()
+        except UserError as error:
+            self._say(str(error), wrong=True)
+            return None
+        self._say("")
+        return params
+
+    def _check(self) -> None:
+        wrong = self._params() is None
+        self._run_button.disabled = wrong or self._running()
+
+    def _load_profile(self, _: object) -> None:
+        self._fields.fill(self._profiles.get(self._profile.value, {}))
+
+    def _running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _start(self, _: object = None) -> None:
+        params = self._params()
+        if params is None or self._running():
+            return
+        self._stop.clear()
+        self._allow(running=True)
+        self._status.value = "starting…"
+        self._result.value = ""
+        self._bar.value = 0.0
+        self._bar.layout.display = ""
+        self._next_draw = 0.0
+        self._thread = threading.Thread(target=self._measure, args=(params,), daemon=True)
+        self._thread.start()
+
+    def _stop_now(self, _: object = None) -> None:
+        if self._running():
+            self._stop.set()
+            self._status.value = "stopping after this turn…"
+
+    def _save_as(self, _: object = None) -> None:
+        try:
+            self._say(f"saved to {self._export(Path(self._file.value.strip()).expanduser())}")
+        except (PerflibError, OSError) as error:
+            self._say(str(error), wrong=True)
+
+    def _export(self, path: Path) -> Path:
+        assert self.run is not None
+        if path.suffix not in (".csv", ".parquet"):
+            msg = "name a file that ends in .csv or .parquet"
+            raise UserError(msg)
+        if path.exists():
+            msg = f"{path} exists already: choose another name"
+            raise UserError(msg)
+        if path.suffix == ".csv":
+            self.run.samples.to_csv(path, index=False)
+        else:
+            store.save(self.run, path)
+        return path.absolute()
+
+    # --- in the background thread ------------------------------------------------------------------
+
+    def _measure(self, params: Params) -> None:
+        try:
+            measured = self._experiment.measure(params, self._progress(params), self._stop)
+            self.findings = self._experiment.analyse(measured)
+            self.run = measured
+            self._draw(measured)
+            self._finish(measured)
+        except PerflibError as error:
+            self._say(str(error), wrong=True)
+            self._status.value = "failed"
+        except Exception as error:  # a thread's traceback would be seen by nobody
+            self._say(f"unexpected: {type(error).__name__}: {error}", wrong=True)
+            self._status.value = "failed"
+        finally:
+            self._allow(running=False)
+
+    def _progress(self, params: Params) -> Callable[[Status], None]:
+        def progress(status: Status) -> None:
+            whole_s = status.elapsed_s + status.left_s
+            self._bar.value = max(self._bar.value, status.elapsed_s / max(1e-9, whole_s))
+            if not self._stop.is_set():
+                width = "" if status.half_width is None else f", ±{status.half_width:.2f} points"
+                self._status.value = (
+                    f"round {status.rounds + 1}{width}, {status.left_s:.0f} s left at most"
+                )
+            begin = time.monotonic()
+            if status.rounds < _LEAST_ROUNDS or begin < self._next_draw:
+                return
+            partial = Run(
+                "unfinished", self._experiment.name, params.model_dump(mode="json"), status.samples()
+            )
+            self._draw(partial)
+            took_s = time.monotonic() - begin
+            self._next_draw = begin + max(_REDRAW_S, took_s / _DRAWING_SHARE)
+
+        return progress
+
+    def _draw(self, measured: Run) -> None:
+        """Draw what there is; a figure that fails must not end a measurement."""
+        try:
+            self._pngs = {name: png(figure) for name, figure in figures(measured).items()}
+        except Exception as error:
+            self._say(f"no figure yet: {error}")
+            return
+        if tuple(self._choose.options) != tuple(self._pngs):
+            self._choose.options = list(self._pngs)
+        self._choose.layout.display = "" if len(self._pngs) > 1 else "none"
+        self._show_chosen()
+
+    def _show_chosen(self, _: object = None) -> None:
+        if self._choose.value in self._pngs:
+            self._plot.value = self._pngs[self._choose.value]
+            self._plot.layout.display = ""
+
+    def _finish(self, measured: Run) -> None:
+        stopped = measured.provenance["stopped"]
+        kept = f"{len(measured.samples)} samples kept as run {measured.id}"
+        self._status.value = html.escape(f"{stopped}: {kept}")
+        self._bar.value = 1.0
+        told = "".join(f"<li>{html.escape(text)}</li>" for text in summary(self.findings))
+        problems = "".join(
+            f"<p>On the way: {html.escape(text)}</p>" for text in measured.provenance["problems"]
+        )
+        self._result.value = f"<ul>{told}</ul>{verdicts(self.findings).html()}{problems}"
+
+    # --- what is shown -------------------------------------------------------------------------------
+
+    def _allow(self, *, running: bool) -> None:
+        self._run_button.disabled = running
+        self._stop_button.disabled = not running
+        self._save_button.disabled = running or self.run is None
+        self._profile.disabled = running
+        self._fields.enable(enabled=not running)
+
+    def _say(self, text: str, *, wrong: bool = False) -> None:
+        style = "color:#b3261e;font-weight:600" if wrong else "color:inherit"
+        body = html.escape(text).replace("\n", "<br>")
+        self._message.value = f'<span style="{style}">{body}</span>' if text else ""
+
+    @property
+    def message(self) -> str:
+        """What the form says to its user now, as HTML."""
+        return str(self._message.value)
+
+    @property
+    def status(self) -> str:
+        """Where the measurement stands, in words."""
+        return str(self._status.value)
+
+
+def _button(label: str, style: str, icon: str, pressed: Callable[[object], None]) -> widgets.Button:
+    button = widgets.Button(
+        description=label, button_style=style, icon=icon, layout=widgets.Layout(width="8em")
+    )
+    button.on_click(pressed)
+    return button
+
+
+def _notices(name: str) -> str:
+    """What was left over from processes that were killed."""
+    notices = restore_leftovers()
+    unfinished = [
+        saved.id
+        for saved in store.runs()
+        if saved.status == "interrupted" and saved.experiment == name
+    ]
+    if unfinished:
+        notices.append(
+            f"Unfinished: {', '.join(unfinished)}. 'perflib run --resume ID' goes on with a run "
+            "whose process was killed."
+        )
+    return "".join(f"<p>{html.escape(text)}</p>" for text in notices)

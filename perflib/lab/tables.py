@@ -1,0 +1,123 @@
+"""Tables of findings and of anything else: HTML in a notebook and the report, text elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from perflib.finding import Finding, Verdict
+
+__all__ = ["STYLE", "Table", "interval", "short_unit", "table", "verdicts"]
+
+_MARKS: dict[Verdict, str] = {"supported": "●", "refuted": "○", "inconclusive": "◐"}
+_UNITS = {"percent": "%", "percentage points": "points"}
+_COLUMNS = ("subject", "verdict", "effect", "95 % interval", "unit", "claim and reason")
+
+STYLE = """
+.perflib-table { border-collapse: collapse; margin: 0.6em 0; font-size: 0.92em; }
+.perflib-table th, .perflib-table td { text-align: left; vertical-align: top; padding: 0.3em 0.7em;
+  border-bottom: 1px solid rgba(128, 128, 128, 0.3); white-space: normal; max-width: 46em; }
+.perflib-table th { border-bottom-width: 2px; }
+.perflib-table td.number { text-align: right; white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
+.perflib-supported { color: #b34700; font-weight: 600; }
+.perflib-refuted { color: #00695c; }
+.perflib-inconclusive { color: #6b6b6b; font-style: italic; }
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words: ``_repr_html_`` for a notebook, ``str`` for a terminal.
+
+    ``classes`` holds the style class of some cells, by row and column.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    classes: dict[tuple[int, int], str]
+
+    def html(self) -> str:
+        """The table alone, for a page that has ``STYLE``."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            "<tr>" + "".join(self._cell(i, j, word) for j, word in enumerate(row)) + "</tr>\n"
+            for i, row in enumerate(self.rows)
+        )
+        return (
+            f'<table class="perflib-table"><thead><tr>{head}</tr></thead>\n'
+            f"<tbody>{body}</tbody></table>"
+        )
+
+    def _cell(self, row: int, column: int, word: str) -> str:
+        kind = self.classes.get((row, column))
+        return f'<td class="{kind}">{escape(word)}</td>' if kind else f"<td>{escape(word)}</td>"
+
+    def _repr_html_(self) -> str:
+        return f"<style>{STYLE}</style>{self.html()}"
+
+    def __repr__(self) -> str:
+        widths = [
+            max(len(name), *(len(row[i]) for row in self.rows)) if self.rows else len(name)
+            for i, name in enumerate(self.columns)
+        ]
+        lines = [self.columns, *self.rows]
+        return "\n".join(
+            "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
+            for line in lines
+        )
+
+
+def table(frame: pd.DataFrame | Iterable[dict[str, Any]]) -> Table:
+    """Any data frame or list of records as a table; numbers to the right, nothing for None."""
+    frame = frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(list(frame))
+    rows = []
+    classes = {}
+    for i, values in enumerate(frame.itertuples(index=False)):
+        rows.append([_word(value) for value in values])
+        for j, value in enumerate(values):
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                classes[i, j] = "number"
+    return Table([str(name) for name in frame.columns], rows, classes)
+
+
+def _word(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def short_unit(unit: str) -> str:
+    """A unit as it stands after a number."""
+    return _UNITS.get(unit, unit)
+
+
+def interval(low: float, high: float) -> str:
+    """The two ends of an interval in brackets; a dash where there is none."""
+    return f"[{low:.2f}, {high:.2f}]" if math.isfinite(low) and math.isfinite(high) else "–"
+
+
+def verdicts(findings: Iterable[Finding]) -> Table:
+    """The findings, one a row: what about, verdict, effect with interval and unit, and why."""
+    rows = []
+    classes = {}
+    for i, finding in enumerate(findings):
+        effect = f"{finding.effect:.2f}" if math.isfinite(finding.effect) else "–"
+        rows.append(
+            [
+                finding.subject,
+                f"{_MARKS[finding.verdict]} {finding.verdict}",
+                effect,
+                interval(finding.low, finding.high),
+                short_unit(finding.unit),
+                f"“{finding.claim}” {finding.reason}",
+            ]
+        )
+        classes[i, 1] = f"perflib-{finding.verdict}"
+        classes[i, 2] = classes[i, 3] = "number"
+    return Table(_COLUMNS, rows, classes)

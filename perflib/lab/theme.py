@@ -1,0 +1,67 @@
+"""How figures look: one theme for notebooks, the form and the report, fit for the colour-blind."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import seaborn as sns
+from IPython.display import Image
+from matplotlib.figure import Figure
+
+from perflib import experiments
+from perflib.run import Run
+
+__all__ = ["figures", "png", "show", "themed"]
+
+_DPI = 110
+
+
+@contextmanager
+def themed() -> Iterator[None]:
+    """Draw in perflib's theme within the ``with`` block; matplotlib's settings come back after."""
+    settings = {
+        **sns.axes_style("whitegrid"),
+        **sns.plotting_context("notebook"),
+        "axes.prop_cycle": mpl.cycler(color=sns.color_palette("colorblind")),
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlelocation": "left",
+        "axes.titleweight": "semibold",
+        "figure.constrained_layout.use": True,
+        "figure.dpi": _DPI,
+        "grid.alpha": 0.5,
+        "legend.framealpha": 0.9,
+    }
+    with mpl.rc_context(settings):
+        yield
+
+
+def figures(run: Run) -> dict[str, Figure]:
+    """All figures of a run, by name, drawn by its experiment in perflib's theme."""
+    with themed():
+        drawn = experiments.get(run.experiment).figures(run)
+    for figure in drawn.values():
+        plt.close(figure)  # it is shown where it is asked for, and by nothing else
+    return drawn
+
+
+def png(figure: Figure) -> bytes:
+    """A figure as a PNG file's bytes."""
+    buffer = io.BytesIO()
+    with themed():
+        figure.savefig(buffer, format="png", dpi=_DPI)
+    return buffer.getvalue()
+
+
+def show(figure: Figure) -> Image:
+    """A figure as the value of a notebook's cell."""
+    plt.close(figure)
+    return Image(data=png(figure), format="png", alt=_title(figure))
+
+
+def _title(figure: Figure) -> str:
+    return "; ".join(filter(None, (axes.get_title(loc="left") for axes in figure.axes))) or "figure"

@@ -1,0 +1,3 @@
+"""How a measurement is made: worker processes, interleaved rounds, a journal."""
+
+from __future__ import annotations

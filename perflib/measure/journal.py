@@ -1,0 +1,99 @@
+"""A run while it is being measured: a file to which every turn is appended as it ends.
+
+The first line holds what is needed to go on (experiment, parameters, provenance, plan), each other
+line one turn. A process killed in the middle of a line loses that turn and no other: the cut line
+is dropped and the turn is taken again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from perflib.errors import MeasurementError, UserError
+
+__all__ = ["Journal"]
+
+_FLUSH_S = 1.0  # at most this much is lost when the *machine* dies; a killed process loses nothing
+
+
+class Journal:
+    """An append-only record of one run; only one process has it open."""
+
+    def __init__(self, path: Path, header: dict[str, Any], turns: list[dict[str, Any]]) -> None:
+        self.path = path
+        self.header = header
+        self.turns = turns
+        self._file = path.open("ab")
+        self._synced = time.monotonic()
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            msg = f"run {path.stem} is being measured right now, by another process"
+            raise UserError(msg) from None
+
+    @classmethod
+    def create(cls, path: Path, header: dict[str, Any]) -> Self:
+        """Begin the journal of a new run."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            journal = cls(path, header, [])
+        except OSError as error:
+            msg = f"the run's journal cannot be made: {error}"
+            raise MeasurementError(msg) from error
+        journal._write(header)
+        return journal
+
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """Go on with the journal of a run that was killed or interrupted."""
+        if not path.is_file():
+            others = ", ".join(sorted(other.stem for other in path.parent.glob("*.journal")))
+            msg = f"there is no unfinished run {path.stem!r}; unfinished: {others or 'none'}"
+            raise UserError(msg)
+        journal = cls(path, {}, [])
+        raw = path.read_bytes()
+        whole = raw[: raw.rfind(b"\n") + 1]
+        try:
+            lines = [json.loads(line) for line in whole.splitlines()]
+        except json.JSONDecodeError as error:
+            msg = f"{path} is damaged: {error}"
+            raise MeasurementError(msg) from error
+        if not lines:
+            msg = f"{path} is empty: nothing was measured; remove it and start anew"
+            raise MeasurementError(msg)
+        os.ftruncate(journal._file.fileno(), len(whole))
+        journal.header, journal.turns = lines[0], lines[1:]
+        return journal
+
+    def append(self, turn: dict[str, Any]) -> None:
+        """Record one turn; it survives the death of this process from here on."""
+        self._write(turn)
+        self.turns.append(turn)
+
+    def _write(self, record: dict[str, Any]) -> None:
+        end = os.fstat(self._file.fileno()).st_size
+        try:
+            self._file.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            self._file.flush()
+            if time.monotonic() - self._synced > _FLUSH_S:
+                os.fdatasync(self._file.fileno())
+                self._synced = time.monotonic()
+        except OSError as error:
+            os.ftruncate(self._file.fileno(), end)
+            msg = (
+                f"the journal {self.path} cannot be written: {error}. The {len(self.turns)} turns "
+                f"before are in it: make room, then 'perflib run --resume {self.path.stem}'"
+            )
+            raise MeasurementError(msg) from error
+
+    def close(self, *, remove: bool = False) -> None:
+        """Let go of the file; ``remove`` it once its run is saved."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+        self._file.close()

@@ -1,0 +1,208 @@
+"""A worker process as its user sees it: calls with a time limit, and what went wrong in words."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.conditions import Conditions, check, observe, unmet
+from perflib.errors import MeasurementError
+from perflib.kernels import Build
+from perflib.measure.launch import command
+
+__all__ = ["Out", "Worker", "WorkerError"]
+
+_START_S = 30.0
+
+
+class WorkerError(MeasurementError):
+    """A kernel crashed, hung, or its worker was killed: this call is lost, nothing else."""
+
+
+class Out:
+    """An output argument: an array of ``count`` items that the kernel fills."""
+
+    def __init__(self, dtype: np.dtype[Any] | str, count: int) -> None:
+        self.dtype = np.dtype(dtype)
+        self.count = count
+
+
+class Worker:
+    """One kernel in one process under one set of conditions.
+
+    After a crash or a hang the next call starts the process anew. It must be called from one
+    thread, the one that made it: the process ends with that thread.
+
+    Parameters
+    ----------
+    build
+        The compiled kernel.
+    conditions
+        What the process is to have; ``got`` and ``unmet`` say what it has.
+    """
+
+    def __init__(self, build: Build, conditions: Conditions) -> None:
+        check(conditions)
+        self.build = build
+        self.conditions = conditions
+        self.got: dict[str, Any] = {}
+        self.unmet: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipes: list[int] = []
+        self._pending = b""
+        self._errors = tempfile.TemporaryFile()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start the process, if there is none, and read its conditions back."""
+        if self._process is not None:
+            return
+        request_read, request_write = os.pipe()
+        answer_read, answer_write = os.pipe()
+        argv = [sys.executable, "-m", "perflib.measure.worker", str(request_read)]
+        argv += [str(answer_write), str(self.build.library), str(self.build.module)]
+        argv, environment = command(self.conditions, argv)
+        self._errors.seek(0)
+        self._errors.truncate()
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                env=environment,
+                pass_fds=(request_read, answer_write),
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+            )
+        finally:
+            os.close(request_read)
+            os.close(answer_write)
+            self._pipes = [request_write, answer_read]
+        self._pending = b""
+        try:
+            self._answer(_START_S, "start")
+            self.got = observe(self._process.pid, self.conditions.environment)
+        except BaseException:
+            self.kill()
+            raise
+        self.unmet = unmet(self.conditions, self.got)
+
+    def call(
+        self, function: str, *arguments: int | float | Out | NDArray[Any], timeout_s: float
+    ) -> tuple[Any, list[NDArray[Any]]]:
+        """Call a kernel's function in the worker.
+
+        Arrays are handed over as pointers to a copy, ``Out`` arguments come back filled.
+
+        Returns
+        -------
+        The function's result, and the outputs in order.
+
+        Raises
+        ------
+        WorkerError
+            It crashed, was killed, or took longer than ``timeout_s``; the worker is gone and the
+            next call starts another.
+        """
+        self.start()
+        outs = [argument for argument in arguments if isinstance(argument, Out)]
+        request = {"function": function, "args": [_encode(argument) for argument in arguments]}
+        with contextlib.suppress(BrokenPipeError):  # it died: the answer says of what
+            _write_all(self._pipes[0], json.dumps(request).encode() + b"\n")
+        answer = self._answer(timeout_s, function)
+        if "error" in answer:
+            msg = f"kernel {self.build.name!r}, {function}(): {answer['error']}"
+            raise WorkerError(msg)
+        arrays = [
+            np.frombuffer(base64.b64decode(text), dtype=out.dtype)
+            for out, text in zip(outs, answer["out"], strict=True)
+        ]
+        return answer["result"], arrays
+
+    def _answer(self, timeout_s: float, what: str) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._pending:
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select([self._pipes[1]], [], [], max(0.0, left))
+            if not ready:
+                self.kill()
+                msg = (
+                    f"kernel {self.build.name!r}, {what}: no answer within {timeout_s:g} s on "
+                    f"{self._place()}; its worker was killed"
+                )
+                raise WorkerError(msg)
+            chunk = os.read(self._pipes[1], 1 << 20)
+            if not chunk:
+                raise WorkerError(self._death(what))
+            self._pending += chunk
+        line, _, self._pending = self._pending.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _place(self) -> str:
+        return "any CPU" if self.conditions.cpu is None else f"CPU {self.conditions.cpu}"
+
+    def _death(self, what: str) -> str:
+        """Why the worker is gone; clears it away."""
+        assert self._process is not None
+        code = self._process.wait()
+        how = f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        self._errors.seek(0)
+        words = self._errors.read()[-2000:].decode(errors="replace").strip()
+        self._forget()
+        said = f"; it said:\n{words}" if words else ""
+        return f"kernel {self.build.name!r}, {what}, on {self._place()}: worker {how}{said}"
+
+    def _forget(self) -> None:
+        self._process = None
+        for pipe in self._pipes:
+            os.close(pipe)
+        self._pipes = []
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget()
+
+    def close(self) -> None:
+        """End the process and release what it held."""
+        self.kill()
+        self._errors.close()
+
+
+def _encode(argument: int | float | Out | NDArray[Any]) -> Any:
+    if isinstance(argument, Out):
+        return {"out_bytes": argument.dtype.itemsize * argument.count}
+    if isinstance(argument, np.ndarray):
+        return {"in": base64.b64encode(argument.tobytes()).decode()}
+    return argument
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,158 @@
+"""Rounds: every arm once in each, in a fresh random order, until it is enough.
+
+A machine whose speed drifts slows all arms of a round alike; comparing within rounds takes it out.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from perflib.errors import MeasurementError
+from perflib.measure.journal import Journal
+from perflib.measure.process import WorkerError
+
+__all__ = ["Columns", "Progress", "Status", "frame_of", "round_order", "take_rounds"]
+
+Columns = dict[str, list[Any]]
+_CHECKS_GROW = 1.15  # precision is looked at each time the run has grown by this factor
+_FAILURES_IN_A_ROW = 3
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a running measurement stands; ``samples()`` builds the table of what there is."""
+
+    elapsed_s: float
+    left_s: float
+    rounds: int
+    half_width: float | None
+    samples: Callable[[], pd.DataFrame]
+
+
+Progress = Callable[[Status], None]
+
+
+def round_order(seed: int, round_: int, arms: int) -> list[int]:
+    """The order of the arms in a round: random, and the same whenever the run is resumed."""
+    return random.Random(f"{seed}/{round_}").sample(range(arms), arms)
+
+
+def frame_of(turns: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """The tidy table of a journal's turns: one row a sample."""
+    parts: dict[str, list[Any]] = {}
+    for turn in turns:
+        columns: Columns = turn.get("columns", {})
+        count = len(next(iter(columns.values()), []))
+        if count == 0:
+            continue
+        labels = {"round": turn["round"], "position": turn["position"]}
+        for name, value in labels.items():
+            parts.setdefault(name, []).extend([value] * count)
+        for name, values in columns.items():
+            parts.setdefault(name, []).extend(values)
+    return pd.DataFrame(parts)
+
+
+def _left_s(elapsed_s: float, budget_s: float, half_width: float | None, target: float) -> float:
+    left = max(0.0, budget_s - elapsed_s)
+    if half_width is not None and 0 < half_width < float("inf"):
+        left = min(left, max(0.0, elapsed_s * ((half_width / target) ** 2 - 1)))
+    return left
+
+
+def take_rounds(
+    journal: Journal,
+    arms: Sequence[str],
+    turn: Callable[[int, int], Columns],
+    *,
+    seed: int,
+    budget_s: float,
+    least_s: float,
+    target: float,
+    half_width: Callable[[pd.DataFrame], float],
+    progress: Progress | None = None,
+    stop: threading.Event | None = None,
+) -> str:
+    """Take rounds until the half-width is below ``target``, or ``budget_s`` is spent.
+
+    Parameters
+    ----------
+    journal
+        Where turns go, and those that were taken before are.
+    arms
+        What each arm is called, for messages.
+    turn
+        ``turn(round, arm)`` measures one and returns its columns; a ``WorkerError`` costs that turn
+        only, three in a row on one arm end the run.
+    seed
+        Of the orders.
+    budget_s, least_s
+        The most and the least time to measure; what was measured before a resumption counts.
+    target
+        The half-width to reach, in the unit that ``half_width`` returns for the samples so far.
+    progress
+        Called after every turn.
+    stop
+        Ends the run after the current turn when set.
+
+    Returns
+    -------
+    Why it ended: ``precise enough``, ``budget spent``, ``interrupted`` or ``failed``.
+    """
+    taken = {(entry["round"], entry["arm"]) for entry in journal.turns}
+    before_s = sum(entry["wall_s"] for entry in journal.turns)
+    begin = time.monotonic()
+    next_check_s = least_s
+    width: float | None = None
+    failures = [0] * len(arms)
+
+    def samples() -> pd.DataFrame:
+        return frame_of(journal.turns)
+
+    round_ = 0
+    try:
+        while True:
+            for position, arm in enumerate(round_order(seed, round_, len(arms))):
+                if (round_, arm) in taken:
+                    continue
+                if stop is not None and stop.is_set():
+                    return "interrupted"
+                started = time.monotonic()
+                entry: dict[str, Any] = {"round": round_, "position": position, "arm": arm}
+                try:
+                    entry["columns"] = turn(round_, arm)
+                    failures[arm] = 0
+                except WorkerError as error:
+                    entry["failed"] = str(error)
+                    failures[arm] += 1
+                entry["wall_s"] = round(time.monotonic() - started, 6)
+                journal.append(entry)
+                if failures[arm] == _FAILURES_IN_A_ROW:
+                    return "failed"
+                if progress is not None:
+                    elapsed = before_s + time.monotonic() - begin
+                    left = _left_s(elapsed, budget_s, width, target)
+                    progress(Status(elapsed, left, round_, width, samples))
+            round_ += 1
+            elapsed = before_s + time.monotonic() - begin
+            if elapsed >= budget_s:
+                return "budget spent"
+            if elapsed >= next_check_s:
+                width = half_width(samples())
+                if width <= target:
+                    return "precise enough"
+                next_check_s = elapsed * _CHECKS_GROW
+    except KeyboardInterrupt:
+        return "interrupted"
+    except MeasurementError as error:
+        if not journal.turns:
+            raise
+        msg = f"{error}\n{len(journal.turns)} turns are kept: see 'perflib runs'"
+        raise MeasurementError(msg) from error

@@ -1,0 +1,65 @@
+"""The process in which kernels run: reads calls from a pipe, answers on another.
+
+It is started under its conditions (``launch``) and imports next to nothing, so that it starts in
+milliseconds and its own work stays out of the measurement. Messages are lines of JSON; buffers
+travel as base64. Whatever a kernel prints goes to standard error, not into an answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import faulthandler
+import json
+import os
+import sys
+from typing import Any
+
+from perflib.kernels import open_library
+
+
+def _argument(ffi: Any, wanted: Any, given: Any, outputs: list[Any]) -> Any:
+    """One argument of a call, converted to what the kernel declares."""
+    if not isinstance(given, dict):
+        return given
+    if "in" in given:
+        buffer = ffi.new("char[]", base64.b64decode(given["in"]))
+    else:
+        buffer = ffi.new("char[]", given["out_bytes"])
+        outputs.append((buffer, given["out_bytes"]))
+    return ffi.cast(wanted, buffer), buffer  # the buffer is kept alive by the pair
+
+
+def _call(lib: Any, ffi: Any, request: dict[str, Any]) -> dict[str, Any]:
+    function = getattr(lib, request["function"])
+    wanted = ffi.typeof(function).args
+    outputs: list[Any] = []
+    pairs = [
+        _argument(ffi, kind, given, outputs)
+        for kind, given in zip(wanted, request["args"], strict=True)
+    ]
+    arguments = [pair[0] if isinstance(pair, tuple) else pair for pair in pairs]
+    result = function(*arguments)
+    return {
+        "result": result,
+        "out": [base64.b64encode(ffi.buffer(buffer, size)[:]).decode() for buffer, size in outputs],
+    }
+
+
+def main() -> None:
+    """Serve calls until the other end of the pipe closes."""
+    requests = os.fdopen(int(sys.argv[1]), "r")
+    answers = os.fdopen(int(sys.argv[2]), "w")
+    os.dup2(2, 1)
+    faulthandler.enable()
+    lib, ffi = open_library(sys.argv[3], sys.argv[4])
+    print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
+    for line in requests:
+        try:
+            answer = _call(lib, ffi, json.loads(line))
+        except Exception as error:  # noqa: BLE001 (told to the parent, who raises it)
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

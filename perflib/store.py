@@ -1,0 +1,216 @@
+"""Runs on disk: one Parquet file a run, provenance inside it; DuckDB reads and writes them.
+
+A file is written beside its place, flushed to the disk and moved there, so that a run is saved
+whole or not at all. ``query`` runs SQL over every saved run, without a server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from perflib.errors import MeasurementError, UserError, choose
+from perflib.paths import data_dir
+from perflib.run import SCHEMA, Run
+
+__all__ = ["Saved", "load", "query", "read_table", "runs", "runs_dir", "save", "saved_path"]
+
+
+def runs_dir() -> Path:
+    """Where runs and their journals lie."""
+    return data_dir() / "runs"
+
+
+def saved_path(run_id: str) -> Path:
+    """The file of a run."""
+    return runs_dir() / f"{run_id}.parquet"
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def save(run: Run, path: Path | None = None) -> Path:
+    """Save a run; its journal, if it has one, stays until the caller removes it.
+
+    Raises
+    ------
+    MeasurementError
+        The disk is full or may not be written; says so, and leaves nothing half written.
+    """
+    path = path or saved_path(run.id)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    record = {
+        "id": run.id,
+        "experiment": run.experiment,
+        "params": run.params,
+        "provenance": run.provenance,
+        "schema": run.schema,
+    }
+    text = json.dumps(record).replace("'", "''")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect() as connection:
+            connection.register("samples", run.samples)
+            connection.execute(
+                f"COPY samples TO {_quoted(temporary)} "
+                f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{perflib: '{text}'}})"
+            )
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    except (OSError, duckdb.Error) as error:
+        msg = f"run {run.id} cannot be saved to {path}: {str(error).splitlines()[0]}"
+        raise MeasurementError(msg) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def load(run_id: str | Path) -> Run:
+    """Read a run back, by its id, an unambiguous beginning of it, or the path of its file."""
+    return _read(_find(str(run_id)))
+
+
+def _find(name: str) -> Path:
+    as_path = Path(name)
+    if as_path.suffix == ".parquet":
+        if as_path.is_file():
+            return as_path
+        msg = f"there is no run file {name!r}"
+        raise UserError(msg)
+    known = [path.stem for path in runs_dir().glob("*.parquet")]
+    matching = [stem for stem in known if stem == name] or [
+        stem for stem in known if stem.startswith(name)
+    ]
+    if len(matching) == 1:
+        return saved_path(matching[0])
+    if matching:
+        msg = f"run {name!r} may be any of: {', '.join(sorted(matching))}"
+        raise UserError(msg)
+    raise UserError(choose("run", name, sorted(known)[-20:]) + f" in {runs_dir()}")
+
+
+def _record(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
+    rows = connection.execute(
+        f"SELECT value FROM parquet_kv_metadata({_quoted(path)}) WHERE key = 'perflib'"
+    ).fetchall()
+    if not rows:
+        msg = (
+            f"{path} is a Parquet file, but no run of perflib: 'perflib analyse' reads such tables"
+        )
+        raise UserError(msg)
+    record: dict[str, Any] = json.loads(rows[0][0])
+    return record
+
+
+def _read(path: Path) -> Run:
+    try:
+        with duckdb.connect() as connection:
+            record = _record(connection, path)
+            if record["schema"] > SCHEMA:
+                msg = (
+                    f"{path} was written by a newer perflib (schema {record['schema']}, this one "
+                    f"reads up to {SCHEMA}): upgrade perflib"
+                )
+                raise UserError(msg)
+            samples = connection.execute(f"SELECT * FROM read_parquet({_quoted(path)})").df()
+    except (duckdb.Error, json.JSONDecodeError, KeyError) as error:
+        msg = (
+            f"{path} cannot be read, it may have been cut off: {str(error).splitlines()[0]}. If its "
+            "journal is still there, 'perflib run --resume ID' makes it again."
+        )
+        raise MeasurementError(msg) from error
+    return Run(samples=samples, **record)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A table of samples that a user brings, CSV or Parquet."""
+    if not path.is_file():
+        msg = f"there is no file {path}"
+        raise UserError(msg)
+    reader = {".csv": "read_csv", ".parquet": "read_parquet"}.get(path.suffix.lower())
+    if reader is None:
+        msg = f"{path}: samples are read from .csv or .parquet files, not {path.suffix or 'this'!r}"
+        raise UserError(msg)
+    try:
+        with duckdb.connect() as connection:
+            return connection.execute(f"SELECT * FROM {reader}({_quoted(path)})").df()
+    except duckdb.Error as error:
+        msg = f"{path} cannot be read as {path.suffix[1:]}: {str(error).splitlines()[0]}"
+        raise UserError(msg) from error
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A line of the list of runs: ``status`` is ``saved``, ``interrupted`` or ``damaged``."""
+
+    id: str
+    status: str
+    experiment: str = ""
+    machine: str = ""
+    start: str = ""
+    samples: int = 0
+    stopped: str = ""
+
+
+def runs() -> list[Saved]:
+    """Every run there is, oldest first; damaged files and unfinished journals among them."""
+    found = []
+    for path in runs_dir().glob("*.parquet"):
+        try:
+            with duckdb.connect() as connection:
+                record = _record(connection, path)
+                count = connection.execute(
+                    f"SELECT count(*) FROM read_parquet({_quoted(path)})"
+                ).fetchone()
+        except (duckdb.Error, json.JSONDecodeError, UserError):
+            found.append(Saved(path.stem, "damaged"))
+            continue
+        provenance = record["provenance"]
+        found.append(
+            Saved(
+                record["id"],
+                "saved",
+                record["experiment"],
+                provenance.get("machine", {}).get("hostname", ""),
+                provenance.get("start", ""),
+                count[0] if count else 0,
+                provenance.get("stopped", ""),
+            )
+        )
+    saved = {entry.id for entry in found}
+    found += [
+        Saved(path.stem, "interrupted", path.stem.rsplit("-", 3)[0])
+        for path in runs_dir().glob("*.journal")
+        if path.stem not in saved
+    ]
+    return sorted(found, key=lambda entry: (entry.id.split("-", 1)[-1], entry.id))
+
+
+def query(sql: str) -> pd.DataFrame:
+    """Run SQL over the samples of all saved runs: the table ``samples`` has a column ``run``.
+
+    >>> query("SELECT run, cpu, avg(time_ns) FROM samples GROUP BY ALL")  # doctest: +SKIP
+    """
+    files = [entry.id for entry in runs() if entry.status == "saved"]
+    if not files:
+        msg = f"no runs are saved in {runs_dir()}"
+        raise UserError(msg)
+    listed = ", ".join(_quoted(saved_path(name)) for name in files)
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE VIEW samples AS SELECT parse_filename(filename, true) AS run, * EXCLUDE filename "
+            f"FROM read_parquet([{listed}], union_by_name = true, filename = true)"
+        )
+        try:
+            return connection.execute(sql).df()
+        except duckdb.Error as error:
+            msg = f"the query fails: {str(error).splitlines()[0]}"
+            raise UserError(msg) from error

@@ -1,0 +1,396 @@
+"""kv.c: the physics against tables, every event against itself and against plain Python."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import statistics
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from perflib import kernels
+from perflib.kernels import Kernel
+from tests.reference import kv as reference
+from tests.reference import kv_transport
+from tests.reference.kv_detector import Volume, media
+
+SEED = 1
+MUON, ELECTRON, PHOTON = range(3)
+
+
+@pytest.fixture(scope="module")
+def kv() -> Kernel:
+    return kernels.load("kv")
+
+
+def run(kernel: Kernel, events: list[int], seed: int = SEED) -> list[SimpleNamespace]:
+    out = kernel.ffi.new("kv_event[]", len(events))
+    numbers = kernel.ffi.new("int64_t[]", events)
+    assert kernel.lib.kv_run(seed, numbers, len(events), out) == 0
+    names = [name for name, _ in kernel.ffi.typeof("kv_event").fields]
+    return [SimpleNamespace(**{name: getattr(event, name) for name in names}) for event in out]
+
+
+def materials(kernel: Kernel) -> dict[str, int]:
+    found: dict[str, int] = {}
+    while (name := kernel.lib.kv_material_name(len(found))) != kernel.ffi.NULL:
+        found[kernel.ffi.string(name).decode()] = len(found)
+    return found
+
+
+# --- events ------------------------------------------------------------------------------------
+
+
+def test_energy_is_balanced_and_nothing_truncated(kv: Kernel) -> None:
+    for event in run(kv, list(range(200))):
+        out = event.energy_deposited_gev + event.energy_escaped_gev
+        assert out == pytest.approx(event.energy_in_gev, rel=1e-9)
+        assert event.energy_deposited_gev > 0
+        assert event.truncated == 0
+
+
+def test_an_event_depends_on_its_seed_and_number_alone(kv: Kernel) -> None:
+    events = list(range(40))
+    together = [event.checksum for event in run(kv, events)]
+    backwards = [event.checksum for event in run(kv, events[::-1])]
+    alone = [run(kv, [number])[0].checksum for number in events]
+    assert together == backwards[::-1] == alone
+    assert len(set(together)) == len(events)
+    assert not set(together) & {event.checksum for event in run(kv, events, seed=2)}
+
+
+def test_threads_do_not_disturb_each_other(kv: Kernel) -> None:
+    events = list(range(30))
+    expected = [event.checksum for event in run(kv, events)]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: run(kv, events), range(8)):
+            assert [event.checksum for event in found] == expected
+
+
+def test_a_few_events_are_much_dearer(kv: Kernel) -> None:
+    steps = [event.steps for event in run(kv, list(range(100)))]
+    assert max(steps) >= 10 * statistics.median(steps)
+    assert sum(count >= 4 * statistics.median(steps) for count in steps) <= 10
+
+
+def test_times_and_places_are_filled_in(kv: Kernel) -> None:
+    first, second = run(kv, [7, -3])
+    assert (first.event, second.event) == (7, -3)
+    assert second.start_ns >= first.start_ns + first.time_ns
+    for event in (first, second):
+        assert event.time_ns > 0
+        assert event.cpu_time_ns > 0
+        assert event.involuntary_switches >= 0
+        assert event.cpu >= -1
+
+
+def test_bad_arguments_are_refused(kv: Kernel) -> None:
+    null = kv.ffi.NULL
+    assert kv.lib.kv_run(1, null, 0, null) == 0
+    assert kv.lib.kv_run(1, null, 1, null) == 1
+    assert kv.lib.kv_run(1, null, -1, null) == 1
+
+
+# --- the reference -----------------------------------------------------------------------------
+
+
+def test_reference_gives_the_same_events_bit_for_bit(kv: Kernel) -> None:
+    events = run(kv, list(range(50)))
+    dearest = max(events, key=lambda event: event.steps).event
+    assert events[dearest].steps > 50_000
+    for number in (0, 1, 2, 3, 4, dearest):
+        found, expected = events[number], reference.simulate(SEED, number)
+        assert (found.steps, found.particles) == (expected.steps, expected.particles)
+        assert found.energy_escaped_gev == 1e-3 * expected.escaped
+        assert found.checksum == expected.checksum
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ([0] * 4, 0, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ([0xFFFFFFFF] * 4, 2**64 - 1, "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            0x299F31D0A4093822,
+            "d16cfe09 94fdcceb 5001e420 24126ea1",
+        ),
+    ],
+)
+def test_random_numbers_are_philox(kv: Kernel, counter: list[int], key: int, expected: str) -> None:
+    """The known answers that Random123, its authors' library, is tested with."""
+    out = kv.ffi.new("uint32_t[4]")
+    kv.lib.kv_random(counter, key, out)
+    assert " ".join(f"{word:08x}" for word in out) == expected
+
+
+# --- copies ------------------------------------------------------------------------------------
+
+
+def symbols(library: str) -> list[tuple[int, int, str]]:
+    """Start, end and name of every function of the repeated code."""
+    listing = subprocess.run(["nm", "-S", library], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in listing.stdout.splitlines()]
+    return [
+        (int(row[0], 16), int(row[0], 16) + int(row[1], 16), row[3])
+        for row in rows
+        if len(row) == 4 and row[2] in "tT" and re.search(r"_\d{4}$", row[3])
+    ]
+
+
+@pytest.mark.skipif(shutil.which("nm") is None, reason="binutils' nm is not installed")
+def test_copies_change_the_code_and_no_result(kv: Kernel) -> None:
+    copies = 200
+    many = kernels.load("kv", copies=copies)
+    assert (kv.lib.kv_copies(), many.lib.kv_copies()) == (1, copies)
+    expected = [event.checksum for event in run(kv, list(range(60)))]
+    assert [event.checksum for event in run(many, list(range(60)))] == expected
+    assert 4096 <= kv.lib.kv_code_bytes() <= 16384
+    for kernel in (kv, many):
+        code_bytes, count = kernel.lib.kv_code_bytes(), kernel.lib.kv_copies()
+        assert code_bytes == pytest.approx(count * kv.lib.kv_code_bytes(), rel=0.02)
+        functions = symbols(str(kernel.build.library))
+        extent = max(end for _, end, _ in functions) - min(start for start, _, _ in functions)
+        assert extent == pytest.approx(code_bytes, rel=0.01)
+        assert sum(end - start for start, end, _ in functions) > 0.9 * code_bytes
+        assert f"kv_bethe_bloch_{count - 1:04d}" in {name for _, _, name in functions}
+
+
+# --- motion in the field -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize(("momentum", "field"), [(500.0, 2.0), (20e3, 2.0), (5e3, -0.2)])
+def test_track_is_a_helix_of_radius_p_over_03_b(
+    kv: Kernel, momentum: float, field: float, slope: float
+) -> None:
+    """p_T [GeV] = 0.299792458 B [T] R [m]; after a turn the track is back on its line."""
+    transverse = 1.0 / math.hypot(1.0, slope)
+    radius_cm = 100.0 * transverse * momentum * 1e-3 / (0.299792458 * abs(field))
+    half_turn = math.pi * radius_cm / transverse
+    start = [3.0, -2.0, 1.0, transverse, 0.0, slope * transverse]
+    state = kv.ffi.new("double[6]", start)
+    kv.lib.kv_track(state, momentum, field, half_turn, half_turn / 100)
+    across = math.hypot(state[0] - start[0], state[1] - start[1])
+    assert across == pytest.approx(2.0 * radius_cm, rel=1e-5)
+    assert state[2] - start[2] == pytest.approx(slope * transverse * half_turn, rel=1e-6)
+    # a positive particle turns clockwise when the field points to it: q v x B
+    assert math.copysign(1.0, state[1] - start[1]) == -math.copysign(1.0, field)
+    kv.lib.kv_track(state, momentum, field, half_turn, half_turn / 100)
+    assert math.dist(state[0:2], start[0:2]) < 1e-5 * radius_cm
+    assert math.dist(state[3:6], start[3:6]) < 1e-5
+    assert math.hypot(*state[3:6]) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_stepping_is_of_fourth_order(kv: Kernel) -> None:
+    def error(steps: int) -> float:
+        radius = 1e3 / 2.99792458
+        state = kv.ffi.new("double[6]", [0.0, 0.0, 0.0, 1.0, 0.0, 0.0])
+        kv.lib.kv_track(state, 1e3, 1.0, radius, radius / steps * (1 + 1e-12))
+        expected = (radius * math.sin(1.0), radius * (math.cos(1.0) - 1.0))
+        return math.dist(state[0:2], expected)
+
+    assert error(4) / error(8) == pytest.approx(16.0, rel=0.2)
+
+
+unit = st.floats(-1.0, 1.0)
+
+
+@settings(deadline=None)
+@given(x=unit, y=unit, z=unit, angle=st.floats(0.0, 6.28), cosine=unit)
+def test_distances_end_on_the_cylinder(
+    x: float, y: float, z: float, angle: float, cosine: float
+) -> None:
+    """The reference's, which are the C's: see the test of the reference."""
+    position = [30.0 * x, 30.0 * y, 50.0 * z]
+    sine = math.sqrt(1.0 - cosine * cosine)
+    direction = [sine * math.cos(angle), sine * math.sin(angle), cosine]
+    cylinder = Volume(10.0, 20.0, media()["iron"])
+    inside = cylinder.inside(position)
+
+    def after(distance: float) -> list[float]:
+        return [position[i] + distance * direction[i] for i in range(3)]
+
+    distance = (kv_transport.distance_out if inside else kv_transport.distance_in)(
+        cylinder, position, direction
+    )
+    if distance < 1e29:
+        assert cylinder.inside(after(max(distance - 1e-6, 0.0))) == inside or distance < 1e-6
+        where = after(distance)
+        on_wall = abs(math.hypot(where[0], where[1]) - 10.0) < 1e-6
+        on_end = abs(abs(where[2]) - 20.0) < 1e-6
+        assert on_wall or on_end
+    else:
+        assume(not inside)
+        assert not any(cylinder.inside(after(0.1 * step)) for step in range(1500))
+
+
+# --- energy loss -------------------------------------------------------------------------------
+
+# MeV cm^2/g at minimum ionisation, and radiation length in g/cm^2: PDG, Atomic and Nuclear
+# Properties of Materials
+TABULATED = {
+    "beryllium": (1.595, 65.19),
+    "air": (1.815, 36.62),
+    "silicon": (1.664, 21.82),
+    "aluminium": (1.615, 24.01),
+    "iron": (1.451, 13.84),
+    "lead": (1.122, 6.37),
+    "polystyrene": (1.936, 43.79),
+    "liquid argon": (1.508, 19.55),
+}
+
+
+@pytest.mark.parametrize("material", TABULATED)
+def test_minimum_ionising_loss_of_muons(kv: Kernel, material: str) -> None:
+    index = materials(kv)[material]
+    energies = [100.0 * 1.03**step for step in range(120)]
+    least = min(kv.lib.kv_ionisation(index, MUON, energy) for energy in energies)
+    assert least == pytest.approx(TABULATED[material][0], rel=0.005)
+
+
+# Ionisation, and bremsstrahlung with pair production, of muons in MeV cm^2/g: tables of Groom,
+# Mokhov and Striganov (2001), as in the materials of PUMAS (Niess et al. 2018)
+MUON_LOSS = {
+    ("iron", 10e3): (1.942, 0.02891),
+    ("iron", 100e3): (2.207, 0.5376),
+    ("iron", 1e6): (2.428, 7.037),
+    ("lead", 10e3): (1.614, 0.07216),
+    ("lead", 100e3): (1.860, 1.3271),
+    ("lead", 1e6): (2.051, 17.011),
+    ("silicon", 100e3): (2.451, 0.3276),
+    ("liquid argon", 100e3): (2.258, 0.3711),
+}
+
+
+@pytest.mark.parametrize(("material", "energy"), MUON_LOSS)
+def test_loss_of_fast_muons(kv: Kernel, material: str, energy: float) -> None:
+    ionisation, radiation = MUON_LOSS[material, energy]
+    index = materials(kv)[material]
+    assert kv.lib.kv_ionisation(index, MUON, energy) == pytest.approx(ionisation, rel=0.005)
+    assert kv.lib.kv_radiation(index, MUON, energy) == pytest.approx(radiation, rel=0.03)
+
+
+@pytest.mark.parametrize("material", TABULATED)
+def test_fast_electrons_radiate_by_the_radiation_length(kv: Kernel, material: str) -> None:
+    index = materials(kv)[material]
+    length = 1e6 / kv.lib.kv_radiation(index, ELECTRON, 1e6)
+    assert length == pytest.approx(TABULATED[material][1], rel=0.03)
+
+
+# cm^2/g without coherent scattering: NIST XCOM
+ATTENUATION = {
+    ("silicon", 1.0): 0.0636,
+    ("silicon", 10.0): 0.0246,
+    ("iron", 0.5): 0.0841,
+    ("iron", 1.0): 0.0599,
+    ("iron", 3.0): 0.0362,
+    ("iron", 10.0): 0.0299,
+    ("lead", 0.2): 0.94,
+    ("lead", 1.0): 0.0695,
+    ("lead", 5.0): 0.0427,
+    ("lead", 10.0): 0.0497,
+}
+
+
+@pytest.mark.parametrize(("material", "energy"), ATTENUATION)
+def test_attenuation_of_photons(kv: Kernel, material: str, energy: float) -> None:
+    index, out = materials(kv)[material], kv.ffi.new("double[4]")
+    kv.lib.kv_interpolated(index, PHOTON, energy, out)
+    found = sum(out) / kv.lib.kv_density(index)
+    within = 0.15 if material == "lead" else 0.03
+    assert found == pytest.approx(ATTENUATION[material, energy], rel=within)
+
+
+def test_tables_agree_with_the_formulas(kv: Kernel) -> None:
+    """Halfway between nodes, two nodes above a threshold, kinks of the formulas left out: to 2 %."""
+    node = 10 ** (1 / 16)
+    tabled, direct, below = (kv.ffi.new("double[4]") for _ in range(3))
+    compared = 0
+    for index in materials(kv).values():
+        for particle in (MUON, ELECTRON, PHOTON):
+            # a muon's pairs are in its table (loss and cross section), and not in kv_formulas
+            columns = (1, 2) if particle == MUON else range(4)
+            for energy in (0.2 * node ** (step + 0.5) for step in range(8, 120)):
+                if particle == PHOTON and any(k / node < energy < k * node for k in (0.5, 50.0)):
+                    continue
+                kv.lib.kv_interpolated(index, particle, energy, tabled)
+                kv.lib.kv_formulas(index, particle, energy, direct)
+                kv.lib.kv_formulas(index, particle, energy / node**2, below)
+                for column in columns:
+                    if below[column] > 0:
+                        assert tabled[column] == pytest.approx(direct[column], rel=0.02)
+                        compared += 1
+    assert compared > 9 * 100 * 5
+
+
+# --- multiple scattering -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("thickness", [0.01, 1.0, 10.0])
+@pytest.mark.parametrize("steps", [1, 7, 60])
+def test_scattering_width_is_highlands_however_it_is_cut(
+    kv: Kernel, thickness: float, steps: int
+) -> None:
+    """PDG 2022, eq. 34.16."""
+    momentum = 10e3
+    beta = momentum / math.hypot(momentum, 105.6583755)
+    logarithm = math.log(thickness / beta**2)
+    highland = 13.6 / (beta * momentum) * math.sqrt(thickness) * (1 + 0.038 * logarithm)
+    found = kv.lib.kv_scattering_width(momentum, thickness, steps, 20_000)
+    assert found == pytest.approx(highland, rel=0.03)
+
+
+# --- the program -------------------------------------------------------------------------------
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    path = kernels.build("kv", executable=True).library
+    return subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_program_writes_athenas_lines(kv: Kernel) -> None:
+    answer = program("--events", "3", "--first", "72", "--seed", "1")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    *lines, last = answer.stdout.splitlines()
+    number = r"\d+(?:\.\d+)?(?:e-\d+)?"
+    for done in range(3):
+        start, timer, end = lines[3 * done : 3 * done + 3]
+        assert start == (
+            "AthenaEventLoopMgr   INFO   ===>>>  start processing event "
+            f"#{72 + done}, run #1 {done} events processed so far  <<<==="
+        )
+        assert re.fullmatch(
+            rf"G4SimTimer           INFO        Event nr. {72 + done} took {number} s. "
+            rf"New average {number} \+- {number}",
+            timer,
+        )
+        assert end == (
+            "AthenaEventLoopMgr   INFO   ===>>>  done processing event "
+            f"#{72 + done}, run #1 {done + 1} events processed so far  <<<==="
+        )
+    total = sum(event.checksum for event in run(kv, [72, 73, 74])) % 2**64
+    assert last.endswith(f"checksum {total:016x} of 3 events, 0 truncated")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--events", "0"], ["--events", "from 1 to 1000000000", "'0'"]),
+        (["--events", "12x"], ["--events", "'12x'"]),
+        (["--first", "-1"], ["--first", "from 0 to", "'-1'"]),
+        (["--seed"], ["--seed", "whole number"]),
+        (["--evnets", "3"], ["unknown option '--evnets'", "--events N"]),
+    ],
+)
+def test_program_refuses_bad_arguments(arguments: list[str], words: list[str]) -> None:
+    answer = program(*arguments)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    for word in words:
+        assert word in answer.stderr
