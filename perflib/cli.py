@@ -11,11 +11,14 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perflib.errors import MeasurementError, PerflibError, UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["main"]
 
@@ -285,25 +288,54 @@ def doctor(as_json: bool) -> None:
     """Show what this machine is, and what about it spoils measurements. Changes nothing."""
     from perflib.machine.describe import describe
     from perflib.machine.doctor import diagnose
+    from perflib.machine.summary import check_lines, machine_lines
 
     machine = describe()
     checks = diagnose()
+    noise, no_noise = _noise()
     if as_json:
-        _print_json({"machine": machine, "checks": [vars(check) for check in checks]})
+        record: dict[str, Any] = {"machine": machine, "checks": [vars(check) for check in checks]}
+        record["noise"] = [] if noise is None else noise.to_dict("records")
+        _print_json(record)
         return
-    for name, value in _flat({k: v for k, v in machine.items() if not isinstance(v, list)}).items():
-        click.echo(f"  {name}: {value}")
-    for cache in machine["caches"]:
-        click.echo(f"  cache {cache['name']}: shared by CPUs {' | '.join(cache['shared_by'])}")
-    for cpu in machine["cpus"]:
-        click.echo(f"  cpu{cpu['cpu']}: {cpu['where']}")
-    marks = {"good": "ok     ", "warn": "WARNING", "unknown": "unknown"}
-    for check in checks:
-        click.echo(f"{marks[check.state]} {check.name}: {check.now}")
-        if check.state != "good":
-            click.echo(f"        {check.cost}")
-            if check.command:
-                click.echo(f"        change it: {check.command}")
+    for line in (*machine_lines(machine), *check_lines(checks)):
+        click.echo(line)
+    if noise is None:
+        click.echo(f"unknown noise: {no_noise}")
+    else:
+        _print_noise(noise)
+
+
+def _noise() -> tuple[pd.DataFrame | None, str]:
+    """The gaps in each core's clock, a few seconds in all; or why they cannot be measured."""
+    from perflib.experiments.machine import look
+    from perflib.machine.topology import topology
+
+    cores = topology().allowed_cpus()
+    try:
+        return look(cores, spin_ms=max(1.0, min(500.0, 5000.0 / len(cores)))), ""
+    except PerflibError as error:
+        return None, str(error)
+
+
+def _print_noise(noise: pd.DataFrame) -> None:
+    """A histogram of gaps for each core, as text."""
+    from perflib.experiments.machine import stolen_by_turn
+
+    for cpu, turn in stolen_by_turn(noise).set_index("cpu").iterrows():
+        spun_ms = turn["duration_ns"] / 1e6
+        click.echo(
+            f"noise on cpu{cpu}: {turn['stolen_percent']:.2f} % of {spun_ms:.0f} ms were taken by "
+            "others ('perflib run machine' measures it with an interval)"
+        )
+        bins = noise[(noise["cpu"] == cpu) & (noise["gaps"] > 0)]
+        for _, row in bins.iterrows():
+            low_us = row["gap_low_ns"] / 1e3
+            bar = "#" * min(40, int(row["gaps"]))
+            taken = f"{row['gap_ns'] / 1e6:.2f} ms"
+            click.echo(
+                f"    {low_us:9.3g} to {2 * low_us:<9.3g} us {row['gaps']:6.0f} gaps, {taken:>9s} {bar}"
+            )
 
 
 # --- notebooks ---------------------------------------------------------------------------------

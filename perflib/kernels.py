@@ -25,6 +25,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -36,11 +37,11 @@ from typing import Any
 from perflib.errors import MeasurementError, UserError, choose
 from perflib.paths import cache_dir, kernels_dir
 
-__all__ = ["Build", "Kernel", "Source", "build", "compiler", "load", "names", "source"]
+__all__ = ["BASE_FLAGS", "Build", "Kernel", "Source", "build", "compiler", "load", "names", "source"]
 
 _INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
 _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
-_BASE_FLAGS = ("-std=gnu11", "-Wall", "-Wextra")
+BASE_FLAGS = ("-std=gnu11", "-Wall", "-Wextra")
 _FORMAT = 2  # part of every key: raised when the way kernels are built changes
 
 
@@ -161,8 +162,13 @@ def _compiler_version(path: str, mtime_ns: int) -> str:
     answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     version = (answer.stdout.splitlines() or ["unknown"])[0]
     temporary = remembered.with_suffix(f".{os.getpid()}")
-    temporary.write_text(version)
-    temporary.replace(remembered)
+    try:
+        temporary.write_text(version)
+        temporary.chmod(0o600)
+        temporary.replace(remembered)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise _unusable(error) from error
     return version
 
 
@@ -185,10 +191,10 @@ def _check_owner(path: Path) -> None:
     status = path.lstat()
     if status.st_uid != os.geteuid():
         problem = f"belongs to user id {status.st_uid}, not to you ({os.geteuid()})"
+    elif stat.S_ISLNK(status.st_mode):
+        problem = "is a symbolic link"
     elif status.st_mode & 0o022:
         problem = f"can be written by others (mode {status.st_mode & 0o777:o})"
-    elif path.is_symlink():
-        problem = "is a symbolic link"
     else:
         return
     msg = (
@@ -206,10 +212,14 @@ def _private_cache() -> Path:
         _check_owner(folder)
         if folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
-    except (OSError, FileExistsError) as error:
-        msg = f"the kernel cache cannot be used: {error}. Set PERFLIB_CACHE to another folder."
-        raise UserError(msg) from error
+    except OSError as error:
+        raise _unusable(error) from error
     return folder
+
+
+def _unusable(error: OSError) -> UserError:
+    msg = f"the kernel cache cannot be used: {error}. Set PERFLIB_CACHE to another folder."
+    return UserError(msg)
 
 
 def _included(declared: Source) -> list[Path]:
@@ -266,17 +276,19 @@ def build(
     path, version = compiler()
     text = declared.path.read_bytes()
     headers = [file.read_bytes() for file in _included(declared)]
-    options = json.dumps([_FORMAT, name, path, version, flags, link, copies, executable])
-    key = _digest(options, text, *headers)[:32]
+    key_parts = [_FORMAT, os.uname().machine, name, path, version, flags, link, copies, executable]
+    key = _digest(json.dumps(key_parts), text, *headers)[:32]
     folder = _private_cache() / f"{name}-{key}"
-    if not folder.is_dir():
-        _compile_once(declared, folder, flags, link, copies, executable)
-    _check_owner(folder)
     library = folder / (name if executable else f"{name}.so")
     module = None if executable else folder / f"_{name}.py"
-    for file in (library, module):
-        if file is not None:
-            _check_owner(file)
+    files = [library] if module is None else [library, module]
+    if not all(file.exists() for file in files):  # new, or a cleaner of old files was here
+        try:
+            _compile_once(declared, files, flags, link, copies, executable)
+        except OSError as error:
+            raise _unusable(error) from error
+    for part in (folder, *files):
+        _check_owner(part)
     provenance = {
         "kernel": name,
         "variant": variant,
@@ -284,7 +296,7 @@ def build(
         "source_sha256": _digest(text, *headers),
         "compiler": path,
         "compiler_version": version,
-        "flags": [*_BASE_FLAGS, *flags],
+        "flags": [*BASE_FLAGS, *flags],
         "link": list(link),
     }
     return Build(name, library, module, provenance)
@@ -292,7 +304,7 @@ def build(
 
 def _compile_once(
     declared: Source,
-    folder: Path,
+    files: list[Path],
     flags: tuple[str, ...],
     link: tuple[str, ...],
     copies: int | None,
@@ -301,12 +313,16 @@ def _compile_once(
     """Compile into a folder of its own and move it into place, one process at a time."""
     from filelock import FileLock
 
+    folder = files[0].parent
     with FileLock(f"{folder}.lock", mode=0o600):
-        if folder.is_dir():
+        if all(file.exists() for file in files):
             return
+        shutil.rmtree(folder, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
         try:
             _compile(declared, temporary, flags, link, copies, executable)
+            for file in files:  # whatever the umask is
+                (temporary / file.name).chmod(0o700)
             temporary.replace(folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -321,7 +337,7 @@ def _compile(
     executable: bool,
 ) -> None:
     name = declared.name
-    common = [*_BASE_FLAGS, *flags, f"-I{declared.path.parent}"]
+    common = [*BASE_FLAGS, *flags, f"-I{declared.path.parent}"]
     inputs = [str(declared.path)]
     if declared.copied is not None:
         from perflib.copies import repeat

@@ -171,7 +171,7 @@ class JobTurns:
             msg = (
                 f"the job {wanted[0]!r} ended with status {result.returncode} and logged "
                 f"{len(found)} of the {len(events)} events {events[0]} to {events[-1]}. "
-                f"{' '.join(result.problems)} Its last lines:\n{result.tail}"
+                f"{' '.join(result.problems)} Its last lines:\n" + "\n".join(result.tail)
             )
             raise WorkerError(msg)
         times = [

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from perflib.conditions import Conditions
 from perflib.experiments.base import Column, Experiment, Session
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding, Verdict
 from perflib.kernels import build
 from perflib.machine.noise import gap_histogram, likely_cause, stolen_share
-from perflib.measure.process import Out
-from perflib.measure.rounds import Columns, take_rounds
+from perflib.measure.process import Out, Worker
+from perflib.measure.rounds import Columns, frame_of, take_rounds
 from perflib.measure.workers import Workers
 from perflib.run import Run
 from perflib.stats import t_interval
@@ -22,7 +23,7 @@ from perflib.stats import t_interval
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MachineNoise", "NoiseParams", "experiment"]
+__all__ = ["MachineNoise", "NoiseParams", "experiment", "look", "stolen_by_turn"]
 
 _CAPACITY = 200_000
 _GAP = np.dtype([("start_ns", "i8"), ("length_ns", "i8"), ("switches", "i8")])
@@ -95,17 +96,7 @@ class MachineNoise(Experiment):
             session.note(workers)
 
             def turn(_round: int, arm: int) -> Columns:
-                checksum, (noted, totals) = workers[arm].call(
-                    "clock_gaps",
-                    int(params.spin_ms * 1e6),
-                    int(params.gap_us * 1e3),
-                    Out(_GAP, _CAPACITY),
-                    _CAPACITY,
-                    Out(_RESULT, 1),
-                    timeout_s=10 + 3 * params.spin_ms / 1e3,
-                )
-                del checksum
-                return _columns(cores[arm], noted, totals[0])
+                return _spin(workers[arm], cores[arm], params.spin_ms, params.gap_us)
 
             return take_rounds(
                 session.journal,
@@ -124,7 +115,7 @@ class MachineNoise(Experiment):
         """The share of each core's time that was stolen, against ``stolen_percent``."""
         limit = NoiseParams.make(run.params).stolen_percent
         findings = []
-        for cpu, turns in _turns(run.samples).groupby("cpu"):
+        for cpu, turns in stolen_by_turn(run.samples).groupby("cpu"):
             share = t_interval(turns["stolen_percent"].to_numpy())
             low, high = max(0.0, share.low), min(100.0, share.high)
             verdict: Verdict = "inconclusive"
@@ -159,7 +150,7 @@ class MachineNoise(Experiment):
             counts = rows.groupby("gap_low_ns")["gaps"].sum()
             counts = counts[counts > 0] / spun_s
             edges_us = counts.index.to_numpy() / 1e3
-            stolen = _turns(rows)["stolen_percent"].mean()
+            stolen = stolen_by_turn(rows)["stolen_percent"].mean()
             label = f"cpu{cpu} ({where.get(cpu, 'place unknown')}): {stolen:.2f} % stolen"
             axes.step(edges_us, counts.to_numpy(), where="post", marker="o", ms=3, label=label)
         axes.set(xscale="log", yscale="log", xlabel="length of the gap (µs)")
@@ -167,6 +158,30 @@ class MachineNoise(Experiment):
         axes.set_title("Gaps in the clock of a spinning core")
         axes.legend(fontsize="small")
         return {"gaps": figure}
+
+
+def look(cores: Sequence[int], spin_ms: float = 200.0, gap_us: float = 1.0) -> pd.DataFrame:
+    """One turn on each core, without a run: the doctor's glance at the noise."""
+    turns = []
+    with Workers(build("clock_gaps"), [Conditions(cpu=cpu) for cpu in cores]) as workers:
+        for arm, cpu in enumerate(cores):
+            columns = _spin(workers[arm], cpu, spin_ms, gap_us)
+            turns.append({"round": 0, "position": arm, "columns": columns})
+    return frame_of(turns)
+
+
+def _spin(worker: Worker, cpu: int, spin_ms: float, gap_us: float) -> Columns:
+    """One turn: the worker's core spins, its gaps come back as rows."""
+    _checksum, (noted, totals) = worker.call(
+        "clock_gaps",
+        int(spin_ms * 1e6),
+        int(gap_us * 1e3),
+        Out(_GAP, _CAPACITY),
+        _CAPACITY,
+        Out(_RESULT, 1),
+        timeout_s=10 + 3 * spin_ms / 1e3,
+    )
+    return _columns(cpu, noted, totals[0])
 
 
 def _columns(cpu: int, noted: Any, totals: Any) -> Columns:
@@ -195,7 +210,7 @@ def _columns(cpu: int, noted: Any, totals: Any) -> Columns:
     return columns
 
 
-def _turns(samples: pd.DataFrame) -> pd.DataFrame:
+def stolen_by_turn(samples: pd.DataFrame) -> pd.DataFrame:
     """One row a turn, with the share of its time that was stolen, in percent."""
     samples = samples.copy()
     if "stolen_ns" not in samples:
@@ -208,7 +223,7 @@ def _turns(samples: pd.DataFrame) -> pd.DataFrame:
 def _widest(samples: pd.DataFrame) -> float:
     widths = [
         t_interval(turns["stolen_percent"].to_numpy()).half_width
-        for _, turns in _turns(samples).groupby("cpu")
+        for _, turns in stolen_by_turn(samples).groupby("cpu")
     ]
     return max((width if np.isfinite(width) else np.inf) for width in widths)
 
@@ -217,11 +232,10 @@ def _main_cause(rows: pd.DataFrame) -> str:
     """Which gaps take most of the time that is missing, in words."""
     if "gaps" not in rows or rows["gaps"].sum() == 0:
         return "No gap was seen."
-    by_bin = rows.groupby("gap_low_ns")[["gaps", "gap_ns", "switched_gaps"]].sum()
-    low_ns = int(by_bin.index[by_bin["gap_ns"].to_numpy().argmax()])
-    worst = by_bin.loc[low_ns]
-    share = worst["gap_ns"] / by_bin["gap_ns"].sum()
-    cause = likely_cause(1.5 * low_ns, int(worst["switched_gaps"] * 2 > worst["gaps"]))
+    by_bin = rows.groupby("gap_low_ns")[["gaps", "gap_ns", "switched_gaps"]].sum().reset_index()
+    worst = by_bin.sort_values("gap_ns").iloc[-1]
+    low_ns, share = float(worst["gap_low_ns"]), float(worst["gap_ns"] / by_bin["gap_ns"].sum())
+    cause = likely_cause(1.5 * low_ns, int(2 * worst["switched_gaps"] > worst["gaps"]))
     return (
         f"{share:.0%} of it in gaps of {low_ns / 1e3:.3g} to {low_ns / 500:.3g} µs, as "
         f"'{cause.name}' makes."

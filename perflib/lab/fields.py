@@ -39,14 +39,14 @@ class Fields:
         self._documented = {parameter["name"]: parameter for parameter in documented}
         self._changed = changed
         self._silent = False
-        self.widgets = {
-            name: _widget(parameter) for name, parameter in self._documented.items()
-        }
+        self.widgets = {name: _widget(parameter) for name, parameter in self._documented.items()}
         for field in self.widgets.values():
             field.observe(self._on_change, "value")
         folded = [name for name in self.widgets if name in common and name not in _FIRST]
         own = [name for name in self.widgets if name not in common]
-        accordion = widgets.Accordion([self._grid(folded)], titles=("conditions of the measurement",))
+        accordion = widgets.Accordion(
+            [self._grid(folded)], titles=("conditions of the measurement",)
+        )
         self.box = widgets.VBox([self._grid([*_FIRST, *own]), accordion])
 
     def _on_change(self, _: object) -> None:
@@ -125,9 +125,7 @@ def _widget(parameter: Mapping[str, Any]) -> widgets.ValueWidget:
     kinds = parameter["type"].split(" | ")
     tooltip = f"{parameter['name']}: {_help(parameter)}"
     if parameter["type"] == "true or false":
-        return widgets.Checkbox(
-            parameter["default"], indent=False, tooltip=tooltip, layout=_WIDE
-        )
+        return widgets.Checkbox(parameter["default"], indent=False, tooltip=tooltip, layout=_WIDE)
     if len(kinds) > 1 and not _TYPES & set(kinds) and not any("list of" in kind for kind in kinds):
         return widgets.Dropdown(
             options=kinds, value=parameter["default"], tooltip=tooltip, layout=_WIDE

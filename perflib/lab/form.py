@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import ipywidgets as widgets
 
@@ -62,17 +61,17 @@ class Form(widgets.VBox):
         self._next_draw = 0.0
         documented = self._experiment.documentation()
         self._profiles = documented["profiles"]
-        self._profile = widgets.Dropdown(
+        self.profile = widgets.Dropdown(
             options=[_NO_PROFILE, *self._profiles],
             description="profile",
             tooltip="fill the fields with a profile's values",
         )
         self._message = widgets.HTML()
-        self._fields = Fields(documented["parameters"], set(Params.model_fields), self._check)
-        self._run_button = _button("Run", "primary", "play", self._start)
-        self._stop_button = _button("Stop", "warning", "stop", self._stop_now)
-        self._save_button = _button("Save as", "", "download", self._save_as)
-        self._file = widgets.Text(
+        self.fields = Fields(documented["parameters"], set(Params.model_fields), self._check)
+        self.run_button = _button("Run", "primary", "play", self._start)
+        self.stop_button = _button("Stop", "warning", "stop", self._stop_now)
+        self.save_button = _button("Save as", "", "download", self._save_as)
+        self.file = widgets.Text(
             placeholder="samples.csv or samples.parquet",
             tooltip="a copy of the samples; the run itself is stored anyway",
         )
@@ -82,7 +81,7 @@ class Form(widgets.VBox):
         self._plot = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
         self._result = widgets.HTML()
         self._pngs: dict[str, bytes] = {}
-        self._profile.observe(self._load_profile, "value")
+        self.profile.observe(self._load_profile, "value")
         self._choose.observe(self._show_chosen, "value")
         for hidden in (self._plot, self._choose, self._bar):
             hidden.layout.display = "none"
@@ -92,47 +91,34 @@ class Form(widgets.VBox):
                     f"<style>{STYLE}</style><h3>{html.escape(documented['title'])}</h3>"
                     f"<p>{html.escape(documented['question'])}</p>{_notices(name)}"
                 ),
-                self._profile,
-                self._fields.box,
+                self.profile,
+                self.fields.box,
                 self._message,
-                widgets.HBox([self._run_button, self._stop_button, self._bar, self._status]),
+                widgets.HBox([self.run_button, self.stop_button, self._bar, self._status]),
                 self._choose,
                 self._plot,
                 self._result,
-                widgets.HBox([self._save_button, self._file]),
+                widgets.HBox([self.save_button, self.file]),
             ]
         )
         self.add_class(f"perflib-form-{name}")
         self._status.add_class("perflib-status")
         self._message.add_class("perflib-message")
-        self._stop_button.disabled = self._save_button.disabled = True
+        self.stop_button.disabled = self.save_button.disabled = True
         if "quick" in self._profiles:
-            self._profile.value = "quick"
+            self.profile.value = "quick"
 
     # --- what the user does ----------------------------------------------------------------------
-
-    def set(self, **values: Any) -> None:
-        """Fill in fields by name, as typing would; all others keep what they say."""
-        params = self._fields.given()
-        self._fields.fill({**params, **values})
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until the measurement that goes on has ended."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 
-    def stop(self) -> None:
-        """End the measurement after the current turn; what was measured is kept."""
-        self._stop_now()
-
-    def start(self) -> None:
-        """What the button Run does."""
-        self._start()
-
     def _params(self) -> Params | None:
         """The fields validated; ``None`` where they are wrong, and the form says why."""
         try:
-            params = self._experiment.params(self._fields.given())
+            params = self._experiment.params(self.fields.given())
             params.resolved_cores()
         except UserError as error:
             self._say(str(error), wrong=True)
@@ -142,10 +128,10 @@ class Form(widgets.VBox):
 
     def _check(self) -> None:
         wrong = self._params() is None
-        self._run_button.disabled = wrong or self._running()
+        self.run_button.disabled = wrong or self._running()
 
     def _load_profile(self, _: object) -> None:
-        self._fields.fill(self._profiles.get(self._profile.value, {}))
+        self.fields.fill(self._profiles.get(self.profile.value, {}))
 
     def _running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -171,7 +157,7 @@ class Form(widgets.VBox):
 
     def _save_as(self, _: object = None) -> None:
         try:
-            self._say(f"saved to {self._export(Path(self._file.value.strip()).expanduser())}")
+            self._say(f"saved to {self._export(Path(self.file.value.strip()).expanduser())}")
         except (PerflibError, OSError) as error:
             self._say(str(error), wrong=True)
 
@@ -189,7 +175,7 @@ class Form(widgets.VBox):
             store.save(self.run, path)
         return path.absolute()
 
-    # --- in the background thread ------------------------------------------------------------------
+    # --- in the background thread ----------------------------------------------------------------
 
     def _measure(self, params: Params) -> None:
         try:
@@ -201,7 +187,7 @@ class Form(widgets.VBox):
         except PerflibError as error:
             self._say(str(error), wrong=True)
             self._status.value = "failed"
-        except Exception as error:  # a thread's traceback would be seen by nobody
+        except Exception as error:  # noqa: BLE001 - a thread's traceback would be seen by nobody
             self._say(f"unexpected: {type(error).__name__}: {error}", wrong=True)
             self._status.value = "failed"
         finally:
@@ -220,7 +206,10 @@ class Form(widgets.VBox):
             if status.rounds < _LEAST_ROUNDS or begin < self._next_draw:
                 return
             partial = Run(
-                "unfinished", self._experiment.name, params.model_dump(mode="json"), status.samples()
+                "unfinished",
+                self._experiment.name,
+                params.model_dump(mode="json"),
+                status.samples(),
             )
             self._draw(partial)
             took_s = time.monotonic() - begin
@@ -232,7 +221,7 @@ class Form(widgets.VBox):
         """Draw what there is; a figure that fails must not end a measurement."""
         try:
             self._pngs = {name: png(figure) for name, figure in figures(measured).items()}
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             self._say(f"no figure yet: {error}")
             return
         if tuple(self._choose.options) != tuple(self._pngs):
@@ -256,14 +245,14 @@ class Form(widgets.VBox):
         )
         self._result.value = f"<ul>{told}</ul>{verdicts(self.findings).html()}{problems}"
 
-    # --- what is shown -------------------------------------------------------------------------------
+    # --- what is shown ---------------------------------------------------------------------------
 
     def _allow(self, *, running: bool) -> None:
-        self._run_button.disabled = running
-        self._stop_button.disabled = not running
-        self._save_button.disabled = running or self.run is None
-        self._profile.disabled = running
-        self._fields.enable(enabled=not running)
+        self.run_button.disabled = running
+        self.stop_button.disabled = not running
+        self.save_button.disabled = running or self.run is None
+        self.profile.disabled = running
+        self.fields.enable(enabled=not running)
 
     def _say(self, text: str, *, wrong: bool = False) -> None:
         style = "color:#b3261e;font-weight:600" if wrong else "color:inherit"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
 from perflib import experiments
@@ -15,9 +16,6 @@ from perflib.run import Run
 
 __all__ = ["parameters", "run"]
 
-_PLAIN = (type(None), bool, int, float, str, list, dict)
-_OF_IPYTHON = {"In", "Out", "exit", "quit"}
-_CHECKED = "_perflib_checked"
 _INJECTED = "# Parameters"  # how papermill's own cell begins
 
 
@@ -25,12 +23,10 @@ def parameters(name: str, namespace: MutableMapping[str, Any]) -> Params:
     """Validate the plain assignments of a notebook's ``parameters`` cell.
 
     To be called in the cell after it, with ``globals()``. papermill takes any name and only adds a
-    cell; here a name that is no parameter is an error before anything is measured. ``profile``
+    cell; here a name that is no parameter is an error before anything is measured: every name that
+    papermill's cell assigns, or the cells of plain assignments just before this one. ``profile``
     names a preset of the experiment. It counts for the parameters that papermill was not given and
     that stand at their defaults in the ``parameters`` cell.
-
-    When the cell is run once more, only the names of the cells just before it are looked at: a
-    notebook that went on has other names by then.
 
     Raises
     ------
@@ -40,54 +36,47 @@ def parameters(name: str, namespace: MutableMapping[str, Any]) -> Params:
     experiment = experiments.get(name)
     fields = experiment.Params.model_fields
     known = {*fields, "profile"}
-    cells = _cells_before(namespace.get("In", []))
-    names = _assigned(cells) if namespace.get(_CHECKED) else _plain_names(namespace)
-    unknown = [word for word in names if word not in known]
-    for word in unknown:
-        namespace.pop(word, None)  # so that a corrected cell can be run again
+    history = namespace.get("In", [])[:-1]
+    injected = _assigned([cell for cell in history if cell.startswith(_INJECTED)][-1:])
+    unknown = [word for word in injected | _assigned(_plain_cells(history)) if word not in known]
     if unknown:
-        raise UserError("; ".join(choose("parameter", word, known) for word in unknown))
-    injected = _assigned(cells[-1:]) if cells and cells[-1].startswith(_INJECTED) else set()
+        raise UserError("; ".join(choose("parameter", word, known) for word in sorted(unknown)))
     given = {
         field: namespace[field]
         for field, info in fields.items()
         if field in namespace and (field in injected or namespace[field] != info.default)
     }
-    validated = experiment.params(given, namespace.get("profile"))
-    namespace[_CHECKED] = True
-    return validated
+    return experiment.params(given, namespace.get("profile"))
 
 
-def _plain_names(namespace: MutableMapping[str, Any]) -> list[str]:
-    return [
-        name
-        for name, value in namespace.items()
-        if isinstance(value, _PLAIN) and not name.startswith("_") and name not in _OF_IPYTHON
-    ]
+def _plain_cells(history: Sequence[str]) -> list[str]:
+    """The last cells of the history, as far as they hold nothing but plain assignments."""
+    return list(itertools.takewhile(_is_plain, reversed(history)))
 
 
-def _cells_before(history: list[str]) -> list[str]:
-    """The cells run just before this one that hold nothing but plain assignments."""
-    cells: list[str] = []
-    for source in reversed(history[:-1]):
-        if _assigned([source]) == set():
-            break
-        cells.insert(0, source)
-    return cells
+def _is_plain(source: str) -> bool:
+    if source.startswith(_INJECTED):
+        return True
+    try:
+        statements = ast.parse(source).body
+        for statement in statements:
+            if not isinstance(statement, ast.Assign):
+                return False
+            ast.literal_eval(statement.value)
+    except (SyntaxError, ValueError):
+        return False
+    return bool(statements)
 
 
 def _assigned(sources: Iterable[str]) -> set[str]:
-    """The names that cells of plain assignments assign; none for any other cell."""
-    names: set[str] = set()
-    for source in sources:
-        try:
-            for statement in ast.parse(source).body:
-                assert isinstance(statement, ast.Assign)
-                ast.literal_eval(statement.value)
-                names |= {part.id for part in statement.targets if isinstance(part, ast.Name)}
-        except (AssertionError, SyntaxError, ValueError):
-            return set()
-    return names
+    return {
+        target.id
+        for source in sources
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 def run(name: str, params: Params) -> Run:

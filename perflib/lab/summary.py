@@ -16,7 +16,7 @@ _THRESHOLD = re.compile(r"more than [\d.]+ %")
 
 
 def summary(findings: Iterable[Finding]) -> list[str]:
-    """One sentence for each supported claim, one for all refuted ones, one for the undecided.
+    """One sentence for each supported claim, one for the undecided, one for all refuted.
 
     Claims that differ only in whom they are about ("cpu0 is more than 1 % slower ...", "cpu1 is
     ...") are told together: "No core is more than 1 % slower ... (2 cores, widest interval ±0.4
@@ -47,18 +47,25 @@ def _family(predicate: str, findings: Sequence[Finding]) -> Iterable[str]:
     if len(by_size) > _MOST_NAMED:
         rest = by_size[_MOST_NAMED:]
         yield f"The same holds, less strongly, for {_named([_who(finding) for finding in rest])}."
-    if refuted:
-        yield _refuted(predicate, refuted, alone=not supported and not undecided)
     if undecided:
-        ranges = "; ".join(
-            f"{_who(finding)} {_estimate(finding)}" for finding in undecided[:_MOST_NAMED]
-        )
-        names = _named([_who(finding) for finding in undecided])
-        yield f"Undecided for {names}, whether it {_short(predicate)}: {ranges}."
+        yield _undecided(predicate, undecided)
+    if refuted:
+        yield _refuted(predicate, refuted, alone=len(refuted) == len(findings))
 
 
-def _short(predicate: str) -> str:
-    return predicate.split(":")[0]
+def _undecided(predicate: str, findings: Sequence[Finding]) -> str:
+    if len(findings) == 1:
+        (alone,) = findings
+        return f"Undecided whether {_who(alone)} {predicate}: {_estimate(alone)}."
+    ranges = [f"{_who(finding)} {_estimate(finding)}" for finding in findings[:_MOST_NAMED]]
+    if len(findings) > _MOST_NAMED:
+        ranges.append(f"and {len(findings) - _MOST_NAMED} more")
+    return f"Undecided whether a {_noun(findings)} {predicate}: {'; '.join(ranges)}."
+
+
+def _noun(findings: Sequence[Finding]) -> str:
+    cores = all(re.fullmatch(r"cpu\d+", _who(finding)) for finding in findings)
+    return "core" if cores else "subject"
 
 
 def _estimate(finding: Finding) -> str:
@@ -78,14 +85,13 @@ def _supported(finding: Finding) -> str:
 
 
 def _refuted(predicate: str, findings: Sequence[Finding], *, alone: bool) -> str:
-    cores = all(re.fullmatch(r"cpu\d+", _who(finding)) for finding in findings)
-    noun = "core" if cores else "subject"
+    noun = _noun(findings)
     widths = [(finding.high - finding.low) / 2 for finding in findings]
     widest = max((width for width in widths if math.isfinite(width)), default=math.nan)
     unit = "points" if findings[0].unit == "percent" else findings[0].unit
     said = f"widest interval ±{widest:.2g} {unit}" if math.isfinite(widest) else "no interval"
     count = f"{len(findings)} {noun}s" if len(findings) > 1 else _who(findings[0])
-    return f"No {'' if alone else 'other '}{noun} {_short(predicate)} ({count}, {said})."
+    return f"No {'' if alone else 'other '}{noun} {predicate} ({count}, {said})."
 
 
 def _named(names: Sequence[str]) -> str:

@@ -25,6 +25,9 @@ STYLE = """
 .perflib-table th { border-bottom-width: 2px; }
 .perflib-table td.number { text-align: right; white-space: nowrap;
   font-variant-numeric: tabular-nums; }
+.perflib-table th, .perflib-table td.name { white-space: nowrap; }
+.perflib-table .perflib-supported, .perflib-table .perflib-refuted,
+.perflib-table .perflib-inconclusive { white-space: nowrap; }
 .perflib-supported { color: #b34700; font-weight: 600; }
 .perflib-refuted { color: #00695c; }
 .perflib-inconclusive { color: #6b6b6b; font-style: italic; }
@@ -118,6 +121,7 @@ def verdicts(findings: Iterable[Finding]) -> Table:
                 f"“{finding.claim}” {finding.reason}",
             ]
         )
+        classes[i, 0] = "name"
         classes[i, 1] = f"perflib-{finding.verdict}"
         classes[i, 2] = classes[i, 3] = "number"
     return Table(_COLUMNS, rows, classes)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import seaborn as sns
+from cycler import cycler
 from IPython.display import Image
 from matplotlib.figure import Figure
 
@@ -26,11 +27,11 @@ def themed() -> Iterator[None]:
     settings = {
         **sns.axes_style("whitegrid"),
         **sns.plotting_context("notebook"),
-        "axes.prop_cycle": mpl.cycler(color=sns.color_palette("colorblind")),
+        "axes.prop_cycle": cycler(color=sns.color_palette("colorblind")),
         "axes.spines.right": False,
         "axes.spines.top": False,
         "axes.titlelocation": "left",
-        "axes.titleweight": "semibold",
+        "axes.titleweight": "bold",
         "figure.constrained_layout.use": True,
         "figure.dpi": _DPI,
         "grid.alpha": 0.5,
@@ -60,7 +61,8 @@ def png(figure: Figure) -> bytes:
 def show(figure: Figure) -> Image:
     """A figure as the value of a notebook's cell."""
     plt.close(figure)
-    return Image(data=png(figure), format="png", alt=_title(figure))
+    data = png(figure)
+    return Image(data, format="png", alt=_title(figure))  # type: ignore[no-untyped-call]
 
 
 def _title(figure: Figure) -> str:

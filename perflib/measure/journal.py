@@ -2,7 +2,8 @@
 
 The first line holds what is needed to go on (experiment, parameters, provenance, plan), each other
 line one turn. A process killed in the middle of a line loses that turn and no other: the cut line
-is dropped and the turn is taken again.
+is dropped and the turn is taken again. (A machine that dies may leave a damaged line; what follows
+it is dropped as well.)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Journal:
         self.path = path
         self.header = header
         self.turns = turns
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)
         self._synced = time.monotonic()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,7 +47,11 @@ class Journal:
         except OSError as error:
             msg = f"the run's journal cannot be made: {error}"
             raise MeasurementError(msg) from error
-        journal._write(header)
+        try:
+            journal._write(header)
+        except BaseException:
+            journal.close(remove=True)
+            raise
         return journal
 
     @classmethod
@@ -57,18 +62,16 @@ class Journal:
             msg = f"there is no unfinished run {path.stem!r}; unfinished: {others or 'none'}"
             raise UserError(msg)
         journal = cls(path, {}, [])
-        raw = path.read_bytes()
-        whole = raw[: raw.rfind(b"\n") + 1]
         try:
-            lines = [json.loads(line) for line in whole.splitlines()]
-        except json.JSONDecodeError as error:
-            msg = f"{path} is damaged: {error}"
-            raise MeasurementError(msg) from error
-        if not lines:
-            msg = f"{path} is empty: nothing was measured; remove it and start anew"
-            raise MeasurementError(msg)
-        os.ftruncate(journal._file.fileno(), len(whole))
-        journal.header, journal.turns = lines[0], lines[1:]
+            records, whole_bytes = _whole_records(path.read_bytes())
+            if not records:
+                msg = f"{path} is empty or damaged: remove it and start anew"
+                raise MeasurementError(msg)
+            os.ftruncate(journal._file.fileno(), whole_bytes)
+        except BaseException:
+            journal.close()
+            raise
+        journal.header, journal.turns = records[0], records[1:]
         return journal
 
     def append(self, turn: dict[str, Any]) -> None:
@@ -77,15 +80,18 @@ class Journal:
         self.turns.append(turn)
 
     def _write(self, record: dict[str, Any]) -> None:
+        line = memoryview(json.dumps(record, separators=(",", ":")).encode() + b"\n")
         end = os.fstat(self._file.fileno()).st_size
         try:
-            self._file.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
-            self._file.flush()
+            while line:
+                line = line[self._file.write(line) :]
             if time.monotonic() - self._synced > _FLUSH_S:
                 os.fdatasync(self._file.fileno())
                 self._synced = time.monotonic()
-        except OSError as error:
+        except BaseException as error:
             os.ftruncate(self._file.fileno(), end)
+            if not isinstance(error, OSError):
+                raise
             msg = (
                 f"the journal {self.path} cannot be written: {error}. The {len(self.turns)} turns "
                 f"before are in it: make room, then 'perflib run --resume {self.path.stem}'"
@@ -97,3 +103,19 @@ class Journal:
         if remove:
             self.path.unlink(missing_ok=True)
         self._file.close()
+
+
+def _whole_records(raw: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The records up to the first line that is cut off or damaged, and their length in bytes."""
+    records: list[dict[str, Any]] = []
+    end = 0
+    for line in raw.splitlines(keepends=True):
+        try:
+            record = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError:
+            record = None
+        if not isinstance(record, dict):
+            break
+        records.append(record)
+        end += len(line)
+    return records, end

@@ -129,9 +129,14 @@ class Worker:
         self.start()
         outs = [argument for argument in arguments if isinstance(argument, Out)]
         request = {"function": function, "args": [_encode(argument) for argument in arguments]}
-        with contextlib.suppress(BrokenPipeError):  # it died: the answer says of what
-            _write_all(self._pipes[0], json.dumps(request).encode() + b"\n")
-        answer = self._answer(timeout_s, function)
+        line = json.dumps(request).encode() + b"\n"
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it died: the answer says of what
+                _write_all(self._pipes[0], line)
+            answer = self._answer(timeout_s, function)
+        except BaseException:  # Ctrl-C: the late answer must not be taken for the next call's
+            self.kill()
+            raise
         if "error" in answer:
             msg = f"kernel {self.build.name!r}, {function}(): {answer['error']}"
             raise WorkerError(msg)
@@ -143,10 +148,11 @@ class Worker:
 
     def _answer(self, timeout_s: float, what: str) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
+        readable = select.poll()  # select() takes no descriptor above 1023
+        readable.register(self._pipes[1], select.POLLIN)
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
-            ready, _, _ = select.select([self._pipes[1]], [], [], max(0.0, left))
-            if not ready:
+            if not readable.poll(max(0.0, 1000 * left)):
                 self.kill()
                 msg = (
                     f"kernel {self.build.name!r}, {what}: no answer within {timeout_s:g} s on "
@@ -168,9 +174,10 @@ class Worker:
         """Why the worker is gone; clears it away."""
         assert self._process is not None
         code = self._process.wait()
-        how = f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        self._errors.seek(0)
-        words = self._errors.read()[-2000:].decode(errors="replace").strip()
+        names = {number.value: number.name for number in signal.Signals}  # not of real-time ones
+        how = f"ended by signal {names.get(-code, -code)}" if code < 0 else f"exit status {code}"
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 2000))
+        words = self._errors.read().decode(errors="replace").strip()
         self._forget()
         said = f"; it said:\n{words}" if words else ""
         return f"kernel {self.build.name!r}, {what}, on {self._place()}: worker {how}{said}"

@@ -143,8 +143,8 @@ def share_interval(
     count = int(blocks.max()) + 1
     block_weight = np.bincount(blocks, weights=weight, minlength=count)
     used = block_weight > 0
-    block_share = np.bincount(blocks, weights=weight * hit, minlength=count)[used]
-    block_share = block_share / block_weight[used]
+    block_hit = np.bincount(blocks, weights=weight * hit, minlength=count)
+    block_share = block_hit[used] / block_weight[used]
     if 0 < share < 1 and block_share.size > 1:
         binomial = share * (1 - share) / looks
         observed = float(block_share.var(ddof=1)) / block_share.size

@@ -309,7 +309,7 @@ def test_attenuation_of_photons(kv: Kernel, material: str, energy: float) -> Non
 
 
 def test_tables_agree_with_the_formulas(kv: Kernel) -> None:
-    """Halfway between nodes, two nodes above a threshold, kinks of the formulas left out: to 2 %."""
+    """Halfway between nodes, to 2 %; thresholds and the kinks of two formulas are left out."""
     node = 10 ** (1 / 16)
     tabled, direct, below = (kv.ffi.new("double[4]") for _ in range(3))
     compared = 0

@@ -60,7 +60,7 @@ int64_t faulty_print(void) {
 }
 
 void faulty_crash(void) {
-  int *volatile nowhere = 0;
+  volatile int *volatile nowhere = 0;
   *nowhere = 1;
 }
 

@@ -1,0 +1,91 @@
+# `make` alone says what there is. Everything lives in .venv; nothing here needs root.
+#   PYTHON=python3.12   the Python that .venv is made from      PROFILE=full   how long to measure
+#   ARGS="-k kv -x"     more arguments for pytest
+
+PYTHON ?= python3
+VENV ?= .venv
+PROFILE ?= quick
+ARGS ?=
+
+BIN := $(VENV)/bin
+# Each stamp is a copy of the pyproject.toml that was installed: as long as it is the same, nothing
+# is installed again and no network is needed.
+FOR_USE := $(VENV)/installed.toml
+FOR_DEVELOPMENT := $(VENV)/installed-dev.toml
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+
+DEBIAN := apt-get install gcc libc6-dev make python3-venv
+FEDORA := dnf install gcc make python3
+
+.DEFAULT_GOAL := help
+.PHONY: help investigate test lab lint format clean compiler
+
+help:
+	@echo "make investigate   measure this machine with every notebook, write report.html (PROFILE=quick or full)"
+	@echo "make test          run all tests (ARGS='-k kv' for some)"
+	@echo "make lab           open the notebooks in JupyterLab"
+	@echo "make lint          check style, types and formatting"
+	@echo "make format        bring Python, notebooks and C into their format"
+	@echo "make clean         remove .venv and what tools left behind; measured runs stay"
+
+investigate: compiler $(FOR_USE)
+	@$(BIN)/perflib investigate --profile $(PROFILE)
+
+lab: compiler $(FOR_USE)
+	@$(BIN)/perflib lab
+
+test: compiler $(FOR_DEVELOPMENT)
+	@$(BIN)/python -m pytest $(ARGS)
+
+C_FILES = $(shell find kernels_c tests -name '*.c' -o -name '*.h' -o -name '*.inc')
+
+lint: $(FOR_DEVELOPMENT)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+
+format: $(FOR_DEVELOPMENT)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(C_FILES)
+
+clean:
+	rm -rf $(VENV) .nox dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find benchmarks notebooks perflib tests -name __pycache__ -prune -exec rm -rf {} +
+
+compiler:
+	@[ -n "$$PERFLIB_CC" ] || command -v gcc cc clang > /dev/null || { \
+	  echo "No C compiler was found. Install one:"; \
+	  echo "  Debian, Ubuntu: $(DEBIAN)"; \
+	  echo "  Fedora, RHEL:   $(FEDORA)"; \
+	  exit 1; } >&2
+
+$(FOR_USE): pyproject.toml | $(BIN)/pip
+	@cmp -s $< $@ || { \
+	  echo "Installing perflib and what it needs into $(VENV) (once, a minute or two) ..."; \
+	  $(PIP) --editable . && cp $< $@; }
+	@touch $@
+
+$(FOR_DEVELOPMENT): pyproject.toml | $(BIN)/pip
+	@cmp -s $< $@ || { \
+	  echo "Installing perflib and its development tools into $(VENV) (once, a minute or two) ..."; \
+	  $(PIP) --editable '.[dev]' && cp $< $(FOR_USE) && cp $< $@; }
+	@touch $@
+
+# pip is the last thing that venv makes: an environment without it is not whole.
+$(BIN)/pip:
+	@command -v $(PYTHON) > /dev/null || { \
+	  echo "There is no '$(PYTHON)' on PATH. Install Python:"; \
+	  echo "  Debian, Ubuntu: $(DEBIAN)"; \
+	  echo "  Fedora, RHEL:   $(FEDORA)"; \
+	  exit 1; } >&2
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "'$(PYTHON)' is $$($(PYTHON) --version 2>&1), but perflib needs Python 3.11 or newer."; \
+	  echo "If you have one under another name, say so: make PYTHON=python3.12 ..."; \
+	  exit 1; } >&2
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
+	  echo "'$(PYTHON)' cannot make a virtual environment (no venv or ensurepip). Install it:"; \
+	  echo "  Debian, Ubuntu: $(DEBIAN)"; \
+	  exit 1; } >&2
+	@$(PYTHON) -m venv $(VENV)

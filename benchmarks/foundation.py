@@ -1,0 +1,130 @@
+"""What the foundation costs: kernels from the cache, cold compilation, workers, bookkeeping.
+
+    python benchmarks/foundation.py [--repetitions 15]
+
+Each line is a claim of the README, its figure as median [least, most] over paired repetitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from perflib import kernels
+from perflib.conditions import Conditions
+from perflib.experiments import get
+from perflib.kernels import build, source
+from perflib.measure.process import Worker
+
+_READY = """
+import time
+from perflib.kernels import load
+load({other!r})  # imports and the compiler's version are the process's, not the kernel's
+begin = time.perf_counter()
+load({name!r})
+print(time.perf_counter() - begin)
+"""
+
+
+def _show(claim: str, values: Sequence[float], unit: str, limit: float) -> None:
+    middle = statistics.median(values)
+    verdict = "reached" if middle <= limit else "MISSED"
+    print(
+        f"{claim}: {middle:.3g} {unit} [{min(values):.3g}, {max(values):.3g}], "
+        f"at most {limit:g}: {verdict}",
+        flush=True,
+    )
+
+
+def cached_kernel(repetitions: int) -> None:
+    """A kernel that was compiled before, in a process that has loaded another one."""
+    code = _READY.format(other="cpuid", name="clock_gaps")
+    for name in ("cpuid", "clock_gaps"):
+        build(name)
+    times = [
+        1e3 * float(subprocess.check_output([sys.executable, "-c", code]))
+        for _ in range(repetitions)
+    ]
+    _show("a cached kernel is ready", times, "ms", 2.0)
+
+
+def _timed(action: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def cold_compilation(repetitions: int, name: str) -> None:
+    """Our cold build against the bare compiler with the same flags on the same file."""
+    declared = source(name)
+    compiler, _ = kernels.compiler()
+    ratios = []
+    for _ in range(repetitions):
+        with tempfile.TemporaryDirectory() as folder:
+            bare = [compiler, *kernels.BASE_FLAGS, *declared.flags, "-fPIC"]
+            bare.append(f"-I{declared.path.parent}")
+            if declared.copied:  # two files, which only our own build can link
+                bare += ["-c", str(declared.path), "-x", "c", str(declared.copied)]
+            else:
+                bare += ["-shared", str(declared.path), "-o", "bare.so", *declared.link]
+            bare_s = _timed(
+                lambda argv=bare, where=folder: subprocess.run(argv, check=True, cwd=where)
+            )
+            os.environ["PERFLIB_CACHE"] = f"{folder}/cache"
+            kernels.compiler()
+            ours_s = _timed(lambda: build(name))
+            del os.environ["PERFLIB_CACHE"]
+            ratios.append(ours_s / bare_s)
+    _show(f"cold compilation of {name} over the bare compiler", ratios, "times", 1.2)
+
+
+def worker_start(repetitions: int) -> None:
+    """From nothing to a worker that answered its first call, conditions read back."""
+    built = build("clock_gaps")
+    times = []
+    for _ in range(repetitions):
+        with Worker(built, Conditions(cpu=min(os.sched_getaffinity(0)))) as worker:
+            times.append(1e3 * _timed(worker.start))
+    _show("a worker starts", times, "ms", 150.0)
+
+
+def bookkeeping(repetitions: int) -> None:
+    """Time that a run of 50 ms turns spends outside its turns' events, as a share of them."""
+    experiment = get("kv_per_core")
+    shares = []
+    for _ in range(repetitions):
+        params = experiment.Params.make({"budget_s": 4.0, "turn_ms": 50.0})
+        run = experiment.measure(params, stop=threading.Event())
+        samples = run.samples
+        turns = samples.groupby(["round", "cpu"])["time_ns"].agg(["sum"])
+        starts = samples.groupby(["round", "cpu"])["start_ns"].min()
+        begin = starts.sort_values()
+        gaps = begin.diff().iloc[1:].to_numpy() - turns.loc[begin.index, "sum"].to_numpy()[:-1]
+        shares.append(100 * float(statistics.median(gaps)) / 50e6)
+    _show("design and bookkeeping add to samples of 50 ms", shares, "percent", 2.0)
+
+
+def main() -> None:
+    """Run them all, with runs and caches of their own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=15)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["PERFLIB_HOME"] = str(Path(home))
+        cached_kernel(asked.repetitions)
+        cold_compilation(asked.repetitions, "clock_gaps")
+        cold_compilation(max(3, asked.repetitions // 3), "kv")
+        worker_start(asked.repetitions)
+        bookkeeping(max(3, asked.repetitions // 3))
+
+
+if __name__ == "__main__":
+    main()

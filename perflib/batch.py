@@ -1,0 +1,334 @@
+"""papermill over notebooks and parameter sets: one output each, and what became of it.
+
+Each notebook is executed by a papermill process of its own, so that a killed kernel, a time-out or
+a damaged notebook costs that one output. The kernel is this very Python, whatever kernels the user
+has registered under the name ``python3``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from perflib import store
+from perflib.errors import UserError
+from perflib.paths import notebooks_dir
+from perflib.run import Run
+
+__all__ = ["Outcome", "batch", "investigate", "load_sets", "parse_assignments", "tagged_runs"]
+
+ParameterSet = Mapping[str, Any]
+_DEAD_KERNEL = 138  # papermill's exit status
+_GRACE_S = 20.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one notebook with one parameter set.
+
+    ``output`` is the executed notebook, as far as it got; ``message`` says in a sentence why it
+    failed.
+    """
+
+    notebook: Path
+    parameters: ParameterSet
+    output: Path
+    ok: bool
+    message: str
+    seconds: float
+
+
+def load_sets(path: Path) -> list[dict[str, Any]]:
+    """Parameter sets from a file: a YAML or JSON list of mappings, or a CSV with a set a row.
+
+    Raises
+    ------
+    UserError
+        There is no such file, or it holds no such list.
+    """
+    readers = {".yaml": _yaml, ".yml": _yaml, ".json": _yaml, ".csv": _csv}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        msg = f"{path}: parameter sets are read from .yaml, .json or .csv files"
+        raise UserError(msg)
+    try:
+        found = reader(path)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        msg = f"{path} cannot be read: {' '.join(str(error).split())}"
+        raise UserError(msg) from error
+    if isinstance(found, dict):
+        found = [found]
+    if not isinstance(found, list) or not found:
+        msg = f"{path} holds no parameter sets: write a list of 'name: value' mappings"
+        raise UserError(msg)
+    for number, one in enumerate(found, 1):
+        if not isinstance(one, dict) or not all(isinstance(name, str) for name in one):
+            msg = f"{path}: set {number} is no mapping of names to values, but {one!r}"
+            raise UserError(msg)
+    return found
+
+
+def _yaml(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
+
+
+def _csv(path: Path) -> list[dict[str, Any]]:
+    """A set a row; a value is read as YAML reads it, and an empty one is not given."""
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return [
+        {str(name): yaml.safe_load(value) for name, value in row.items() if value != ""}
+        for row in frame.to_dict(orient="records")
+    ]
+
+
+def parse_assignments(words: Iterable[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` words as one parameter set; values are read as YAML reads them."""
+    given: dict[str, Any] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.isidentifier():
+            msg = f"{word!r} is no parameter: write KEY=VALUE, for example budget_s=30"
+            raise UserError(msg)
+        given[name] = yaml.safe_load(value)
+    return given
+
+
+def batch(
+    notebooks: Sequence[Path],
+    parameter_sets: Sequence[ParameterSet],
+    out: Path,
+    *,
+    tag: str = "",
+    timeout_s: float | None = None,
+    done: Callable[[Outcome], None] | None = None,
+) -> list[Outcome]:
+    """Execute every notebook with every parameter set.
+
+    Parameters
+    ----------
+    notebooks
+        The notebooks; they stay as they are.
+    parameter_sets
+        What is put in place of the notebooks' parameters; none means once, as they stand.
+    out
+        The folder of the executed notebooks.
+    tag
+        What the runs made meanwhile are marked with.
+    timeout_s
+        The longest that one notebook may take.
+    done
+        Called after each.
+
+    Raises
+    ------
+    UserError
+        A notebook does not exist; nothing was executed.
+    """
+    for notebook in notebooks:
+        if not notebook.is_file():
+            msg = f"there is no notebook {notebook}"
+            raise UserError(msg)
+    sets = list(parameter_sets) or [{}]
+    outputs = _outputs(notebooks, len(sets), out)
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="perflib-batch-") as scratch:
+        environment = _environment(Path(scratch), tag)
+        for index, notebook in enumerate(notebooks):
+            for number, parameters in enumerate(sets):
+                output = outputs[index * len(sets) + number]
+                outcome = _execute(notebook, parameters, output, environment, timeout_s)
+                outcomes.append(outcome)
+                if done is not None:
+                    done(outcome)
+    return outcomes
+
+
+def _outputs(notebooks: Sequence[Path], sets: int, out: Path) -> list[Path]:
+    """Where each goes: numbered where there are several sets, or notebooks of one name."""
+    out.mkdir(parents=True, exist_ok=True)
+    stems = [notebook.stem for notebook in notebooks]
+    outputs = []
+    for index, stem in enumerate(stems):
+        again = stems[:index].count(stem)
+        name = f"{stem}_{again + 1}" if again else stem
+        outputs += [
+            out / (f"{name}-{number + 1:03}.ipynb" if sets > 1 else f"{name}.ipynb")
+            for number in range(sets)
+        ]
+    return outputs
+
+
+def _environment(scratch: Path, tag: str) -> dict[str, str]:
+    """The environment of papermill and its kernel, which is this Python whatever is installed."""
+    spec = scratch / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec.write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
+    before = os.environ.get("JUPYTER_PATH")
+    return {
+        "PERFLIB_PROGRESS": "log",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        **os.environ,
+        "JUPYTER_PATH": os.pathsep.join(filter(None, (str(scratch), before))),
+        "PERFLIB_TAG": tag,
+    }
+
+
+def _execute(
+    notebook: Path,
+    parameters: ParameterSet,
+    output: Path,
+    environment: Mapping[str, str],
+    timeout_s: float | None,
+) -> Outcome:
+    """Run papermill once; its output folder is where the notebook's relative paths lead."""
+    begin = time.monotonic()
+    output.unlink(missing_ok=True)
+    given = output.with_suffix(".parameters.json")
+    given.write_text(json.dumps(dict(parameters)))
+    argv = [sys.executable, "-m", "papermill", str(notebook.absolute()), str(output.absolute())]
+    argv += ["-f", str(given.absolute()), "--no-progress-bar", "--cwd", str(output.parent)]
+    with subprocess.Popen(
+        argv,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            _, complaints = process.communicate(timeout=timeout_s)
+            message = _why(process.returncode, output, complaints)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            message = f"took longer than {timeout_s:g} s and was ended"
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            given.unlink(missing_ok=True)
+    seconds = time.monotonic() - begin
+    return Outcome(notebook, parameters, output, not message, message, seconds)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Interrupt papermill, so that it saves and ends its kernel; kill it if it does not."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def _why(status: int, output: Path, complaints: str) -> str:
+    """Why papermill failed, in one sentence; empty if it did not."""
+    if status == 0:
+        return ""
+    if status == _DEAD_KERNEL:
+        return f"the kernel died{_where(output)}: killed or crashed; what it had put out is kept"
+    error = _error_in(output)
+    if error:
+        return error
+    if status < 0:
+        return f"papermill was killed by {signal.Signals(-status).name}"
+    last = [line for line in complaints.splitlines() if line.strip()]
+    return last[-1].strip() if last else f"papermill ended with status {status}"
+
+
+def _cells(output: Path) -> list[dict[str, Any]]:
+    try:
+        cells: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))["cells"]
+    except (OSError, ValueError, KeyError):
+        return []
+    return [cell for cell in cells if cell.get("cell_type") == "code"]
+
+
+def _where(output: Path) -> str:
+    """In which cell: the first that papermill began and did not complete."""
+    for number, cell in enumerate(_cells(output), 1):
+        if cell.get("metadata", {}).get("papermill", {}).get("status") in ("running", "failed"):
+            return f" in code cell {number}"
+    return ""
+
+
+def _error_in(output: Path) -> str:
+    """The last line of the exception that ended the notebook; perflib's own without its type."""
+    for cell in _cells(output):
+        for part in cell.get("outputs", []):
+            if part.get("output_type") == "error":
+                lines = str(part.get("evalue", "")).strip().splitlines() or [""]
+                name = str(part.get("ename", ""))
+                if name in ("UserError", "MeasurementError"):
+                    return lines[0]
+                return f"{name}: {lines[-1]}" if lines[-1] else name
+    return ""
+
+
+def tagged_runs(tag: str, since: str) -> list[Run]:
+    """The saved runs that were marked with a tag and began at a time (ISO, UTC) or later."""
+    recent = [
+        store.load(saved.id)
+        for saved in store.runs()
+        if saved.status == "saved" and saved.start >= since
+    ]
+    return [run for run in recent if run.provenance.get("tag") == tag]
+
+
+def investigate(
+    profile: str,
+    out: Path | None = None,
+    *,
+    timeout_s: float | None = None,
+    done: Callable[[Outcome], None] | None = None,
+) -> tuple[list[Outcome], Path, str]:
+    """Execute all notebooks with a profile and write the report of what they measured.
+
+    Parameters
+    ----------
+    profile
+        ``quick`` or ``full``.
+    out
+        The folder of the executed notebooks and ``report.html``; ``reports/`` and the time (UTC)
+        unless given.
+    timeout_s, done
+        As in ``batch``.
+
+    Returns
+    -------
+    What became of each notebook, where the report lies, and what was found in a few sentences.
+    """
+    from perflib.lab.report import write_report
+
+    notebooks = sorted(notebooks_dir().glob("[0-9][0-9]_*.ipynb"))
+    if not notebooks:
+        msg = f"there are no notebooks in {notebooks_dir()}"
+        raise UserError(msg)
+    out = out or Path("reports") / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    since = datetime.now(UTC).isoformat(timespec="milliseconds")
+    tag = f"investigate-{secrets.token_hex(6)}"
+    outcomes = batch(
+        notebooks, [{"profile": profile}], out, tag=tag, timeout_s=timeout_s, done=done
+    )
+    executed = [outcome.output for outcome in outcomes if outcome.output.is_file()]
+    failures = [
+        f"{outcome.notebook.stem}: {outcome.message}" for outcome in outcomes if not outcome.ok
+    ]
+    report = out / "report.html"
+    summary = write_report(tagged_runs(tag, since), report, executed, failures)
+    return outcomes, report, summary

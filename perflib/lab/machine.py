@@ -1,0 +1,137 @@
+"""What a machine is and what spoils measurements on it, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perflib.lab.tables import Table
+from perflib.machine.doctor import Check
+
+__all__ = ["caches", "checks", "cores", "facts", "tlbs", "warnings_of"]
+
+Machine = dict[str, Any]  # what perflib.machine.describe.describe() returns
+_MOST_CORES = 64
+
+
+def facts(machine: Machine) -> list[tuple[str, str]]:
+    """The machine in pairs of words, without what is unknown."""
+    places = machine["topology"]
+    name = " ".join(filter(None, (machine["microarchitecture"], _bracketed(machine["product"]))))
+    counted = ", ".join(
+        f"{places[key]} {word}{'' if places[key] == 1 else 's'}"
+        for key, word in (
+            ("packages", "package"),
+            ("dies", "die"),
+            ("cores", "core"),
+            ("nodes", "NUMA node"),
+        )
+    )
+    threads = places["threads_per_core"]
+    known = {
+        "processor": machine["processor"],
+        "microarchitecture": name,
+        "cores": f"{counted}; {threads} thread{'' if threads == 1 else 's'} a core",
+        "CPUs allowed": places["allowed"],
+        "memory": _bytes(machine["memory_bytes"]),
+        "kernel": machine["kernel"],
+        "system": machine["system"],
+        "hypervisor": machine["hypervisor"] or "none seen",
+        "container": machine["container"],
+        "hardware counters": "yes" if machine["pmu"]["available"] else machine["pmu"]["reason"],
+        "clock source": machine["clocksource"],
+        "fingerprint": machine["fingerprint"],
+    }
+    return [(key, str(value)) for key, value in known.items() if value]
+
+
+def _bracketed(word: str | None) -> str | None:
+    return f"({word})" if word else None
+
+
+def _bytes(size: int | None) -> str | None:
+    """A size in the largest binary unit that leaves a number of one or more."""
+    if size is None:
+        return None
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.4g} {unit}"
+
+
+def cores(machine: Machine) -> Table:
+    """Every CPU: where it lies, its siblings, and whether it may be used."""
+    rows = []
+    for cpu in machine["cpus"][:_MOST_CORES]:
+        siblings = [str(other) for other in cpu["siblings"] if other != cpu["cpu"]]
+        state = "allowed" if cpu["allowed"] else "not allowed" if cpu["online"] else "offline"
+        rows.append(
+            [
+                f"cpu{cpu['cpu']}",
+                cpu["where"],
+                ", ".join(siblings) or "–",
+                state + (", isolated" if cpu["isolated"] else ""),
+            ]
+        )
+    if len(machine["cpus"]) > _MOST_CORES:
+        rows.append([f"and {len(machine['cpus']) - _MOST_CORES} more", "", "", ""])
+    return Table(("CPU", "where", "SMT siblings", "state"), rows, {})
+
+
+def caches(machine: Machine) -> Table:
+    """Every kind of cache, its geometry, and the CPUs that share one."""
+    rows = [
+        [
+            cache["name"],
+            str(cache["ways"] or "–"),
+            f"{cache['line_bytes']} B" if cache["line_bytes"] else "–",
+            "; ".join(cache["shared_by"]),
+        ]
+        for cache in machine["caches"]
+    ]
+    return Table(("cache", "ways", "line", "shared by CPUs (one group a cache)"), rows, {})
+
+
+def tlbs(machine: Machine) -> Table:
+    """Every TLB and the memory it reaches in pages of each size that it holds."""
+    rows = []
+    for tlb in machine["tlbs"]:
+        ways = tlb["ways"]
+        rows.append(
+            [
+                f"L{tlb['level']} {tlb['kind']}",
+                str(tlb["entries"]),
+                "any" if ways == tlb["entries"] else str(ways or "–"),
+                "; ".join(
+                    f"{_bytes(tlb['entries'] * page)} in pages of {_bytes(page)}"
+                    for page in tlb["page_bytes"]
+                ),
+            ]
+        )
+    return Table(("TLB", "entries", "ways", "reach"), rows, {})
+
+
+def checks(found: Sequence[Check]) -> Table:
+    """The doctor's list, what is wrong first."""
+    order = {"warn": 0, "unknown": 1, "good": 2}
+    marks = {"warn": "▲ warn", "unknown": "? unknown", "good": "✓ good"}
+    kinds = {"warn": "supported", "unknown": "inconclusive", "good": "refuted"}
+    rows = []
+    classes = {}
+    for i, check in enumerate(sorted(found, key=lambda check: order[check.state])):
+        rows.append([check.name, marks[check.state], check.now, check.cost, check.command])
+        classes[i, 0] = "name"
+        classes[i, 1] = f"perflib-{kinds[check.state]}"
+        classes[i, 4] = "command"
+    return Table(("what", "state", "now", "what it costs", "command"), rows, classes)
+
+
+def warnings_of(found: Sequence[Check]) -> dict[str, str]:
+    """The doctor's findings for the report: what warns as a table, the others by name."""
+    return {
+        "table": checks([check for check in found if check.state == "warn"]).html(),
+        "unknown": ", ".join(check.name for check in found if check.state == "unknown"),
+        "good": ", ".join(check.name for check in found if check.state == "good"),
+    }

@@ -1,0 +1,115 @@
+"""The report: one HTML file without anything outside it, for whoever was not there."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from perflib import experiments
+from perflib.finding import Finding
+from perflib.lab.machine import caches, cores, facts, tlbs, warnings_of
+from perflib.lab.summary import summary
+from perflib.lab.tables import STYLE, Table, table, verdicts
+from perflib.lab.theme import figures, png
+from perflib.machine.describe import describe
+from perflib.machine.doctor import diagnose
+from perflib.run import Run
+
+__all__ = ["write_report"]
+
+
+def write_report(
+    runs: Sequence[Run], path: Path, notebooks: Sequence[Path] = (), failures: Sequence[str] = ()
+) -> str:
+    """Write the report of some runs.
+
+    Parameters
+    ----------
+    runs
+        What was measured; each run is analysed anew.
+    path
+        The HTML file to write. Figures and style are inside it.
+    notebooks
+        Executed notebooks, linked by a path relative to the report.
+    failures
+        What went wrong on the way, in sentences.
+
+    Returns
+    -------
+    What was found, in a few plain sentences, one a line: the report begins with them.
+    """
+    found = [(run, experiments.get(run.experiment).analyse(run)) for run in runs]
+    sentences = [sentence for _, findings in found for sentence in summary(findings)]
+    machine = runs[0].provenance["machine"] if runs else describe()
+    page = _template().render(
+        title=f"{machine['hostname']}: what slows it down",
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        style=STYLE,
+        sentences=sentences or ["Nothing was measured."],
+        failures=failures,
+        facts=facts(machine),
+        cores=cores(machine).html(),
+        caches=caches(machine).html(),
+        tlbs=tlbs(machine).html() if machine["tlbs"] else "",
+        warnings=warnings_of(diagnose()),
+        sections=[_section(run, findings) for run, findings in found],
+        notebooks=[
+            {"name": file.stem, "link": os.path.relpath(file, path.parent)} for file in notebooks
+        ],
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+    return "\n".join(sentences)
+
+
+def _template() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")
+
+
+def _section(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
+    """All that the report says of one run."""
+    experiment = experiments.get(run.experiment)
+    published = experiment.published()
+    return {
+        "title": experiment.title,
+        "question": experiment.question,
+        "verdicts": verdicts(findings).html(),
+        "figures": [
+            {"name": name.replace("_", " "), "data": base64.b64encode(png(figure)).decode()}
+            for name, figure in figures(run).items()
+        ],
+        "problems": run.provenance["problems"],
+        "published": table(published).html() if published is not None else "",
+        "details": _details(run).html(),
+        "id": run.id,
+    }
+
+
+def _details(run: Run) -> Table:
+    """How the run was made: enough to repeat it."""
+    kernel = run.provenance.get("kernel") or {}
+    rows = {
+        "measured": f"{run.provenance['start']} to {run.provenance['end']}",
+        "stopped": run.provenance["stopped"],
+        "samples": f"{len(run.samples)} in {run.provenance['turns']} turns",
+        "failed turns": str(run.provenance["failed_turns"]),
+        "parameters": ", ".join(f"{name}={value}" for name, value in run.params.items()),
+        "compiler": " ".join(
+            [kernel.get("compiler_version", "–"), *kernel.get("flags", []), *kernel.get("link", [])]
+        ),
+        "versions": ", ".join(f"{k} {v}" for k, v in run.provenance["versions"].items()),
+    }
+    return Table(("", ""), [[name, str(value)] for name, value in rows.items()], {})

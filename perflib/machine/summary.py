@@ -1,0 +1,78 @@
+"""A machine and its checkup as lines of text: what ``perflib doctor`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from perflib.machine.checkup import Check
+
+__all__ = ["check_lines", "machine_lines"]
+
+_MARKS = {"good": "ok     ", "warn": "WARNING", "unknown": "unknown"}
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} GiB"
+
+
+def machine_lines(machine: Mapping[str, Any]) -> Iterator[str]:
+    """What ``describe`` says, for a reader; what is not known is left out."""
+    places = machine["topology"]
+    limits = machine["limits"]
+    yield (
+        f"{machine['hostname']}: {machine['processor']}, {machine['microarchitecture']} "
+        f"({machine['product'] or 'product unknown'}; family {machine['family']}, model "
+        f"{machine['model']}, stepping {machine['stepping']}, microcode {machine['microcode']})"
+    )
+    yield (
+        f"{places['packages']} package(s), {places['dies']} die(s), {places['cores']} cores of "
+        f"{places['threads_per_core']} thread(s), {places['nodes']} NUMA node(s); CPUs online "
+        f"{places['online']}, allowed here {places['allowed']}"
+        + (f", isolated {places['isolated']}" if places["isolated"] else "")
+        + (f", offline {places['offline']}" if places["offline"] else "")
+    )
+    memory = machine["memory_bytes"]
+    yield (
+        f"{machine['system']}, kernel {machine['kernel']}, "
+        f"{_bytes(memory) if memory else 'unknown'} of memory; "
+        f"hypervisor: {machine['hypervisor'] or 'none seen'}; "
+        f"container: {machine['container'] or 'none seen'}; CPU quota: "
+        f"{limits['quota_cpus'] or 'none'}; clock source: {machine['clocksource']}"
+    )
+    for cpu in machine["cpus"]:
+        yield f"cpu{cpu['cpu']}: {cpu['where']}"
+    for node in machine["nodes"]:
+        yield f"node {node['node']}: CPUs {node['cpus']}, distances {node['distances']}"
+    for cache in machine["caches"]:
+        yield (
+            f"{cache['name']}, {cache['ways']} ways, lines of {cache['line_bytes']} B; shared by "
+            f"CPUs {' | '.join(cache['shared_by'])}"
+        )
+    for tlb in machine["tlbs"]:
+        pages = " or ".join(_bytes(size) for size in tlb["page_bytes"])
+        reach = _bytes(tlb["entries"] * min(tlb["page_bytes"]))
+        yield (
+            f"L{tlb['level']} {tlb['kind']} TLB for pages of {pages}: {tlb['entries']} entries, "
+            f"reach {reach}"
+        )
+    if machine["cpuid_missing"]:
+        yield f"TLBs unknown: {machine['cpuid_missing']}"
+    open_ = [name for name, text in machine["mitigations"].items() if "Vulnerable" in text]
+    active = [name for name, text in machine["mitigations"].items() if "Mitigation" in text]
+    yield f"mitigations active: {', '.join(active) or 'none'}; open: {', '.join(open_) or 'none'}"
+
+
+def check_lines(checks: Iterable[Check]) -> Iterator[str]:
+    """Each check: its state, what is, and, where it may spoil something, its cost and command."""
+    order = list(_MARKS)
+    for check in sorted(checks, key=lambda check: order.index(check.state)):
+        yield f"{_MARKS[check.state]} {check.name}: {check.now}"
+        if check.state != "good":
+            yield f"        {check.cost}"
+            if check.command:
+                yield f"        change it: {check.command}"

@@ -1,0 +1,29 @@
+"""What holds for every test: folders of its own, no screen, no deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("perflib", deadline=None)
+hypothesis.settings.load_profile("perflib")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs, caches and Jupyter's files go to a temporary folder, never to the user's."""
+    home = tmp_path_factory.mktemp("perflib")
+    home.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFLIB_HOME", str(home / "data"))
+        patch.setenv("PERFLIB_CACHE", str(home / "cache"))
+        for name in ("CONFIG", "DATA", "RUNTIME"):
+            patch.setenv(f"JUPYTER_{name}_DIR", str(home / f"jupyter-{name.lower()}"))
+        patch.setenv("IPYTHONDIR", str(home / "ipython"))
+        patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+        patch.setenv("MPLBACKEND", "agg")
+        for name in ("PERFLIB_CC", "PERFLIB_PROGRESS", "PERFLIB_TAG"):
+            patch.delenv(name, raising=False)
+        yield

@@ -1,0 +1,365 @@
+"""A worker and the process behind it: what it answers, how it fails, what is left of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perflib import kernels
+from perflib.conditions import Conditions, observe
+from perflib.errors import MeasurementError
+from perflib.kernels import Build
+from perflib.measure import process as process_module
+from perflib.measure.process import Out, Worker, WorkerError
+from perflib.measure.workers import Workers
+
+HERE = Path(__file__).parents[1] / "kernels_c"
+MANY_S = 60.0  # for what should answer at once, on a machine that is busy
+CPU = min(os.sched_getaffinity(0))
+
+# A program that uses a worker: what the tests fill in runs with `build`, `Conditions`, `Worker`.
+PROGRAM = """
+import os, resource, sys, time
+from pathlib import Path
+from perflib import kernels
+from perflib.conditions import Conditions
+from perflib.measure.process import Worker
+kernels.kernels_dir = lambda: Path(sys.argv[1])
+build = kernels.build("faulty")
+"""
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Build:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "kernels_dir", lambda: HERE)
+        return kernels.build("faulty")
+
+
+@pytest.fixture
+def worker(faulty: Build) -> Iterator[Worker]:
+    with Worker(faulty, Conditions()) as made:
+        yield made
+
+
+def result(worker: Worker, function: str, *arguments: Any) -> Any:
+    return worker.call(function, *arguments, timeout_s=MANY_S)[0]
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", PROGRAM + text, str(HERE), *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=MANY_S)
+
+
+# --- answers -----------------------------------------------------------------------------------
+
+
+def test_results_and_arguments_of_every_kind(worker: Worker) -> None:
+    assert result(worker, "faulty_add", 40, -82) == -42
+    assert result(worker, "faulty_add", 2**62, 1) == 2**62 + 1
+    assert result(worker, "faulty_scale", 1.1, 1e-300) == 1.1 * 1e-300
+    assert result(worker, "faulty_scale", math.inf, 1.0) == math.inf
+    assert math.isnan(result(worker, "faulty_scale", math.nan, 1.0))
+    assert result(worker, "faulty_largest") == 2**64 - 1
+    assert worker.call("faulty_nothing", timeout_s=MANY_S) == (None, [])
+
+
+def test_arrays_go_in_and_come_out(worker: Worker) -> None:
+    values = np.random.default_rng(1).normal(size=100_000)
+    assert result(worker, "faulty_sum", values, len(values)) == pytest.approx(values.sum())
+    assert result(worker, "faulty_sum", values[::2], 50_000) == pytest.approx(values[::2].sum())
+    assert result(worker, "faulty_sum", np.zeros(0), 0) == 0
+    count, (first, second) = worker.call(
+        "faulty_fill", Out("i4", 1000), 1000, Out(np.dtype("f8"), 1000), timeout_s=MANY_S
+    )
+    assert count == 1000
+    assert (first.dtype.name, second.dtype.name) == ("int32", "float64")
+    np.testing.assert_array_equal(first, np.arange(1000))
+    np.testing.assert_array_equal(second, np.arange(1000) / 2)
+
+
+def test_it_stays_one_process_from_call_to_call(worker: Worker) -> None:
+    assert not worker.pid
+    assert [result(worker, "faulty_count_calls") for _ in range(3)] == [1, 2, 3]
+    pid = worker.pid
+    assert pid is not None
+    assert pid != os.getpid()
+    worker.start()
+    assert worker.pid == pid
+
+
+def test_what_a_kernel_prints_is_no_answer(
+    worker: Worker, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert result(worker, "faulty_print") == 7
+    assert result(worker, "faulty_add", 1, 1) == 2
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(WorkerError, match=r'it said:\n{"result": 99}') as caught:
+        result(worker, "faulty_exit", 1)
+    assert caught.value.exit_code == 1
+
+
+def test_wrong_calls_are_errors_that_cost_no_process(worker: Worker) -> None:
+    result(worker, "faulty_add", 1, 1)
+    pid = worker.pid
+    with pytest.raises(WorkerError, match=r"kernel 'faulty', faulty_ad\(\): AttributeError"):
+        result(worker, "faulty_ad", 1, 2)
+    with pytest.raises(WorkerError, match="ValueError"):
+        result(worker, "faulty_add", 1)
+    with pytest.raises(WorkerError, match="TypeError"):
+        result(worker, "faulty_add", 1.5, 2)
+    with pytest.raises(WorkerError, match="OverflowError"):
+        result(worker, "faulty_add", 2**63, 2)
+    assert result(worker, "faulty_add", 1, 2) == 3
+    assert worker.pid == pid
+
+
+# --- crashes, hangs and kills -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        ("faulty_crash", (), ["ended by signal SIGSEGV", "Segmentation fault"]),
+        ("faulty_abort", (), ["ended by signal SIGABRT", "Aborted"]),
+        ("faulty_exit", (3,), ["exit status 3"]),
+    ],
+)
+def test_crash_costs_that_call_only(
+    faulty: Build, function: str, arguments: Any, words: Any
+) -> None:
+    with Worker(faulty, Conditions(cpu=CPU)) as worker:
+        assert [result(worker, "faulty_count_calls") for _ in range(2)] == [1, 2]
+        with pytest.raises(WorkerError) as caught:
+            result(worker, function, *arguments)
+        assert isinstance(caught.value, MeasurementError)
+        for word in [f"kernel 'faulty', {function}, on CPU {CPU}: worker", *words]:
+            assert word in str(caught.value)
+        assert worker.pid is None
+        assert result(worker, "faulty_count_calls") == 1, "the next call has a new process"
+        assert worker.got["cpus"] == [CPU], "with the same conditions"
+
+
+def test_what_was_said_before_is_not_said_again(worker: Worker) -> None:
+    with pytest.raises(WorkerError, match="Segmentation fault"):
+        result(worker, "faulty_crash")
+    with pytest.raises(WorkerError) as caught:
+        result(worker, "faulty_exit", 4)
+    assert str(caught.value).endswith("exit status 4")
+
+
+def test_endless_kernel_is_killed_after_its_time(worker: Worker) -> None:
+    worker.start()
+    pid = worker.pid
+    assert pid is not None
+    with pytest.raises(WorkerError) as caught:
+        worker.call("faulty_hang", timeout_s=0.2)
+    assert "faulty_hang: no answer within 0.2 s on any CPU; its worker was killed" in str(
+        caught.value
+    )
+    assert not alive(pid)
+    assert result(worker, "faulty_add", 1, 2) == 3
+
+
+def test_killed_while_idle(worker: Worker) -> None:
+    worker.start()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(WorkerError, match="worker ended by signal SIGKILL"):
+        result(worker, "faulty_add", 1, 2)
+    assert result(worker, "faulty_add", 1, 2) == 3
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 3, str(signal.SIGRTMIN + 3))],
+)
+def test_killed_during_a_call(worker: Worker, number: int, name: str) -> None:
+    worker.start()
+    pid = worker.pid
+    assert pid is not None
+    killer = threading.Timer(0.2, os.kill, (pid, number))
+    killer.start()
+    with pytest.raises(
+        WorkerError, match=f"faulty_hang, on any CPU: worker ended by signal {name}"
+    ):
+        result(worker, "faulty_hang")
+    killer.join()
+    assert result(worker, "faulty_add", 1, 2) == 3
+
+
+def test_stopped_worker_is_a_hang(worker: Worker) -> None:
+    worker.start()
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerError, match=r"no answer within 0\.2 s"):
+        worker.call("faulty_add", 1, 2, timeout_s=0.2)
+    assert result(worker, "faulty_add", 1, 2) == 3
+
+
+def test_interrupted_call_leaves_no_answer_for_the_next(worker: Worker) -> None:
+    worker.start()
+    pid = worker.pid
+    assert pid is not None
+    interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    with pytest.raises(KeyboardInterrupt):
+        worker.call("faulty_sleep", 0.5, timeout_s=MANY_S)
+    interrupt.join()
+    assert not alive(pid)
+    assert result(worker, "faulty_add", 1, 2) == 3
+
+
+def test_library_that_cannot_be_loaded_says_why(faulty: Build, tmp_path: Path) -> None:
+    missing = Build("faulty", tmp_path / "gone.so", faulty.module, {})
+    with (
+        Worker(missing, Conditions()) as worker,
+        pytest.raises(WorkerError, match=r"(?s)start, on any CPU: worker exit status 1.*gone\.so"),
+    ):
+        result(worker, "faulty_add", 1, 2)
+
+
+def test_nothing_stays_open_or_alive(faulty: Build) -> None:
+    def descriptors() -> list[str]:
+        return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
+
+    before = descriptors()
+    pids = []
+    for _ in range(3):
+        worker = Worker(faulty, Conditions())
+        worker.start()
+        pids.append(worker.pid)
+        with pytest.raises(WorkerError):
+            result(worker, "faulty_exit", 0)
+        with pytest.raises(WorkerError):
+            worker.call("faulty_hang", timeout_s=0.05)
+        worker.start()
+        pids.append(worker.pid)
+        worker.close()
+        worker.close()
+    assert descriptors() == before
+    assert not any(alive(pid) for pid in pids if pid)
+
+
+@pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1400,
+    reason="this process may not open as many files as a machine with 400 CPUs needs",
+)
+def test_as_many_workers_as_a_large_machine_has_cpus() -> None:
+    """Three descriptors each: their numbers go beyond what select() can wait for."""
+    done = program(
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (1400, hard))\n"
+        "held = [os.open('/dev/null', os.O_RDONLY) for _ in range(1200)]\n"
+        "with Worker(build, Conditions()) as worker:\n"
+        "    print(worker.call('faulty_add', 40, 2, timeout_s=60.0))\n"
+    )
+    assert done.stdout == "(42, [])\n", done.stderr
+
+
+def test_worker_dies_with_its_parent() -> None:
+    argv = [sys.executable, "-c", PROGRAM + WAITING, str(HERE)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(alive(pid) for pid in pids)
+        parent.kill()
+    deadline = time.monotonic() + MANY_S
+    while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(alive(pid) for pid in pids)
+
+
+WAITING = """
+idle, busy = Worker(build, Conditions()), Worker(build, Conditions())
+idle.start()
+busy.start()
+print(idle.pid, busy.pid, flush=True)
+busy.call("faulty_hang", timeout_s=60.0)
+"""
+
+
+# --- conditions --------------------------------------------------------------------------------
+
+
+def test_pinned_where_it_was_asked_for_and_read_back(faulty: Build) -> None:
+    for cpu in sorted(os.sched_getaffinity(0)):
+        with Worker(faulty, Conditions(cpu=cpu, environment={"PERFLIB_MARK": "x=y"})) as worker:
+            worker.start()
+            assert worker.pid is not None
+            assert os.sched_getaffinity(worker.pid) == {cpu}
+            assert worker.got["cpus"] == [cpu]
+            assert worker.got["environment"] == {"PERFLIB_MARK": "x=y"}
+            assert worker.unmet == []
+
+
+def test_condition_that_is_not_met_is_a_sentence(
+    faulty: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere(pid: int, variables: Iterable[str]) -> dict[str, Any]:
+        seen = observe(pid, variables)
+        return {**seen, "cpus": [0, 1, 2], "scheduler": "OTHER", "fifo_priority": None}
+
+    monkeypatch.setattr(process_module, "observe", elsewhere)
+    with Worker(faulty, Conditions(cpu=CPU, fifo_priority=5)) as worker:
+        worker.start()
+        assert worker.unmet[0] == f"CPU: asked for {CPU}, may run on [0, 1, 2]."
+        assert worker.unmet[1].startswith("FIFO priority: asked for 5, got scheduler OTHER")
+        assert result(worker, "faulty_add", 1, 2) == 3, "it is said, and measured all the same"
+    with Workers(faulty, [Conditions(cpu=CPU), Conditions(cpu=CPU)]) as several:
+        assert several.unmet == worker.unmet[:1], "each sentence once"
+
+
+def test_cpu_that_is_not_allowed_is_refused_and_the_allowed_are_named() -> None:
+    others = sorted(os.sched_getaffinity(0) - {CPU}) or [CPU + 1]
+    done = program(
+        "os.sched_setaffinity(0, {int(sys.argv[2])})\n"
+        "Worker(build, Conditions(cpu=int(sys.argv[3])))\n",
+        str(CPU),
+        str(others[0]),
+    )
+    assert done.returncode == 1
+    assert f"UserError: cpu={others[0]}: this process may not run there" in done.stderr
+    assert f"Allowed: CPUs {CPU} " in done.stderr
+
+
+def test_cpu_that_is_taken_away_meanwhile_is_an_error_that_names_the_allowed(
+    faulty: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "check", lambda _conditions: None)
+    with Worker(faulty, Conditions(cpu=100_000)) as worker:
+        with pytest.raises(WorkerError, match="cannot run on CPU 100000") as caught:
+            worker.start()
+        assert f"allowed: {sorted(os.sched_getaffinity(0))}" in str(caught.value)
+        assert "exit status 2" in str(caught.value)
+
+
+def test_worker_imports_next_to_nothing() -> None:
+    """Its imports are part of each start, and of what disturbs the first turn."""
+    argv = [sys.executable, "-X", "importtime", "-m", "perflib.measure.worker"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "perflib.kernels" in modules
+    heavy = {"numpy", "pandas", "scipy", "duckdb", "pydantic", "cffi", "pycparser", "matplotlib"}
+    assert modules.isdisjoint(heavy)

@@ -1,0 +1,455 @@
+"""Compiling on demand: flags, variants, programs, the cache, and every way in which it fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perflib import kernels
+from perflib.errors import MeasurementError, UserError
+
+HERE = Path(__file__).parent / "kernels_c"
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+NOBODY = 65534
+
+SMALL = """/* A kernel of one function.
+ *
+ * @kernel
+ * flags = ["-O1"]
+ */
+#include "common/answer.h"
+// @interface
+int small_answer(void);
+// @end
+int small_answer(void) { return ANSWER; }
+"""
+
+# Each call of the compiler leaves its arguments and its whole environment in files of their own.
+RECORDER = """#!/bin/sh
+printf '%s\\n' "$@" > "{log}/$$.argv"
+tr '\\0' '\\n' < /proc/$$/environ > "{log}/$$.environment"
+{before}
+exec {compiler} "$@"
+"""
+
+# Another process that asks for a kernel of the tests.
+ASK = """
+import sys
+from pathlib import Path
+from perflib import kernels
+kernels.kernels_dir = lambda: Path(sys.argv[1])
+kernel = kernels.load(sys.argv[2])
+print(kernel.build.library)
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test's own; kernels are those of the tests."""
+    monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(kernels, "kernels_dir", lambda: HERE)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of kernels that the test may write to; ``small`` is in it."""
+    made = tmp_path / "kernels"
+    (made / "common").mkdir(parents=True)
+    (made / "small.c").write_text(SMALL)
+    (made / "common" / "answer.h").write_text("#define ANSWER 42\n")
+    monkeypatch.setattr(kernels, "kernels_dir", lambda: made)
+    return made
+
+
+class Recorder:
+    """A compiler that keeps a record of how it was called."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+    def calls(self) -> list[list[str]]:
+        """The arguments of each compilation (not of questions about the version)."""
+        words = [path.read_text().splitlines() for path in self.log.glob("*.argv")]
+        return [call for call in words if call != ["--version"]]
+
+    def environments(self) -> list[dict[str, str]]:
+        texts = [
+            self.log.joinpath(f"{path.stem}.environment").read_text()
+            for path in self.log.glob("*.argv")
+            if path.read_text().strip() != "--version"
+        ]
+        return [dict(line.split("=", 1) for line in text.splitlines()) for text in texts]
+
+
+@pytest.fixture
+def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recorder]:
+    def install(before: str = "") -> Recorder:
+        log = tmp_path / "log"
+        log.mkdir()
+        script = tmp_path / "recording-cc"
+        found = shutil.which("gcc") or shutil.which("cc")
+        script.write_text(RECORDER.format(log=log, before=before, compiler=found))
+        script.chmod(0o755)
+        monkeypatch.setenv("PERFLIB_CC", str(script))
+        return Recorder(log)
+
+    return install
+
+
+def ask(*names: str, **environment: str) -> list[subprocess.CompletedProcess[str]]:
+    """Processes that all ask at once, one kernel each."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", ASK, str(kernels.source(name).path.parent), name],
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    done = []
+    for process in started:
+        out, err = process.communicate()
+        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    return done
+
+
+# --- what is built -----------------------------------------------------------------------------
+
+
+def test_declared_flags_are_used_and_a_variant_changes_them() -> None:
+    plain, slow = kernels.load("declared"), kernels.load("declared", variant="slow")
+    assert (plain.lib.declared_level(), plain.lib.declared_optimised()) == (2, 1)
+    assert (slow.lib.declared_level(), slow.lib.declared_optimised()) == (0, 0)
+    assert plain.lib.declared_root(2.25) == 1.5
+    static = kernels.build("declared", variant="static")
+    assert static.provenance["flags"] == plain.build.provenance["flags"]
+    assert static.provenance["link"] == ["-lm", "-Wl,-z,now"]
+    assert len({plain.build.library, slow.build.library, static.library}) == 3
+
+
+def test_executable_is_a_program_of_its_own_and_has_variants() -> None:
+    program = kernels.build("declared", executable=True)
+    slow = kernels.build("declared", executable=True, variant="slow")
+    assert program.module is None
+    done = subprocess.run([program.library, "x"], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("level 2 of x\n", 3)
+    done = subprocess.run([slow.library], capture_output=True, text=True, check=False)
+    assert done.stdout == "level 0 of nothing\n"
+    assert kernels.build("declared").library != program.library
+
+
+def test_provenance_says_how_it_was_made() -> None:
+    built = kernels.build("declared", variant="slow")
+    path, version = kernels.compiler()
+    assert built.provenance == {
+        "kernel": "declared",
+        "variant": "slow",
+        "copies": None,
+        "source_sha256": built.provenance["source_sha256"],
+        "compiler": path,
+        "compiler_version": version,
+        "flags": ["-std=gnu11", "-Wall", "-Wextra", "-O0", "-DLEVEL=0"],
+        "link": ["-lm"],
+    }
+    assert len(built.provenance["source_sha256"]) == 64
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    assert version in said.splitlines()
+
+
+def test_shipped_kernels_are_found_in_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert {"clock_gaps", "cpuid", "kv"} <= set(kernels.names())
+
+
+def test_kernels_inside_an_installed_package_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from perflib import paths
+
+    monkeypatch.setattr(paths, "_PACKAGE", tmp_path / "site" / "perflib")
+    assert paths.kernels_dir() == tmp_path / "site" / "kernels_c"
+    inside = tmp_path / "site" / "perflib" / "_data" / "kernels_c"
+    inside.mkdir(parents=True)
+    assert paths.kernels_dir() == inside
+
+
+# --- what makes it anew, and what does not ------------------------------------------------------
+
+
+def test_found_again_without_a_compilation(folder: Path, recorded: Callable[..., Recorder]) -> None:
+    recorder = recorded()
+    first = kernels.load("small")
+    assert len(recorder.calls()) == 1
+    again = kernels.load("small")
+    assert (first.build, first.lib.small_answer()) == (again.build, 42)
+    (other,) = ask("small")
+    assert other.stdout == f"{first.build.library}\n"
+    assert len(recorder.calls()) == 1
+    assert folder.joinpath("small.c").is_file()
+
+
+@pytest.mark.parametrize("changed", ["small.c", "common/answer.h"])
+def test_changed_source_or_header_is_compiled_anew(folder: Path, changed: str) -> None:
+    before = kernels.load("small")
+    file = folder / changed
+    new = file.read_text().replace("42", "43").replace("return ANSWER", "return ANSWER + 1")
+    file.write_text(new)
+    after = kernels.load("small")
+    assert (before.lib.small_answer(), after.lib.small_answer()) == (42, 43)
+    assert before.build.provenance["source_sha256"] != after.build.provenance["source_sha256"]
+
+
+def test_header_that_nothing_includes_changes_nothing(folder: Path) -> None:
+    before = kernels.build("small")
+    folder.joinpath("common", "other.h").write_text("#define OTHER 1\n")
+    assert kernels.build("small") == before
+
+
+def test_another_compiler_is_another_kernel(recorded: Callable[..., Recorder]) -> None:
+    before = kernels.build("declared")
+    recorded()
+    after = kernels.build("declared")
+    assert before.library != after.library
+    assert after.provenance["compiler"].endswith("recording-cc")
+
+
+def test_kernel_whose_files_were_cleaned_away_is_made_again(folder: Path) -> None:
+    built = kernels.build("small")
+    built.library.unlink()
+    assert kernels.build("small") == built
+    assert built.library.is_file()
+    assert folder.is_dir()
+
+
+def test_nothing_of_the_environment_reaches_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Callable[..., Recorder]
+) -> None:
+    plain = kernels.build("declared").provenance["flags"]
+    recorder = recorded()
+    trap = tmp_path / "trap"
+    trap.mkdir()
+    trap.joinpath("math.h").write_text("#error the environment's header was read\n")
+    for name in ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"):
+        monkeypatch.setenv(name, str(trap))
+    for name in ("CFLAGS", "CPPFLAGS", "LDFLAGS", "CC_FLAGS"):
+        monkeypatch.setenv(name, "-DLEVEL=9 -O3")
+    monkeypatch.setenv("CC", "false")
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    kernel = kernels.load("declared")
+    assert kernel.lib.declared_level() == 2
+    assert kernel.build.provenance["flags"] == plain
+    ((*flags, include, pic, shared, source, o, target, link),) = recorder.calls()
+    assert flags == ["-std=gnu11", "-Wall", "-Wextra", "-O2", "-DLEVEL=2"]
+    assert (include, pic, shared, o, link) == (f"-I{HERE}", "-fPIC", "-shared", "-o", "-lm")
+    assert source == str(HERE / "declared.c")
+    assert Path(target).name == "declared.so"
+    (environment,) = recorder.environments()
+    assert set(environment) == {"PATH", "LC_ALL", "TMPDIR"}
+    assert environment["LC_ALL"] == "C"
+
+
+def test_processes_that_ask_at_once_compile_once(recorded: Callable[..., Recorder]) -> None:
+    recorder = recorded(before="sleep 0.3")
+    done = ask("declared", "declared", "declared")
+    assert [process.returncode for process in done] == [0, 0, 0], done[0].stderr
+    assert len({process.stdout for process in done}) == 1
+    assert len(recorder.calls()) == 1
+
+
+def test_loading_prints_nothing(folder: Path) -> None:
+    (done,) = ask("small")
+    assert done.stdout.count("\n") == 1  # the line that ASK prints itself
+    assert done.stderr == ""
+    assert folder.is_dir()
+
+
+# --- what fails --------------------------------------------------------------------------------
+
+
+def test_unknown_kernel_or_variant_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown kernel 'declraed': did you mean 'declared'"):
+        kernels.build("declraed")
+    with pytest.raises(UserError, match="variant of kernel 'declared' 'slwo': did you mean 'slow'"):
+        kernels.build("declared", variant="slwo")
+
+
+def test_compile_error_shows_the_compilers_words_and_the_line(folder: Path, cache: Path) -> None:
+    source = folder / "small.c"
+    source.write_text(SMALL.replace("return ANSWER;", "return ANSWR;"))
+    with pytest.raises(MeasurementError, match="kernel 'small' does not compile") as caught:
+        kernels.build("small")
+    line = SMALL.splitlines().index("int small_answer(void) { return ANSWER; }") + 1
+    assert f"small.c:{line}:" in str(caught.value)
+    assert "ANSWR" in str(caught.value)
+    assert "return ANSWR;" in str(caught.value), "the source line is quoted"
+    left = [path.name for path in cache.iterdir() if path.is_dir()]
+    assert left == [], "nothing half built stays"
+    source.write_text(SMALL)
+    assert kernels.load("small").lib.small_answer() == 42
+
+
+def test_missing_symbol_is_an_error_of_the_link(folder: Path) -> None:
+    folder.joinpath("small.c").write_text(SMALL.replace('["-O1"]', '["-O1"]\n * link = ["-lnone"]'))
+    with pytest.raises(MeasurementError, match="-lnone"):
+        kernels.build("small")
+
+
+@pytest.mark.parametrize(
+    ("find", "instead", "complaint"),
+    [
+        ("@kernel", "kernel", "no '@kernel' part"),
+        ("/* A kernel", "int x; /* A kernel", "no '@kernel' part"),
+        ('["-O1"]', '["-O1"', "no TOML"),
+        ("// @interface", "", "no declarations between '// @interface' and '// @end'"),
+    ],
+)
+def test_bad_declaration_names_the_file(
+    folder: Path, find: str, instead: str, complaint: str
+) -> None:
+    folder.joinpath("small.c").write_text(SMALL.replace(find, instead))
+    with pytest.raises(UserError, match=complaint) as caught:
+        kernels.build("small")
+    assert str(folder / "small.c") in str(caught.value)
+
+
+def test_interface_that_cffi_cannot_read_names_the_file(folder: Path, cache: Path) -> None:
+    folder.joinpath("small.c").write_text(
+        SMALL.replace("int small_answer(void);", "__typeof__(1) small_answer(void);")
+    )
+    with pytest.raises(MeasurementError, match="cffi cannot read the declarations") as caught:
+        kernels.build("small")
+    assert "small.c" in str(caught.value)
+    assert [path for path in cache.iterdir() if path.is_dir()] == []
+
+
+def test_only_a_kernel_with_a_copied_part_is_repeated() -> None:
+    with pytest.raises(UserError, match="declares no 'copied' part"):
+        kernels.build("declared", copies=2)
+
+
+def test_no_compiler_on_path_names_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PERFLIB_CC", raising=False)
+    (done,) = ask("declared", PATH=str(tmp_path))
+    assert "UserError: no C compiler: none of gcc, cc, clang is on PATH" in done.stderr
+    for command in ("apt-get install gcc libc6-dev", "dnf install gcc", "conda install"):
+        assert command in done.stderr
+    assert done.stdout == ""
+    monkeypatch.setenv("PERFLIB_CC", "no-such-cc")
+    with pytest.raises(UserError, match="PERFLIB_CC='no-such-cc' is on PATH"):
+        kernels.build("declared")
+
+
+# --- the cache is the user's alone --------------------------------------------------------------
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_cache_is_private_and_is_made_so(cache: Path) -> None:
+    cache.mkdir(mode=0o755)
+    built = kernels.build("declared")
+    assert mode(cache) == mode(built.library.parent) == 0o700
+
+
+def test_generous_umask_makes_no_kernel_that_is_refused(cache: Path) -> None:
+    """Many distributions give users the umask 002: what the compiler writes is group-writable."""
+    before = os.umask(0o002)
+    try:
+        built = kernels.build("declared")
+        assert kernels.build("declared") == built
+        program = kernels.build("declared", executable=True)
+    finally:
+        os.umask(before)
+    assert built.module is not None
+    for file in (built.library, built.module, program.library):
+        assert not mode(file) & 0o022
+    assert subprocess.run([program.library], capture_output=True, check=False).returncode == 3
+    (done,) = ask("declared")  # which also reads the remembered version of the compiler
+    assert done.stdout == f"{built.library}\n"
+    assert not any(mode(file) & 0o022 for file in cache.iterdir())
+
+
+def test_cache_of_another_user_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels.build("declared")
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(
+        UserError, match=r"not to you \(4711\): nothing is loaded from it"
+    ) as caught:
+        kernels.build("declared")
+    assert str(cache) in str(caught.value)
+    assert "PERFLIB_CACHE" in str(caught.value)
+
+
+@ROOT
+def test_cache_given_to_another_user_is_refused(cache: Path) -> None:
+    built = kernels.build("declared")
+    for path in (built.library, built.module, built.library.parent, cache):
+        assert path is not None
+        os.chown(path, NOBODY, NOBODY)
+        with pytest.raises(UserError, match=f"belongs to user id {NOBODY}") as caught:
+            kernels.build("declared")
+        assert str(path) in str(caught.value)
+        os.chown(path, 0, 0)
+    assert kernels.build("declared") == built
+
+
+def test_what_others_could_have_written_is_refused(cache: Path) -> None:
+    built = kernels.build("declared")
+    for path in (built.library, built.module, built.library.parent, cache):
+        assert path is not None
+        right = mode(path)
+        for wrong in (0o770, 0o702):
+            path.chmod(wrong)
+            with pytest.raises(UserError, match=f"can be written by others .mode {wrong:o}"):
+                kernels.build("declared")
+        path.chmod(right)
+    assert kernels.build("declared") == built
+
+
+def test_symbolic_links_are_refused(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = kernels.build("declared")
+    elsewhere = tmp_path / "elsewhere.so"
+    built.library.rename(elsewhere)
+    built.library.symlink_to(elsewhere)
+    with pytest.raises(UserError, match=r"declared\.so is a symbolic link"):
+        kernels.build("declared")
+    link = tmp_path / "link"
+    link.symlink_to(cache)
+    monkeypatch.setenv("PERFLIB_CACHE", str(link))
+    with pytest.raises(UserError, match="link is a symbolic link: nothing is loaded from it"):
+        kernels.build("declared")
+
+
+def test_cache_that_cannot_be_a_folder_is_refused(cache: Path) -> None:
+    cache.write_text("")
+    with pytest.raises(UserError, match=r"the kernel cache cannot be used.*PERFLIB_CACHE"):
+        kernels.build("declared")
+
+
+def test_full_disk_while_compiling_leaves_nothing_half_built(cache: Path) -> None:
+    limited = (
+        "import resource\n"
+        "hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, hard))\n" + ASK
+    )
+    argv = [sys.executable, "-c", limited, str(HERE), "declared"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "MeasurementError: kernel 'declared' does not compile" in done.stderr
+    assert [path for path in cache.iterdir() if path.is_dir()] == []
+    assert kernels.load("declared").lib.declared_level() == 2

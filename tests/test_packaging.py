@@ -1,0 +1,362 @@
+"""The house around the code: packages and bounds, what a wheel carries, who imports whom."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+TOP = Path(__file__).parents[1]
+MODULES = sorted((TOP / "perflib").rglob("*.py"))
+
+# Names that differ at conda-forge.
+CONDA = {"duckdb": "python-duckdb", "matplotlib": "matplotlib-base", "seaborn": "seaborn-base"}
+# What environment.yml has beside the packages of pyproject.toml.
+CONDA_ONLY = {"c-compiler", "make", "pip"}
+
+# Dependencies that are run, not imported.
+RUN = {
+    "ipykernel": "executes the notebooks",
+    "jupyterlab": "perflib lab starts it as a module",
+    "papermill": "perflib batch starts it as a module",
+}
+DEVELOPMENT_TOOLS = {
+    "clang-format", "mypy", "nbval", "nox", "pandas-stubs", "pre-commit", "pytest-timeout", "ruff",
+    "types-cffi", "types-pyyaml", "types-tqdm",
+}  # fmt: skip
+
+
+@functools.cache
+def project() -> dict[str, Any]:
+    with (TOP / "pyproject.toml").open("rb") as file:
+        return tomllib.load(file)
+
+
+def split(requirement: str) -> tuple[str, str]:
+    """``("numpy", ">=1.26")`` of a requirement; names as indices compare them."""
+    match = re.fullmatch(r"\s*([A-Za-z0-9._-]+)\s*(.*?)\s*", requirement.partition("#")[0])
+    assert match is not None, requirement
+    return re.sub(r"[-_.]+", "-", match[1]).lower(), match[2]
+
+
+def bounds(requirements: list[str]) -> dict[str, str]:
+    return dict(map(split, requirements))
+
+
+# --- dependencies ------------------------------------------------------------------------------
+
+
+def test_environment_yml_has_the_packages_and_bounds_of_pyproject() -> None:
+    environment = yaml.safe_load((TOP / "environment.yml").read_text())
+    listed = [entry for entry in environment["dependencies"] if isinstance(entry, str)]
+    conda = bounds(listed)
+    declared = bounds(project()["project"]["dependencies"])
+    wanted = {CONDA.get(name, name): bound for name, bound in declared.items()}
+    wanted["python"] = project()["project"]["requires-python"]
+    assert {name: bound for name, bound in conda.items() if name not in CONDA_ONLY} == wanted
+    assert len(conda) == len(listed)  # none twice
+    assert conda.keys() >= CONDA_ONLY
+    assert environment["dependencies"][-1] == {"pip": ["-e ."]}
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def at_import(tree: ast.AST) -> Iterator[ast.stmt]:
+    """The import statements that run when a module is imported."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from (found for part in node.orelse for found in at_import(part))
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from at_import(node)
+
+
+def anywhere(tree: ast.AST) -> Iterator[ast.stmt]:
+    """All import statements, those in functions and for the type checker among them."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def imported(statements: Iterator[ast.stmt]) -> set[str]:
+    """The full names of the modules that statements import."""
+    found = set()
+    for node in statements:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"relative import of {node.module}"
+            assert node.module is not None
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def third_party(paths: list[Path]) -> set[str]:
+    names = {name.split(".")[0] for path in paths for name in imported(anywhere(parsed(path)))}
+    own = {"perflib", "tests", "benchmarks", "__future__"}
+    return names - own - set(sys.stdlib_module_names)
+
+
+def distributions(modules: set[str]) -> set[str]:
+    """The distributions that provide modules; a module that is not installed is its own."""
+    provider = packages_distributions()
+    return {split(name)[0] for module in modules for name in provider.get(module, [module])[:1]}
+
+
+def test_every_import_is_declared_and_every_dependency_is_used() -> None:
+    extras = project()["project"]["optional-dependencies"]
+    declared = set(bounds(project()["project"]["dependencies"]))
+    used = distributions(third_party(MODULES))
+    assert used - declared <= set(bounds(extras["hep"]))
+    assert declared - used == set(RUN)
+
+
+def test_every_development_dependency_is_used() -> None:
+    extras = project()["project"]["optional-dependencies"]
+    tests = [*(TOP / "tests").rglob("*.py"), *(TOP / "benchmarks").rglob("*.py")]
+    used = distributions(third_party(tests))
+    known = bounds(project()["project"]["dependencies"]) | bounds(extras["dev"])
+    assert used - set(known) <= set(bounds(extras["hep"]))
+    unused = set(bounds(extras["dev"])) - used
+    assert unused - {"hatchling"} == DEVELOPMENT_TOOLS
+
+
+# --- who imports whom ----------------------------------------------------------------------------
+
+# Imports run downwards only: a module may import modules of its own layer and of those below.
+LAYERS = (
+    {"errors", "paths"},
+    {"copies", "finding", "kernels", "reference", "run", "stats", "store"},
+    {"machine"},
+    {"conditions", "guard", "system_settings"},
+    {"counters", "jobs", "measure", "profiling"},
+    {"experiments"},
+    {"batch", "fleet", "lab"},
+    {"cli"},
+)
+# What stands at the bottom imports nothing of the project but itself.
+BOTTOM = {"errors", "finding", "paths", "run", "stats"}
+ONLY_IN_LAB = {"IPython", "ipywidgets", "matplotlib", "seaborn"}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(TOP).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part_of(module: str) -> str:
+    """``measure`` of ``perflib.measure.rounds``; empty for the package itself."""
+    return module.removeprefix("perflib").lstrip(".").partition(".")[0]
+
+
+def layer_of(part: str) -> int:
+    found = [level for level, parts in enumerate(LAYERS) if part in parts]
+    assert found, f"perflib.{part} has no layer: give it one in tests/test_packaging.py"
+    return found[0]
+
+
+def project_imports(path: Path) -> set[str]:
+    found = imported(anywhere(parsed(path)))
+    return {name for name in found if name.startswith("perflib.") and part_of(name)}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_run_downwards(path: Path) -> None:
+    part = part_of(name_of(path))
+    if not part:
+        assert not project_imports(path)
+        return
+    for name in project_imports(path):
+        other = part_of(name)
+        if name_of(path) == "perflib.measure.launch" and other == "conditions":
+            continue
+        assert layer_of(other) <= layer_of(part), f"{name_of(path)} imports {name}, which is above"
+        if part in BOTTOM and other != part:
+            allowed = {"errors", "stats", "finding", "run"}
+            assert other in allowed, f"{name_of(path)} stands at the bottom, but imports {name}"
+
+
+def test_no_experiment_imports_another() -> None:
+    from perflib.experiments import NAMES
+
+    for path in (TOP / "perflib" / "experiments").glob("*.py"):
+        others = tuple(f"perflib.experiments.{name}." for name in NAMES if name != path.stem)
+        assert not [name for name in project_imports(path) if f"{name}.".startswith(others)]
+
+
+def test_only_lab_imports_figures_and_widgets_at_import_time() -> None:
+    for path in MODULES:
+        if "lab" not in path.relative_to(TOP).parts:
+            heavy = {name.split(".")[0] for name in imported(at_import(parsed(path)))}
+            assert not heavy & ONLY_IN_LAB, path
+
+
+def test_a_batch_worker_starts_without_figures_and_widgets() -> None:
+    code = (
+        "import sys, perflib.cli, perflib.batch, perflib.experiments as e\n"
+        "for name in e.NAMES: e.get(name)\n"
+        f"print(sorted(set(sys.modules) & {ONLY_IN_LAB!r}))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=TOP
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 600
+
+
+# --- what a wheel carries ------------------------------------------------------------------------
+
+
+def build(kind: str, source: Path, target: Path) -> Path:
+    """A wheel or source distribution made as pip makes it, with the hatchling that is here."""
+    target.mkdir(exist_ok=True)
+    code = (
+        f"import os, hatchling.build as b; os.chdir({str(source)!r}); "
+        f"print(b.build_{kind}({str(target)!r}))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return target / answer.stdout.split()[-1]
+
+
+def content(archive: Path) -> set[str]:
+    with zipfile.ZipFile(archive) as wheel:
+        return set(wheel.namelist())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", TOP, tmp_path_factory.mktemp("wheel"))
+
+
+def test_a_wheel_carries_kernels_notebooks_and_published_tables(wheel: Path) -> None:
+    files = content(wheel)
+    data = "perflib/_data"
+    for folder, pattern in (("kernels_c", "**/*.[ch]"), ("notebooks", "*.ipynb")):
+        found = (TOP / folder).glob(pattern)
+        mine = [path for path in found if ".ipynb_checkpoints" not in path.parts]
+        assert mine, folder
+        assert {f"{data}/{path.relative_to(TOP)}" for path in mine} <= files
+    for path in (TOP / "perflib").rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            assert str(path.relative_to(TOP)) in files
+    assert "perflib/py.typed" in files
+    tops = {name.split("/")[0] for name in files}
+    assert tops == {"perflib", f"perflib-{project()['project']['version']}.dist-info"}
+    assert not [name for name in files if "__pycache__" in name or "checkpoints" in name]
+
+
+def test_an_installed_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    code = (
+        "import json, perflib.kernels as k\n"
+        "from perflib.paths import kernels_dir, notebooks_dir\n"
+        "from perflib.reference import published\n"
+        "print(json.dumps([str(kernels_dir()), str(notebooks_dir()), k.names(),"
+        " len(published('kv_haswell')), str(k.build('clock_gaps').library)]))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(site)},
+    )
+    assert answer.returncode == 0, answer.stderr
+    kernels, notebooks, names, rows, library = json.loads(answer.stdout)
+    assert kernels == str(site / "perflib" / "_data" / "kernels_c")
+    assert notebooks == str(site / "perflib" / "_data" / "notebooks")
+    assert {"clock_gaps", "kv"} <= set(names)
+    assert rows > 0
+    assert Path(library).is_file()
+
+
+def test_a_wheel_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
+    archive = build("sdist", TOP, tmp_path / "sdist")
+    shutil.unpack_archive(archive, tmp_path / "unpacked", filter="data")
+    (source,) = (tmp_path / "unpacked").iterdir()
+    assert (source / "Makefile").is_file()
+    assert (source / "tests" / "conftest.py").is_file()
+    assert content(build("wheel", source, tmp_path / "wheel")) == content(wheel)
+
+
+# --- papers --------------------------------------------------------------------------------------
+
+
+def test_the_readme_names_commands_that_exist() -> None:
+    text = (TOP / "README.md").read_text()
+    makefile = (TOP / "Makefile").read_text()
+    code = "\n".join(re.findall(r"`[^`]+`", text))
+    targets = set(re.findall(r"(?:^|`)make ([a-z]+)", code, re.MULTILINE))
+    assert {"investigate", "test", "lab"} <= targets
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_readme_names_subcommands_that_exist() -> None:
+    from perflib.cli import cli
+
+    texts = [(TOP / name).read_text() for name in ("README.md", "CONTRIBUTING.md")]
+    texts += [path.read_text() for path in (TOP / "docs").glob("*.md")]
+    named = set(re.findall(r"(?:^|`)perflib ([a-z]+)", "\n".join(texts), re.MULTILINE))
+    assert named
+    assert named <= set(cli.commands)
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = project()["project"]["version"]
+    assert f"## [{version}]" in (TOP / "CHANGELOG.md").read_text()
+    assert yaml.safe_load((TOP / "CITATION.cff").read_text())["version"] == version
+
+
+def tracked() -> list[Path]:
+    """The files of the checkout: git's, or all where there is no git (an unpacked source)."""
+    if (TOP / ".git").exists() and shutil.which("git"):
+        answer = subprocess.run(
+            ["git", "-c", f"safe.directory={TOP}", "ls-files", "-z"],
+            capture_output=True, text=True, check=True, cwd=TOP,
+        )  # fmt: skip
+        names = [name for name in answer.stdout.split("\0") if name]
+        return [TOP / name for name in names if (TOP / name).is_file()]
+    folders = ("benchmarks", "docs", "kernels_c", "notebooks", "perflib", "tests")
+    return [path for folder in folders for path in (TOP / folder).rglob("*") if path.is_file()]
+
+
+def test_no_path_of_a_machine_is_in_a_file() -> None:
+    machine = re.compile(rb"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
+    for path in tracked():
+        if path != Path(__file__):
+            assert not machine.findall(path.read_bytes()), path.relative_to(TOP)
+
+
+def test_notebooks_carry_no_outputs() -> None:
+    for path in (TOP / "notebooks").glob("*.ipynb"):
+        for number, cell in enumerate(json.loads(path.read_text())["cells"]):
+            if cell["cell_type"] == "code":
+                assert not cell["outputs"], f"{path.name}, cell {number}: run nbstripout"
+                assert cell["execution_count"] is None, f"{path.name}, cell {number}"
