@@ -7,6 +7,7 @@ asked; 1: the measurement failed. Progress and remarks go to standard error.
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -319,7 +320,7 @@ def _noise() -> tuple[pd.DataFrame | None, str]:
 
 
 def _print_noise(noise: pd.DataFrame) -> None:
-    """A histogram of gaps for each core, as text."""
+    """A histogram of gaps for each core, as text; the bars are logarithmic."""
     from perflib.experiments.machine import stolen_by_turn
 
     for cpu, turn in stolen_by_turn(noise).set_index("cpu").iterrows():
@@ -331,10 +332,10 @@ def _print_noise(noise: pd.DataFrame) -> None:
         bins = noise[(noise["cpu"] == cpu) & (noise["gaps"] > 0)]
         for _, row in bins.iterrows():
             low_us = row["gap_low_ns"] / 1e3
-            bar = "#" * min(40, int(row["gaps"]))
+            bar = "#" * round(4 * math.log2(1 + row["gaps"]))
             taken = f"{row['gap_ns'] / 1e6:.2f} ms"
             click.echo(
-                f"    {low_us:9.3g} to {2 * low_us:<9.3g} us {row['gaps']:6.0f} gaps, {taken:>9s} {bar}"
+                f"    {low_us:10.1f} to {2 * low_us:10.1f} us {row['gaps']:6.0f} gaps, {taken:>9s} {bar}"
             )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,7 +192,13 @@ def runs() -> list[Saved]:
         for path in runs_dir().glob("*.journal")
         if path.stem not in saved
     ]
-    return sorted(found, key=lambda entry: (entry.id.split("-", 1)[-1], entry.id))
+    return sorted(found, key=lambda entry: (entry.start or _start_of(entry.id), entry.id))
+
+
+def _start_of(run_id: str) -> str:
+    """The start that a run's id holds, as provenance writes it."""
+    match = re.search(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)", run_id)
+    return "{}-{}-{}T{}:{}:{}".format(*match.groups()) if match else ""
 
 
 def query(sql: str) -> pd.DataFrame:

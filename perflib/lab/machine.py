@@ -123,7 +123,8 @@ def checks(found: Sequence[Check]) -> Table:
     for i, check in enumerate(sorted(found, key=lambda check: order[check.state])):
         rows.append([check.name, marks[check.state], check.now, check.cost, check.command])
         classes[i, 0] = "name"
-        classes[i, 1] = f"perflib-{kinds[check.state]}"
+        classes[i, 1] = kinds[check.state]
+        classes[i, 3] = "prose"
         classes[i, 4] = "command"
     return Table(("what", "state", "now", "what it costs", "command"), rows, classes)
 

@@ -19,18 +19,20 @@ _UNITS = {"percent": "%", "percentage points": "points"}
 _COLUMNS = ("subject", "verdict", "effect", "95 % interval", "unit", "claim and reason")
 
 STYLE = """
-.perflib-table { border-collapse: collapse; margin: 0.6em 0; font-size: 0.92em; }
-.perflib-table th, .perflib-table td { text-align: left; vertical-align: top; padding: 0.3em 0.7em;
-  border-bottom: 1px solid rgba(128, 128, 128, 0.3); white-space: normal; max-width: 46em; }
-.perflib-table th { border-bottom-width: 2px; }
-.perflib-table td.number { text-align: right; white-space: nowrap;
+table.perflib-table { border-collapse: collapse; margin: 0.6em 0; font-size: 0.92em; }
+table.perflib-table th, table.perflib-table td { text-align: left !important;
+  vertical-align: top; padding: 0.3em 0.7em; white-space: normal; max-width: 46em;
+  border-bottom: 1px solid rgba(128, 128, 128, 0.3); }
+table.perflib-table th { border-bottom-width: 2px; white-space: nowrap; }
+table.perflib-table td.name { white-space: nowrap; }
+table.perflib-table td.prose { min-width: 20em; }
+table.perflib-table td.number { text-align: right !important; white-space: nowrap;
   font-variant-numeric: tabular-nums; }
-.perflib-table th, .perflib-table td.name { white-space: nowrap; }
-.perflib-table .perflib-supported, .perflib-table .perflib-refuted,
-.perflib-table .perflib-inconclusive { white-space: nowrap; }
-.perflib-supported { color: #b34700; font-weight: 600; }
-.perflib-refuted { color: #00695c; }
-.perflib-inconclusive { color: #6b6b6b; font-style: italic; }
+table.perflib-table td.command { font-family: ui-monospace, "DejaVu Sans Mono", monospace;
+  font-size: 0.85em; overflow-wrap: anywhere; min-width: 14em; }
+table.perflib-table td.supported { color: #b34700; font-weight: 600; white-space: nowrap; }
+table.perflib-table td.refuted { color: #00695c; white-space: nowrap; }
+table.perflib-table td.inconclusive { color: #6b6b6b; font-style: italic; white-space: nowrap; }
 """
 
 
@@ -122,6 +124,7 @@ def verdicts(findings: Iterable[Finding]) -> Table:
             ]
         )
         classes[i, 0] = "name"
-        classes[i, 1] = f"perflib-{finding.verdict}"
+        classes[i, 1] = finding.verdict
         classes[i, 2] = classes[i, 3] = "number"
+        classes[i, 5] = "prose"
     return Table(_COLUMNS, rows, classes)

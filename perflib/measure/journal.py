@@ -92,10 +92,13 @@ class Journal:
             os.ftruncate(self._file.fileno(), end)
             if not isinstance(error, OSError):
                 raise
-            msg = (
-                f"the journal {self.path} cannot be written: {error}. The {len(self.turns)} turns "
-                f"before are in it: make room, then 'perflib run --resume {self.path.stem}'"
-            )
+            kept = "Nothing was measured yet: make room and start anew"
+            if self.turns:
+                kept = (
+                    f"The {len(self.turns)} turns before are in it: make room, then "
+                    f"'perflib run --resume {self.path.stem}'"
+                )
+            msg = f"the journal {self.path} cannot be written: {error}. {kept}"
             raise MeasurementError(msg) from error
 
     def close(self, *, remove: bool = False) -> None:

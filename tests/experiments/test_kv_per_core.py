@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import get
+from perflib.experiments.kv_analysis import KvTable
+from perflib.experiments.kv_turns import chunks_of
+from perflib.finding import Finding
+from perflib.run import Run
+from perflib.store import load, runs
+from tests.experiments.simulated import samples
+
+KV = get("kv_per_core")
+
+
+def findings(table: pd.DataFrame, **params: object) -> dict[str, Finding]:
+    made = KV.Params.make(params).model_dump(mode="json")
+    return {finding.subject: finding for finding in KV.analyse(Run("r", KV.name, made, table))}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    return tmp_path
+
+
+# --- analysis: simulated machines --------------------------------------------------------------
+
+
+def test_a_slow_core_is_named_and_no_other() -> None:
+    found = findings(samples(slow={2: 0.12}))
+    assert [f.subject for f in found.values() if f.verdict == "supported"] == ["cpu2"]
+    assert found["cpu2"].low < 12 < found["cpu2"].high
+    assert found["cpu2"].evidence["events_slower_share"] == 1.0
+    assert "All events slowed down" in found["cpu2"].reason
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_null_two_equal_cores_are_not_told_apart(seed: int) -> None:
+    found = findings(samples(seed, cores=2, rounds=150))
+    assert not [f for f in found.values() if f.verdict == "supported"]
+    assert found["cpu0"].verdict == "refuted"
+
+
+def test_null_bursts_are_disturbance_and_not_slowness() -> None:
+    found = findings(samples(cores=2, rounds=300, burst_share={0: 0.3}))
+    assert found["cpu0"].verdict == "refuted"
+    assert found["cpu0 disturbed"].verdict == "supported"
+    assert found["cpu1 disturbed"].verdict == "refuted"
+
+
+def test_slowness_and_disturbance_of_one_core_are_two_numbers() -> None:
+    table = samples(3, cores=2, rounds=300, slow={1: 0.05}, burst_share={1: 0.2})
+    found = findings(table)
+    assert found["cpu1"].verdict == "supported"
+    assert found["cpu1"].low < 5 < found["cpu1"].high
+    assert 10 < found["cpu1 disturbed"].effect < 40
+
+
+def test_a_few_slow_events_are_told_from_all() -> None:
+    found = findings(samples(slow={1: 0.5}, slow_events=(3, 7), rounds=100))
+    assert found["cpu1"].evidence["events_slower_share"] == pytest.approx(0.1)
+    assert set(found["cpu1"].evidence["slowest_events"][:2]) == {3, 7}
+    assert "Only 10% of the events" in found["cpu1"].reason
+
+
+def test_a_slowdown_below_the_threshold_is_refuted_and_above_it_supported() -> None:
+    table = samples(slow={0: 0.03}, noise=0.005, rounds=100)
+    assert findings(table)["cpu0"].verdict == "supported"
+    assert findings(table, threshold_percent=5.0)["cpu0"].verdict == "refuted"
+
+
+def test_time_without_the_core_is_said_to_be_sharing() -> None:
+    table = samples(cores=2, rounds=100, slow={1: 0.06}, noise=0.005)
+    table["cpu_time_ns"] = table["time_ns"] * np.where(table["cpu"] == 1, 1 / 1.06, 1.0)
+    table["involuntary_switches"] = 0
+    assert "the core is shared, not slow" in findings(table)["cpu1"].reason
+    table["cpu_time_ns"] = table["time_ns"]
+    assert "the core itself" in findings(table)["cpu1"].reason
+
+
+def test_where_a_slow_core_lies_is_said() -> None:
+    params = KV.Params.make({}).model_dump(mode="json")
+    places = [{"cpu": cpu, "where": f"package {cpu // 2}"} for cpu in range(4)]
+    run = Run("r", KV.name, params, samples(slow={2: 0.12}), {"machine": {"cpus": places}})
+    named = [f for f in KV.analyse(run) if f.verdict == "supported"]
+    assert [f.evidence["where"] for f in named] == ["package 1"]
+    assert named[0].reason.endswith("It is package 1.")
+
+
+def test_one_core_or_one_round_compares_nothing() -> None:
+    assert findings(samples(cores=1))["cpu0"].verdict == "inconclusive"
+    assert findings(samples(cores=2, rounds=1))["cpu1"].verdict == "inconclusive"
+
+
+def test_start_times_are_optional_and_order_does_not_matter() -> None:
+    table = samples(slow={2: 0.12})
+    shuffled = table.drop(columns=["start_ns", "position"]).sample(frac=1, random_state=1)
+    found = findings(shuffled)
+    assert found["cpu2"].verdict == "supported"
+    assert found["cpu0"].verdict == "refuted"
+
+
+def test_rows_whose_conditions_failed_are_not_used() -> None:
+    table = samples(cores=2, rounds=80)
+    wrong = table["cpu"].eq(1) & table["event"].lt(10)
+    table.loc[wrong, "time_ns"] *= 3
+    assert findings(table)["cpu1"].verdict == "supported"
+    table["ok"] = ~wrong
+    assert findings(table)["cpu1"].verdict == "refuted"
+    table["ok"] = False
+    with pytest.raises(UserError, match="no sample is usable"):
+        findings(table)
+
+
+def test_events_missing_on_one_core_do_not_make_it_fast() -> None:
+    table = samples(cores=2, rounds=100, noise=0.01)
+    gone = table["cpu"].eq(1) & table["event"].gt(9) & (table["round"] % 2 == 0)
+    found = findings(table[~gone])
+    assert found["cpu1"].verdict == "refuted"
+    assert abs(found["cpu1"].effect) < 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.rename(columns={"time_ns": "tim_ns"}), "did you mean 'tim_ns'"),
+        (lambda t: t.iloc[:0], "no rows"),
+        (lambda t: t.assign(cpu="zero"), "'cpu' holds no numbers"),
+        (lambda t: t.assign(event=np.nan), "'event' has no value in row 1"),
+    ],
+)
+def test_a_table_that_cannot_be_analysed_is_refused(change, says: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UserError, match=says):
+        KV.check_samples(change(samples(rounds=2)))
+
+
+def test_times_that_are_not_positive_are_refused() -> None:
+    table = samples(rounds=3)
+    table.loc[4, "time_ns"] = 0
+    with pytest.raises(UserError, match="row 5"):
+        findings(table)
+
+
+def test_two_runs_of_equal_machines_do_not_differ_and_of_unequal_do() -> None:
+    params = KV.Params.make({}).model_dump(mode="json")
+    first = Run("a", KV.name, params, samples(1, noise=0.005, drift=0.0))
+    same = Run("b", KV.name, params, samples(1, noise=0.005, drift=0.0))
+    assert {f.subject: f.verdict for f in KV.compare(first, same)}["time per event"] == "refuted"
+    slower = same.samples.assign(time_ns=same.samples["time_ns"] * 1.2)
+    other = KV.compare(first, Run("c", KV.name, params, slower))
+    assert other[0].verdict == "supported"
+    assert other[0].low < 20 < other[0].high
+    with pytest.raises(UserError, match="no event in common"):
+        moved = same.samples.assign(event=same.samples["event"] + 1000)
+        KV.compare(first, Run("d", KV.name, params, moved))
+
+
+def test_figures_show_every_core_with_units() -> None:
+    params = KV.Params.make({}).model_dump(mode="json")
+    drawn = KV.figures(Run("r", KV.name, params, samples(slow={2: 0.12}, rounds=30)))
+    assert list(drawn) == ["seconds_per_event", "event_by_event", "drift"]
+    axes = drawn["seconds_per_event"].axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2", "3"]
+    assert "(ms)" in axes.get_ylabel()
+    values = KvTable(samples(slow={2: 0.12}, rounds=30)).seconds_per_event()
+    ratio = values["undisturbed_s"] / values["undisturbed_s"].iloc[0]
+    assert ratio.to_numpy() == pytest.approx([1, 1, 1.12, 1], abs=0.02)
+    assert (values["low_s"] < values["undisturbed_s"]).all()
+    assert (values["high_s"] > values["undisturbed_s"]).all()
+
+
+# --- the schedule ------------------------------------------------------------------------------
+
+
+def test_chunks_hold_every_event_once_in_turns_of_about_the_length_asked() -> None:
+    times_ms = [1.0] * 50 + [40.0] + [1.0] * 49
+    chunks = chunks_of(times_ms, 7, 20.0)
+    events = [event for first, count in chunks for event in range(first, first + count)]
+    assert events == list(range(7, 107))
+    assert len(chunks) > 3
+    assert chunks_of([5.0], 3, 100.0) == [[3, 1]]
+    assert chunks_of([0.1] * 10, 0, 100.0) == [[0, 10]]
+
+
+# --- measuring, for real -----------------------------------------------------------------------
+
+
+def test_a_short_run_measures_all_cores_and_is_saved(home: Path) -> None:
+    run = KV.measure(KV.Params.make({"budget_s": 1.0, "events": 10}))
+    table = run.samples
+    allowed = os.sched_getaffinity(0)
+    assert set(table["cpu"]) <= allowed
+    assert set(table["event"]) == set(range(10))
+    assert table["ok"].all()
+    assert (table["time_ns"] > 0).all()
+    assert (table["cpu_time_ns"] <= table["time_ns"] * 1.5 + 1e6).all()
+    assert table.groupby("event")["checksum"].nunique().eq(1).all()
+    again = load(run.id)
+    pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
+    assert again.provenance["kernel"]["kernel"] == "kv"
+    assert [c["got"]["cpus"] for c in again.provenance["conditions"]] == [
+        [cpu] for cpu in again.provenance["plan"]["cores"]
+    ]
+    assert [entry.status for entry in runs()] == ["saved"]
+
+
+def test_code_size_changes_no_result(home: Path) -> None:
+    small = KV.measure(KV.Params.make({"budget_s": 0.3, "events": 5, "code_kib": 100}))
+    large = KV.measure(KV.Params.make({"budget_s": 0.3, "events": 5, "code_kib": 600}))
+    assert large.provenance["plan"]["copies"] > 5 * small.provenance["plan"]["copies"]
+    assert small.provenance["plan"]["checksums"] == large.provenance["plan"]["checksums"]
+
+
+def test_the_job_as_a_program_gives_the_same_table(home: Path) -> None:
+    run = KV.measure(KV.Params.make({"budget_s": 1.0, "events": 5, "job": "program"}))
+    assert set(run.samples["event"]) == set(range(5))
+    assert (run.samples["time_ns"] > 0).all()
+    assert run.samples["cpu"].nunique() == len(run.provenance["plan"]["cores"])
+
+
+def test_any_job_with_a_log_takes_its_place(home: Path) -> None:
+    script = (
+        "for i in $(seq {first} $(({first} + {events} - 1))); do echo begin $i; "
+        "for j in 1 2 3; do :; done; echo end $i after 0.0$i s; done"
+    )
+    run = KV.measure(
+        KV.Params.make(
+            {
+                "budget_s": 0.5,
+                "events": 3,
+                "first_event": 4,
+                "job": "command",
+                "job_command": f"sh -c '{script}'",
+                "job_begin": r"^begin (?P<event>\d+)",
+                "job_end": r"^end (?P<event>\d+) after (?P<seconds>[\d.]+) s",
+            }
+        )
+    )
+    by_event = run.samples.groupby("event")["time_ns"].first()
+    assert by_event.to_dict() == pytest.approx({4: 0.04e9, 5: 0.05e9, 6: 0.06e9})
+
+
+def test_a_job_that_fails_says_so_and_leaves_no_run(home: Path) -> None:
+    params = KV.Params.make({"job": "command", "job_command": "sh -c 'echo sorry; exit 3'"})
+    with pytest.raises(MeasurementError, match=r"status 3(.|\n)*sorry"):
+        KV.measure(params)
+    assert runs() == []
+
+
+def test_a_cpu_that_is_not_there_costs_nothing(home: Path) -> None:
+    with pytest.raises(UserError, match="no CPU 4095"):
+        KV.measure(KV.Params.make({"cores": [0, 4095]}))
+    assert not (home / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"job": "command"}, "go together"),
+        ({"job_command": "x"}, "go together"),
+        ({"job_begin": "(unclosed"}, "unclosed"),
+        ({"job_begin": "no group"}, "event"),
+        ({"cores": "0-x"}, "CPU list"),
+        ({"settings": "thp"}, "NAME=VALUE"),
+        ({"settings": {"tph": "always"}}, "did you mean 'thp'"),
+        ({"evnets": 5}, "did you mean 'events'"),
+    ],
+)
+def test_wrong_parameters_are_sentences(given: dict[str, object], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        KV.Params.make(given)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.experiments import get
+from perflib.experiments.machine import look, stolen_by_turn
+from perflib.run import Run
+from perflib.store import load
+
+MACHINE = get("machine")
+
+
+def turns(shares: dict[int, float], rounds: int = 30) -> pd.DataFrame:
+    """Turns of 200 ms; of each core's time a share is lost in gaps of about 3 ms."""
+    generator = np.random.default_rng(1)
+    rows = []
+    for round_ in range(rounds):
+        for cpu, share in shares.items():
+            stolen = max(0.0, share * generator.normal(1, 0.2)) * 200e6
+            rows.append(
+                {
+                    "round": round_,
+                    "cpu": cpu,
+                    "duration_ns": 200_000_000,
+                    "stolen_ns": stolen,
+                    "gap_low_ns": 2**21,
+                    "gaps": round(stolen / 3e6),
+                    "gap_ns": int(stolen),
+                    "switched_gaps": round(stolen / 3e6),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def verdicts(table: pd.DataFrame) -> dict[str, str]:
+    run = Run("r", "machine", MACHINE.Params.make({}).model_dump(mode="json"), table)
+    return {finding.subject: finding.verdict for finding in MACHINE.analyse(run)}
+
+
+def test_a_core_that_loses_time_is_named_and_a_quiet_one_is_not() -> None:
+    assert verdicts(turns({0: 0.05, 1: 0.001})) == {"cpu0": "supported", "cpu1": "refuted"}
+
+
+def test_the_likeliest_cause_is_named() -> None:
+    run = Run("r", "machine", MACHINE.Params.make({}).model_dump(mode="json"), turns({0: 0.05}))
+    assert "another task" in MACHINE.analyse(run)[0].reason
+
+
+def test_gap_time_serves_where_the_stolen_time_was_not_recorded() -> None:
+    table = turns({0: 0.05})
+    bare = table[["round", "cpu", "duration_ns", "gap_low_ns", "gap_ns"]]
+    MACHINE.check_samples(bare)
+    assert verdicts(bare) == verdicts(table)
+
+
+def test_measured_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    run = MACHINE.measure(MACHINE.Params.make({"budget_s": 0.5, "spin_ms": 20.0}))
+    table = run.samples
+    assert set(table["cpu"]) <= os.sched_getaffinity(0)
+    assert (table["duration_ns"] > 19_000_000).all()
+    by_turn = table.groupby(["round", "cpu"])[["gap_ns", "duration_ns"]].agg(
+        {"gap_ns": "sum", "duration_ns": "first"}
+    )
+    assert (by_turn["gap_ns"] <= by_turn["duration_ns"]).all()
+    assert stolen_by_turn(table)["stolen_percent"].between(0, 100).all()
+    assert load(run.id).provenance["kernel"]["kernel"] == "clock_gaps"
+    axes = MACHINE.figures(run)["gaps"].axes[0]
+    assert "µs" in axes.get_xlabel()
+
+
+def test_a_look_takes_one_turn_of_each_core() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    assert sorted(set(look(cores, spin_ms=2.0)["cpu"])) == cores

@@ -1,0 +1,227 @@
+"""The journal of a running measurement: whole turns survive a kill, a full disk, a dead machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import MeasurementError, UserError
+from perflib.measure import journal as journal_module
+from perflib.measure.journal import Journal
+from tests.disk import files_no_larger_than, small_disk
+
+HEADER = {"id": "test-1", "experiment": "test", "params": {"text": 'ä"\n'}, "plan": {"n": 1}}
+TURNS = [
+    {"round": n // 2, "arm": n % 2, "wall_s": 0.5, "columns": {"time_ns": [n, None, 0.1 * n]}}
+    for n in range(6)
+]
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from perflib.measure.journal import Journal
+journal = Journal.create(Path(sys.argv[1]), {"id": "test"})
+for n in range(50):
+    journal.append({"round": n, "text": "x" * 5000})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@contextmanager
+def created(path: Path, turns: list[dict[str, Any]]) -> Iterator[Journal]:
+    journal = Journal.create(path, HEADER)
+    try:
+        for turn in turns:
+            journal.append(turn)
+        yield journal
+    finally:
+        journal.close()
+
+
+@contextmanager
+def reopened(path: Path) -> Iterator[Journal]:
+    journal = Journal.reopen(path)
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "test-1.journal"
+    with created(path, TURNS) as journal:
+        assert (journal.header, journal.turns) == (HEADER, TURNS)
+    with reopened(path) as journal:
+        assert (journal.header, journal.turns) == (HEADER, TURNS)
+        journal.append({"round": 3})
+    with reopened(path) as journal:
+        assert journal.turns == [*TURNS, {"round": 3}]
+        journal.close(remove=True)
+    assert not path.exists()
+
+
+def test_a_turn_is_on_the_disk_when_append_returns(tmp_path: Path) -> None:
+    path = tmp_path / "test.journal"
+    with created(path, []) as journal:
+        for turn in TURNS:
+            journal.append(turn)
+            assert json.loads(path.read_bytes().splitlines()[-1]) == turn
+
+
+def test_killed_process_loses_no_turn(tmp_path: Path) -> None:
+    path = tmp_path / "test.journal"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with reopened(path) as journal:
+        assert [turn["round"] for turn in journal.turns] == list(range(50))
+
+
+def test_only_one_process_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "test-1.journal"
+    with (
+        created(path, TURNS),
+        pytest.raises(UserError, match="run test-1 is being measured right now"),
+    ):
+        Journal.reopen(path)
+    with reopened(path) as journal:
+        assert journal.turns == TURNS
+
+
+@given(data=st.data())
+def test_cut_anywhere_it_keeps_all_whole_turns(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("cut") / "test.journal"
+    with created(path, TURNS):
+        pass
+    whole = path.read_bytes()
+    ends = [n + 1 for n, byte in enumerate(whole) if byte == ord("\n")]
+    cut = data.draw(st.integers(ends[0], len(whole)))
+    path.write_bytes(whole[:cut])
+    kept = sum(end <= cut for end in ends) - 1
+    with reopened(path) as journal:
+        assert journal.turns == TURNS[:kept]
+        for turn in TURNS[kept:]:
+            journal.append(turn)
+    assert path.read_bytes() == whole
+
+
+def test_damaged_line_ends_what_is_kept(tmp_path: Path) -> None:
+    """A machine that lost its power may leave blocks of zeros, or of something else."""
+    path = tmp_path / "test.journal"
+    for damage in (b"\0\0\0\0", b"\xff\xfe", b"[1]", b"{"):
+        with created(path, TURNS):
+            pass
+        lines = path.read_bytes().splitlines()
+        lines[4] = damage
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        with reopened(path) as journal:
+            assert journal.turns == TURNS[:3]
+            journal.append(TURNS[3])
+        with reopened(path) as journal:
+            assert journal.turns == TURNS[:4]
+        path.unlink()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"id": 1', b"\xff\xff\n", b"5\n"])
+def test_without_its_first_line_it_is_of_no_use(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "test.journal"
+    path.write_bytes(content)
+    for _ in range(2):  # the second time: it was let go of
+        with pytest.raises(MeasurementError, match="is empty or damaged: remove it") as caught:
+            Journal.reopen(path)
+        assert str(path) in str(caught.value)
+    assert path.read_bytes() == content
+
+
+def test_missing_one_names_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no unfinished run 'a'; unfinished: none"):
+        Journal.reopen(tmp_path / "a.journal")
+    with created(tmp_path / "b.journal", []), created(tmp_path / "c.journal", []):
+        pass
+    with pytest.raises(UserError, match="no unfinished run 'a'; unfinished: b, c"):
+        Journal.reopen(tmp_path / "a.journal")
+
+
+def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    tmp_path.joinpath("runs").write_text("")
+    with pytest.raises(MeasurementError, match="the run's journal cannot be made"):
+        Journal.create(tmp_path / "runs" / "a.journal", HEADER)
+
+
+def fill(journal: Journal, text_bytes: int) -> MeasurementError:
+    """Append until it fails."""
+    for n in range(10_000):
+        try:
+            journal.append({"round": n, "text": "x" * text_bytes})
+        except MeasurementError as error:
+            return error
+    pytest.fail("the disk never was full")
+
+
+def check_after_full_disk(path: Path, error: MeasurementError, turns: int) -> None:
+    assert f"the journal {path} cannot be written" in str(error)
+    assert f"The {turns} turns before are in it" in str(error)
+    assert "make room, then 'perflib run --resume test-1'" in str(error)
+    with reopened(path) as journal:
+        assert [turn["round"] for turn in journal.turns] == list(range(turns))
+
+
+@pytest.mark.parametrize("text_bytes", [100, 5000, 12_000])
+def test_full_disk_keeps_every_turn_before(tmp_path: Path, text_bytes: int) -> None:
+    path = tmp_path / "test-1.journal"
+    with created(path, []) as journal:
+        with files_no_larger_than(30_000):
+            error = fill(journal, text_bytes)
+        turns = len(journal.turns)
+        assert 0 < 30_000 - path.stat().st_size < text_bytes + 40, "as many as fit"
+    check_after_full_disk(path, error, turns)
+
+
+def test_full_tmpfs_keeps_every_turn_before(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 64) as disk:
+        path = disk / "test-1.journal"
+        with created(path, []) as journal:
+            error = fill(journal, 3000)
+            turns = len(journal.turns)
+        assert "No space left on device" in str(error)
+        assert turns > 10
+        check_after_full_disk(path, error, turns)
+
+
+def test_full_disk_from_the_start_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "test-1.journal"
+    with (
+        files_no_larger_than(10),
+        pytest.raises(MeasurementError, match="Nothing was measured yet: make room"),
+    ):
+        Journal.create(path, HEADER)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupted_append_is_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "test.journal"
+    with created(path, TURNS) as journal:
+        monkeypatch.setattr(journal_module, "_FLUSH_S", -1.0)
+        monkeypatch.setattr(os, "fdatasync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            journal.append({"round": 9})
+        assert journal.turns == TURNS
+    with reopened(path) as journal:
+        assert journal.turns == TURNS

@@ -1,0 +1,301 @@
+"""Rounds: the order of the arms, when it ends, what a failure costs, and going on after a kill."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import MeasurementError
+from perflib.measure import rounds
+from perflib.measure.journal import Journal
+from perflib.measure.process import WorkerError
+from perflib.measure.rounds import Columns, Status, frame_of, round_order, take_rounds
+
+ARMS = ("cpu0", "cpu1", "cpu5")
+
+
+class Clock:
+    """Time that passes only when somebody says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(rounds, "time", made)
+    return made
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    made = Journal.create(tmp_path / "test.journal", {})
+    yield made
+    made.close()
+
+
+def never(_samples: pd.DataFrame) -> float:
+    return math.inf
+
+
+def one_second(clock: Clock, calls: list[tuple[int, int]] | None = None) -> Any:
+    """A turn that takes a second of the clock."""
+
+    def turn(round_: int, arm: int) -> Columns:
+        clock.now_s += 1.0
+        if calls is not None:
+            calls.append((round_, arm))
+        return {"cpu": [arm] * 2, "time_ns": [100 * round_ + arm, 7]}
+
+    return turn
+
+
+def take(
+    journal: Journal,
+    turn: Callable[[int, int], Columns],
+    half_width: Callable[[pd.DataFrame], float] = never,
+    **changed: Any,
+) -> str:
+    wanted: dict[str, Any] = {"seed": 3, "budget_s": 12.0, "least_s": 0.0, "target": 1.0}
+    return take_rounds(journal, ARMS, turn, half_width=half_width, **{**wanted, **changed})
+
+
+# --- the order ---------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**53), round_=st.integers(0, 10**6), arms=st.integers(0, 200))
+def test_an_order_has_every_arm_once_and_is_always_the_same(
+    seed: int, round_: int, arms: int
+) -> None:
+    order = round_order(seed, round_, arms)
+    assert sorted(order) == list(range(arms))
+    assert order == round_order(seed, round_, arms)
+
+
+def test_order_of_old_runs_must_not_change() -> None:
+    """A run that was begun with an older version goes on with this one."""
+    assert [round_order(1, n, 5) for n in range(3)] == [
+        [1, 0, 4, 3, 2],
+        [1, 2, 3, 4, 0],
+        [3, 1, 2, 4, 0],
+    ]
+
+
+def test_every_order_is_as_likely_as_any_other() -> None:
+    seen = Counter(tuple(round_order(1, n, 3)) for n in range(6000))
+    assert len(seen) == 6
+    chi_square = sum((count - 1000) ** 2 / 1000 for count in seen.values())
+    assert chi_square < 20.5  # one in a thousand, of 5 degrees of freedom
+    following = Counter(
+        (round_order(1, n, 3)[0], round_order(1, n + 1, 3)[0]) for n in range(0, 9000, 2)
+    )
+    assert sum((count - 500) ** 2 / 500 for count in following.values()) < 26.1  # of 8
+    assert round_order(1, 0, 8) != round_order(2, 0, 8)
+
+
+# --- when it ends ------------------------------------------------------------------------------
+
+
+def test_whole_rounds_until_the_budget_is_spent(clock: Clock, journal: Journal) -> None:
+    calls: list[tuple[int, int]] = []
+    assert take(journal, one_second(clock, calls), budget_s=10.0) == "budget spent"
+    assert calls == [(n, arm) for n in range(4) for arm in round_order(3, n, 3)]
+    assert [turn["position"] for turn in journal.turns] == [0, 1, 2] * 4
+    assert [(turn["round"], turn["arm"]) for turn in journal.turns] == calls
+    assert {turn["wall_s"] for turn in journal.turns} == {1.0}
+
+
+def test_one_round_is_taken_whatever_the_budget(clock: Clock, journal: Journal) -> None:
+    assert take(journal, one_second(clock), budget_s=0.001) == "budget spent"
+    assert len(journal.turns) == 3
+
+
+def test_precise_enough_but_not_before_the_least_time(clock: Clock, journal: Journal) -> None:
+    asked: list[int] = []
+
+    def half_width(samples: pd.DataFrame) -> float:
+        asked.append(len(samples))
+        return 0.5
+
+    stopped = take(journal, one_second(clock), half_width, budget_s=100.0, least_s=5.0)
+    assert stopped == "precise enough"
+    assert asked == [12], "two rounds of three arms, two samples each"
+
+
+def test_precision_is_looked_at_more_and_more_rarely(clock: Clock, journal: Journal) -> None:
+    asked: list[int] = []
+
+    def half_width(samples: pd.DataFrame) -> float:
+        asked.append(len(samples))
+        return 30.0 / math.sqrt(len(samples))
+
+    assert take(journal, one_second(clock), half_width, budget_s=1000.0) == "precise enough"
+    assert 900 <= asked[-1] < 900 * 1.2
+    assert len(asked) < 5 + math.log(900 / 6, 1.15)
+
+
+def test_interval_without_a_width_is_never_precise(clock: Clock, journal: Journal) -> None:
+    assert take(journal, one_second(clock), lambda _samples: math.nan) == "budget spent"
+
+
+def test_stop_ends_it_after_the_turn(clock: Clock, journal: Journal) -> None:
+    stop = threading.Event()
+
+    def turn(round_: int, arm: int) -> Columns:
+        if len(journal.turns) == 4:
+            stop.set()
+        return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
+
+    assert take(journal, turn, stop=stop) == "interrupted"
+    assert len(journal.turns) == 5
+    assert take(journal, turn, stop=stop) == "interrupted"
+    assert len(journal.turns) == 5
+
+
+def test_interrupt_keeps_what_there_is(clock: Clock, journal: Journal) -> None:
+    def turn(round_: int, arm: int) -> Columns:
+        if len(journal.turns) == 4:
+            raise KeyboardInterrupt
+        return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
+
+    assert take(journal, turn) == "interrupted"
+    assert len(journal.turns) == 4
+
+
+# --- failures ----------------------------------------------------------------------------------
+
+
+def failing(clock: Clock, fails: Callable[[int, int], bool]) -> Callable[[int, int], Columns]:
+    def turn(round_: int, arm: int) -> Columns:
+        if fails(round_, arm):
+            msg = f"arm {arm} crashed"
+            raise WorkerError(msg)
+        return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
+
+    return turn
+
+
+def test_failure_costs_its_turn_only(clock: Clock, journal: Journal) -> None:
+    turn = failing(clock, lambda n, arm: arm == 1 and n % 3 != 2)
+    assert take(journal, turn, budget_s=14.0) == "budget spent"
+    failed = [(entry["round"], entry["failed"]) for entry in journal.turns if "failed" in entry]
+    assert failed == [(n, "arm 1 crashed") for n in (0, 1, 3, 4)]
+    assert Counter(entry["arm"] for entry in journal.turns) == {0: 6, 1: 6, 2: 6}
+    samples = frame_of(journal.turns)
+    assert Counter(samples["cpu"]) == {0: 12, 1: 4, 2: 12}
+
+
+def test_three_failures_in_a_row_end_it(clock: Clock, journal: Journal) -> None:
+    assert take(journal, failing(clock, lambda _n, arm: arm == 1)) == "failed"
+    last = journal.turns[-1]
+    assert (last["round"], last["arm"]) == (2, 1)
+    assert frame_of(journal.turns)["round"].max() <= 2
+
+
+def test_error_of_the_measurement_says_that_turns_are_kept(clock: Clock, journal: Journal) -> None:
+    def turn(round_: int, arm: int) -> Columns:
+        if round_ == 1:
+            msg = "the disk is full"
+            raise MeasurementError(msg)
+        return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
+
+    with pytest.raises(MeasurementError, match=r"the disk is full\n3 turns are kept"):
+        take(journal, turn)
+    assert len(journal.turns) == 3
+
+
+def test_mistake_in_an_experiment_is_not_hidden(clock: Clock, journal: Journal) -> None:
+    def turn(_round: int, _arm: int) -> Columns:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        take(journal, turn)
+    assert journal.turns == []
+    assert clock.now_s == 1000
+
+
+# --- going on ----------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+def test_killed_anywhere_it_goes_on_as_if_nothing_had_been(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The journal is cut at any byte; the same turns are taken in the same order, each once."""
+    folder = tmp_path_factory.mktemp("resumed")
+    path = folder / "test.journal"
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "time", clock)
+        journal = Journal.create(path, {})
+        assert take(journal, one_second(clock)) == "budget spent"
+        journal.close()
+        whole = path.read_bytes()
+        cut = data.draw(st.integers(3, len(whole)))
+        path.write_bytes(whole[:cut])
+        journal = Journal.reopen(path)
+        before = len(journal.turns)
+        calls: list[tuple[int, int]] = []
+        clock.now_s += data.draw(st.integers(0, 10**6))
+        assert take(journal, one_second(clock, calls)) == "budget spent"
+        journal.close()
+    assert path.read_bytes() == whole
+    assert len(calls) == 12 - before
+
+
+def test_time_before_a_kill_counts(clock: Clock, journal: Journal) -> None:
+    seen: list[Status] = []
+    take(journal, one_second(clock), budget_s=6.0)
+    clock.now_s += 5000
+    assert take(journal, one_second(clock), budget_s=8.0, progress=seen.append) == "budget spent"
+    assert len(journal.turns) == 9
+    assert [status.elapsed_s for status in seen] == [7.0, 8.0, 9.0]
+    assert {status.rounds for status in seen} == {2}
+
+
+# --- progress and the table --------------------------------------------------------------------
+
+
+def test_progress_after_every_turn(clock: Clock, journal: Journal) -> None:
+    seen: list[tuple[Status, int]] = []
+
+    def watch(status: Status) -> None:
+        seen.append((status, len(status.samples())))
+
+    def half_width(samples: pd.DataFrame) -> float:
+        return 12.0 / math.sqrt(len(samples))
+
+    take(journal, one_second(clock), half_width, target=2.0, budget_s=30.0, progress=watch)
+    assert [rows for _, rows in seen] == list(range(2, 38, 2))
+    assert [status.elapsed_s for status, _ in seen] == list(range(1, 19))
+    first, later = seen[0][0], seen[3][0]
+    assert (first.half_width, first.left_s) == (None, 29.0)
+    assert later.half_width == pytest.approx(12 / math.sqrt(6))
+    assert later.left_s == pytest.approx(4 * (6 - 1)), "the width shrinks with the root of time"
+    assert all(0 <= status.left_s <= 30 - status.elapsed_s for status, _ in seen)
+
+
+def test_table_has_one_row_a_sample(clock: Clock, journal: Journal) -> None:
+    take(journal, one_second(clock), budget_s=3.0)
+    samples = frame_of(journal.turns)
+    assert list(samples) == ["round", "position", "cpu", "time_ns"]
+    order = round_order(3, 0, 3)
+    assert samples["cpu"].tolist() == [arm for arm in order for _ in range(2)]
+    assert samples["position"].tolist() == [0, 0, 1, 1, 2, 2]
+    assert samples["time_ns"].tolist() == [value for arm in order for value in (arm, 7)]
+    assert frame_of([]).empty
+    assert frame_of([{"round": 0, "position": 0, "failed": "it crashed"}]).empty
+    assert frame_of([{"round": 0, "position": 0, "columns": {"cpu": []}}]).empty

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perflib.cli import main
+from tests.experiments.simulated import samples
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
+    return tmp_path
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    code = end.value.code
+    assert isinstance(code, int)
+    return code
+
+
+RUN = ("run", "kv_per_core", "-p", "budget_s=0.5", "-p", "events=5")
+
+
+def test_run_prints_one_json_object_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(*RUN, "--json") == 0
+    out, err = capfd.readouterr()
+    record = json.loads(out)
+    assert record["experiment"] == "kv_per_core"
+    assert Path(record["samples"]).is_file()
+    subjects = [finding["subject"] for finding in record["findings"]]
+    slow = [name for name in subjects if " " not in name]
+    assert slow
+    assert {int(name.removeprefix("cpu")) for name in slow} <= os.sched_getaffinity(0)
+    assert {f"{name} disturbed" for name in slow} == set(subjects) - set(slow)
+    wanted = {"claim", "subject", "verdict", "effect", "low", "high", "unit"}
+    assert all(wanted <= set(finding) for finding in record["findings"])
+    assert "round" in err
+
+
+def test_a_run_can_be_listed_shown_and_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    ids = []
+    for _ in range(2):
+        assert call(*RUN, "--json") == 0
+        ids.append(json.loads(capsys.readouterr().out)["run"])
+    assert call("runs") == 0
+    listed = capsys.readouterr().out
+    assert all(run_id in listed for run_id in ids)
+    assert call("runs", "--json") == 0
+    assert [entry["id"] for entry in json.loads(capsys.readouterr().out)["runs"]] == ids
+    assert call("show", ids[0]) == 0
+    shown = capsys.readouterr().out
+    assert "kernel.compiler_version" in shown
+    assert "params" in shown
+    assert call("show", ids[0], "--json") == 0
+    assert json.loads(capsys.readouterr().out)["params"]["events"] == 5
+    assert call("compare", *ids) == 0
+    assert "time per event" in capsys.readouterr().out
+    assert call("compare", *ids, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["findings"][0]["subject"] == "time per event"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_analyse_reads_a_table_that_the_user_brings(
+    suffix: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = samples(slow={1: 0.12}, cores=3)
+    file = home / f"mine.{suffix}"
+    if suffix == "csv":
+        table.to_csv(file, index=False)
+    else:
+        import duckdb
+
+        with duckdb.connect() as connection:
+            connection.register("t", table)
+            connection.execute(f"COPY t TO '{file}' (FORMAT parquet)")
+    assert call("analyse", "kv_per_core", "--samples", str(file), "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    named = [f["subject"] for f in record["findings"] if f["verdict"] == "supported"]
+    assert named == ["cpu1"]
+    assert call("analyse", "kv_per_core", "--samples", str(file)) == 0
+    assert "cpu1" in capsys.readouterr().out
+
+
+def test_list_documents_parameters_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list", "--json") == 0
+    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["experiments"]}
+    kv = listed["kv_per_core"]
+    by_name = {entry["name"]: entry for entry in kv["parameters"]}
+    assert by_name["budget_s"]["unit"] == "s"
+    assert by_name["events"]["bounds"] == {"ge": 1, "le": 100_000}
+    assert all(entry["help"] for entry in kv["parameters"])
+    needed = {column["name"] for column in kv["columns"] if column["required"]}
+    assert needed == {"round", "cpu", "event", "time_ns"}
+    assert call("list") == 0
+    assert "time_ns [ns]" in capsys.readouterr().out
+
+
+def test_doctor_shows_machine_checks_and_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("doctor") == 0
+    out = capsys.readouterr().out
+    assert "kernel" in out
+    assert "noise on cpu" in out
+    assert "pmu" in out
+    assert call("doctor", "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {"machine", "checks", "noise"} == set(record)
+
+
+def test_doctor_without_a_compiler_says_what_is_missing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    assert call("doctor") == 0
+    assert "no C compiler" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run",), "which experiment"),
+        (("rnu", "x"), "did you mean 'run'"),
+        (("run", "kv_per_cor"), "did you mean 'kv_per_core'"),
+        (("run", "kv_per_core", "-p", "evnets=3"), "did you mean 'events'"),
+        (("run", "kv_per_core", "-p", "events"), "KEY=VALUE"),
+        (("run", "kv_per_core", "-p", "events=many"), "'many'"),
+        (("run", "kv_per_core", "-p", "events=0"), ">= 1"),
+        (("run", "kv_per_core", "-p", "events=3", "-p", "events=4"), "twice"),
+        (("run", "kv_per_core", "-p", "cores=4095"), "no CPU 4095"),
+        (("run", "kv_per_core", "-p", "budget_s=nan"), "budget_s"),
+        (("run", "kv_per_core", "--profile", "quik"), "did you mean 'quick'"),
+        (("run", "--resume", "kv_per_core-1-2-3"), "no unfinished run"),
+        (("run", "kv_per_core", "--resume", "x-1-2-3"), "give the run alone"),
+        (("run", "--resume", "nonsense"), "unknown experiment"),
+        (("show", "nothing"), "unknown run"),
+        (("analyse", "kv_per_core", "--samples", "nowhere.csv"), "there is no file"),
+        (("analyse", "kv_per_core", "--samples", __file__), "not '.py'"),
+        (("run", "--bogus"), "No such option"),
+    ],
+)
+def test_mistakes_are_a_sentence_and_exit_2(
+    words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*words) == 2
+    out, err = capsys.readouterr()
+    assert says in err
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_a_failed_measurement_exits_1(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("-p", "job=command", "-p", "job_command=sh -c 'exit 7'")
+    assert call("run", "kv_per_core", *words) == 1
+    assert "status 7" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_there_is_and_exits_0(home: Path) -> None:
+    argv = [sys.executable, "-m", "perflib", "run", "kv_per_core", "-p", "budget_s=60", "--json"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    journals = home / "home" / "runs"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = list(journals.glob("*.journal"))
+        if found and found[0].read_bytes().count(b"\n") > 4:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    record = json.loads(out)
+    assert record["stopped"] == "interrupted"
+    assert Path(record["samples"]).is_file()
