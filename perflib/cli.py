@@ -221,7 +221,9 @@ def show(run_id: str, as_json: bool) -> None:
     _print_findings(findings)
     click.echo("  parameters: " + ", ".join(f"{k}={v}" for k, v in loaded.params.items()))
     for name, value in _flat(loaded.provenance).items():
-        click.echo(f"  {name}: {value}")
+        if value and not (isinstance(value, list) and isinstance(value[0], dict | list)):
+            click.echo(f"  {name}: {value}")
+    click.echo("  (tables within, such as each worker's conditions: --json)")
 
 
 @cli.command()

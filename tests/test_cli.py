@@ -61,7 +61,7 @@ def test_a_run_can_be_listed_shown_and_compared(capsys: pytest.CaptureFixture[st
     assert call("show", ids[0]) == 0
     shown = capsys.readouterr().out
     assert "kernel.compiler_version" in shown
-    assert "params" in shown
+    assert "parameters: cores=physical" in shown
     assert call("show", ids[0], "--json") == 0
     assert json.loads(capsys.readouterr().out)["params"]["events"] == 5
     assert call("compare", *ids) == 0

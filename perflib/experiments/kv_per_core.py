@@ -167,7 +167,9 @@ class KvPerCore(Experiment):
 
             def turn(round_: int, arm: int) -> Columns:
                 first, count = chunks[round_ % len(chunks)]
-                return turns.take(arm, range(first, first + count), plan["checksums"])
+                begin = first - params.first_event
+                expected = plan["checksums"][begin : begin + count]
+                return turns.take(arm, range(first, first + count), expected)
 
             return take_rounds(
                 session.journal,

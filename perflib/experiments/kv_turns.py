@@ -84,24 +84,21 @@ class KernelTurns:
             raise MeasurementError(msg)
         return done
 
-    def pilot(self, events: Events) -> tuple[list[float], dict[str, str]]:
+    def pilot(self, events: Events) -> tuple[list[float], list[str]]:
         """Time of each event in ms, and its checksum, from one pass (the first is warm-up)."""
         self._simulate(0, events[: min(len(events), 10)], _PILOT_TIMEOUT_S)
         done = self._simulate(0, events, _PILOT_TIMEOUT_S)
-        checksums = {str(row["event"]): f"{row['checksum']:016x}" for row in done}
-        return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], checksums
+        return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], _hexadecimal(done)
 
-    def take(self, arm: int, events: Events, checksums: dict[str, str]) -> Columns:
-        """Simulate events on a core: one row each."""
+    def take(self, arm: int, events: Events, checksums: Sequence[str]) -> Columns:
+        """Simulate events on a core: one row each, held to their checksums."""
         begun = time.monotonic()
         timeout_s = max(60.0, 100 * self._slowest_ms / 1e3) if self._slowest_ms else 600.0
         done = self._simulate(arm, events, timeout_s)
         self._slowest_ms = max(self._slowest_ms, 1e3 * (time.monotonic() - begun))
         cpu = self._conditions[arm].cpu
-        sums = [f"{checksum:016x}" for checksum in done["checksum"]]
-        same = [
-            checksums[str(event)] == found for event, found in zip(done["event"], sums, strict=True)
-        ]
+        sums = _hexadecimal(done)
+        same = [expected == found for expected, found in zip(checksums, sums, strict=True)]
         stayed = done["cpu"] == cpu
         return {
             "cpu": [cpu] * len(done),
@@ -112,6 +109,10 @@ class KernelTurns:
             "checksum": sums,
             "ok": (stayed & np.array(same) & (done["truncated"] == 0)).tolist(),
         }
+
+
+def _hexadecimal(done: Any) -> list[str]:
+    return [f"{checksum:016x}" for checksum in done["checksum"].tolist()]
 
 
 class JobTurns:
@@ -149,15 +150,15 @@ class JobTurns:
             "conditions": [{"asked": asdict(wanted)} for wanted in self._conditions],
         }
 
-    def pilot(self, events: Events) -> tuple[list[float], dict[str, str]]:
+    def pilot(self, events: Events) -> tuple[list[float], list[str]]:
         """Time of each event in ms; a job's log has no checksums."""
         try:
-            columns = self.take(0, events, {})
+            columns = self.take(0, events, [])
         except WorkerError as error:
             raise MeasurementError(str(error)) from None
-        return [time_ns / 1e6 for time_ns in columns["time_ns"]], {}
+        return [time_ns / 1e6 for time_ns in columns["time_ns"]], []
 
-    def take(self, arm: int, events: Events, _checksums: dict[str, str]) -> Columns:
+    def take(self, arm: int, events: Events, _checksums: Sequence[str]) -> Columns:
         """Run the job for these events on a core: one row for each event in its log."""
         wanted = job_argv(self._template, first=events[0], events=len(events), seed=self._seed)
         argv, environment = command(self._conditions[arm], wanted)
