@@ -18,7 +18,7 @@ DEBIAN := apt-get install gcc libc6-dev make python3-venv
 FEDORA := dnf install gcc make python3
 
 .DEFAULT_GOAL := help
-.PHONY: help investigate test lab lint format clean compiler
+.PHONY: help investigate test lab lint lint-style lint-format lint-types lint-c format clean compiler
 
 help:
 	@echo "make investigate   measure this machine with every notebook, write report.html (PROFILE=quick or full)"
@@ -39,10 +39,18 @@ test: compiler $(FOR_DEVELOPMENT)
 
 C_FILES = $(shell find kernels_c tests -name '*.c' -o -name '*.h' -o -name '*.inc')
 
-lint: $(FOR_DEVELOPMENT)
+lint: lint-style lint-format lint-types lint-c # `make -k lint` goes on after the first complaint
+
+lint-style: $(FOR_DEVELOPMENT)
 	$(BIN)/ruff check .
+
+lint-format: $(FOR_DEVELOPMENT)
 	$(BIN)/ruff format --check .
+
+lint-types: $(FOR_DEVELOPMENT)
 	$(BIN)/mypy
+
+lint-c: $(FOR_DEVELOPMENT)
 	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 
 format: $(FOR_DEVELOPMENT)

@@ -8,6 +8,7 @@ Each line is a claim of the README, its figure as median [least, most] over pair
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import subprocess
@@ -75,9 +76,7 @@ def cold_compilation(repetitions: int, name: str) -> None:
                 bare += ["-c", str(declared.path), "-x", "c", str(declared.copied)]
             else:
                 bare += ["-shared", str(declared.path), "-o", "bare.so", *declared.link]
-            bare_s = _timed(
-                lambda argv=bare, where=folder: subprocess.run(argv, check=True, cwd=where)
-            )
+            bare_s = _timed(functools.partial(subprocess.run, bare, check=True, cwd=folder))
             os.environ["PERFLIB_CACHE"] = f"{folder}/cache"
             kernels.compiler()
             ours_s = _timed(lambda: build(name))

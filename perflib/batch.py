@@ -260,9 +260,9 @@ def _cells(output: Path) -> list[dict[str, Any]]:
 
 
 def _where(output: Path) -> str:
-    """In which cell: the first that papermill began and did not complete."""
+    """In which cell: the first that has code and did not come to its end."""
     for number, cell in enumerate(_cells(output), 1):
-        if cell.get("metadata", {}).get("papermill", {}).get("status") in ("running", "failed"):
+        if cell.get("source") and cell.get("execution_count") is None:
             return f" in code cell {number}"
     return ""
 

@@ -336,9 +336,8 @@ def _print_noise(noise: pd.DataFrame) -> None:
             low_us = row["gap_low_ns"] / 1e3
             bar = "#" * round(4 * math.log2(1 + row["gaps"]))
             taken = f"{row['gap_ns'] / 1e6:.2f} ms"
-            click.echo(
-                f"    {low_us:10.1f} to {2 * low_us:10.1f} us {row['gaps']:6.0f} gaps, {taken:>9s} {bar}"
-            )
+            length = f"{low_us:10.1f} to {2 * low_us:10.1f} us"
+            click.echo(f"    {length} {row['gaps']:6.0f} gaps, {taken:>9s} {bar}")
 
 
 # --- notebooks ---------------------------------------------------------------------------------
@@ -359,7 +358,7 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
     place = lay_out_notebooks(folder)
     _say(f"notebooks: {place}")
     argv = [sys.executable, "-m", "jupyterlab", str(place), *jupyter_options]
-    os.execv(sys.executable, argv)  # noqa: S606
+    os.execv(sys.executable, argv)
 
 
 @cli.command()

@@ -87,13 +87,13 @@ def changes(
 
 
 def _plain(value: Any) -> Any:
-    """``value`` with everything JSON lacks (NaN, infinity, numpy's scalars) made plain."""
+    """``value`` with everything JSON lacks (NaN, infinity, what numpy has) made plain."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list | tuple | set):
         return [_plain(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, str | bytes):
-        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -37,7 +37,17 @@ from typing import Any
 from perflib.errors import MeasurementError, UserError, choose
 from perflib.paths import cache_dir, kernels_dir
 
-__all__ = ["BASE_FLAGS", "Build", "Kernel", "Source", "build", "compiler", "load", "names", "source"]
+__all__ = [
+    "BASE_FLAGS",
+    "Build",
+    "Kernel",
+    "Source",
+    "build",
+    "compiler",
+    "load",
+    "names",
+    "source",
+]
 
 _INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
 _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -6,6 +6,7 @@ whole or not at all. ``query`` runs SQL over every saved run, without a server.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,8 @@ from perflib.paths import data_dir
 from perflib.run import SCHEMA, Run
 
 __all__ = ["Saved", "load", "query", "read_table", "runs", "runs_dir", "save", "saved_path"]
+
+_DAMAGED = (duckdb.Error, ValueError, KeyError, TypeError, AttributeError)  # reading raises these
 
 
 def runs_dir() -> Path:
@@ -70,7 +73,8 @@ def save(run: Run, path: Path | None = None) -> Path:
         msg = f"run {run.id} cannot be saved to {path}: {str(error).splitlines()[0]}"
         raise MeasurementError(msg) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
     return path
 
 
@@ -103,9 +107,7 @@ def _record(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]
         f"SELECT value FROM parquet_kv_metadata({_quoted(path)}) WHERE key = 'perflib'"
     ).fetchall()
     if not rows:
-        msg = (
-            f"{path} is a Parquet file, but no run of perflib: 'perflib analyse' reads such tables"
-        )
+        msg = f"{path} is a Parquet file, but no run: 'perflib analyse' reads such tables"
         raise UserError(msg)
     record: dict[str, Any] = json.loads(rows[0][0])
     return record
@@ -122,13 +124,13 @@ def _read(path: Path) -> Run:
                 )
                 raise UserError(msg)
             samples = connection.execute(f"SELECT * FROM read_parquet({_quoted(path)})").df()
-    except (duckdb.Error, json.JSONDecodeError, KeyError) as error:
+        return Run(samples=samples, **record)
+    except _DAMAGED as error:
         msg = (
-            f"{path} cannot be read, it may have been cut off: {str(error).splitlines()[0]}. If its "
+            f"{path} cannot be read, it may be cut off: {str(error).splitlines()[0]}. If its "
             "journal is still there, 'perflib run --resume ID' makes it again."
         )
         raise MeasurementError(msg) from error
-    return Run(samples=samples, **record)
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -171,13 +173,9 @@ def runs() -> list[Saved]:
                 count = connection.execute(
                     f"SELECT count(*) FROM read_parquet({_quoted(path)})"
                 ).fetchone()
-        except (duckdb.Error, json.JSONDecodeError, UserError):
-            found.append(Saved(path.stem, "damaged"))
-            continue
-        provenance = record["provenance"]
-        found.append(
-            Saved(
-                record["id"],
+            provenance = record["provenance"]
+            entry = Saved(
+                path.stem,
                 "saved",
                 record["experiment"],
                 provenance.get("machine", {}).get("hostname", ""),
@@ -185,7 +183,9 @@ def runs() -> list[Saved]:
                 count[0] if count else 0,
                 provenance.get("stopped", ""),
             )
-        )
+        except (*_DAMAGED, UserError):
+            entry = Saved(path.stem, "damaged")
+        found.append(entry)
     saved = {entry.id for entry in found}
     found += [
         Saved(path.stem, "interrupted", path.stem.rsplit("-", 3)[0])
@@ -213,7 +213,8 @@ def query(sql: str) -> pd.DataFrame:
     listed = ", ".join(_quoted(saved_path(name)) for name in files)
     with duckdb.connect() as connection:
         connection.execute(
-            "CREATE VIEW samples AS SELECT parse_filename(filename, true) AS run, * EXCLUDE filename "
+            "CREATE VIEW samples AS "
+            "SELECT parse_filename(filename, true) AS run, * EXCLUDE filename "
             f"FROM read_parquet([{listed}], union_by_name = true, filename = true)"
         )
         try:

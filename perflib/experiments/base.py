@@ -223,7 +223,8 @@ class Experiment(ABC):
         for column in self.columns:
             if column.name not in samples:
                 if column.required:
-                    msg = f"the samples lack a column: {choose('column', column.name, map(str, samples))}"
+                    found = choose("column", column.name, map(str, samples))
+                    msg = f"the samples lack a column: {found}"
                     needed = ", ".join(c.name for c in self.columns if c.required)
                     raise UserError(msg + f"; {self.name} needs {needed} ('perflib list')")
                 continue

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
@@ -31,13 +30,11 @@ from perflib.run import Run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["KvPerCore", "KvParams", "experiment"]
+__all__ = ["KvParams", "KvPerCore", "experiment"]
 
 _LEAST_S = 16.0  # a decision to stop early needs several blocks of time
-_JOBS = {
-    "program": "{program} --events {{events}} --first {{first}} --seed {{seed}}",
-    "pythia": "{python} -m perflib.jobs.pythia --events {{events}} --first {{first}} --seed {{seed}}",
-}
+_EVENTS = " --events {{events}} --first {{first}} --seed {{seed}}"
+_JOBS = {"program": "{program}" + _EVENTS, "pythia": "{python} -m perflib.jobs.pythia" + _EVENTS}
 
 
 class KvParams(Params):
@@ -118,7 +115,7 @@ class KvPerCore(Experiment):
         Column("ok", "boolean", "", "false: the sample's conditions failed, it is not used"),
     )
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "quick": {"budget_s": 60.0},
+        "quick": {"budget_s": 40.0},
         "full": {"budget_s": 900.0, "cores": "all", "precision_percent": 0.2, "code_kib": 2048},
     }
 

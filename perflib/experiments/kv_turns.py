@@ -1,7 +1,8 @@
-"""One turn of KV on one core: events simulated by the kernel in a worker, or by a job with a log."""
+"""One turn of KV on one core: events simulated by the kernel in a worker, or by a logging job."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Sequence
@@ -46,7 +47,7 @@ def chunks_of(times_ms: Sequence[float], first_event: int, turn_ms: float) -> li
     ends = np.searchsorted(np.cumsum(times_ms), total * (np.arange(count) + 1) / count - 1e-9)
     edges = sorted({0, *(int(end) + 1 for end in ends[:-1]), len(times_ms)})
     edges = [edge for edge in edges if edge <= len(times_ms)]
-    return [[first_event + low, high - low] for low, high in zip(edges, edges[1:], strict=False)]
+    return [[first_event + low, high - low] for low, high in itertools.pairwise(edges)]
 
 
 class KernelTurns:

@@ -11,7 +11,15 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
 
 from perflib.conditions import Conditions
@@ -21,6 +29,8 @@ from perflib.machine.knobs import knob
 from perflib.machine.topology import topology
 
 __all__ = ["Cores", "Params", "describe_fields", "parameter"]
+
+_MOST_SHOWN = 80  # characters of a wrong value that an error repeats
 
 
 def parameter(default: Any, help_: str, unit: str = "", **bounds: Any) -> Any:
@@ -70,7 +80,7 @@ class Params(BaseModel):
         "which CPUs to visit: 'all', 'physical' (one CPU of each core), or a list such as 0-3,8",
     )
     budget_s: float = parameter(
-        60.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
+        50.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
     )
     precision_percent: float = parameter(
         0.5,
@@ -97,6 +107,15 @@ class Params(BaseModel):
         {}, "system settings to change meanwhile, by name (thp=always); needs root; put back"
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(value, bool) and field.annotation is not bool:
+            msg = "Input should not be true or false"
+            raise ValueError(msg)
+        return value
+
     @classmethod
     def make(cls, given: Mapping[str, Any]) -> Self:
         """Validate what a user gave.
@@ -112,9 +131,13 @@ class Params(BaseModel):
         try:
             made = cls(**given)
         except ValidationError as error:
-            raise UserError("; ".join(_sentences(cls, error))) from None
-        for name, value in made.settings.items():
-            knob(name).check(value)
+            raise UserError("; ".join(_sentences(cls, error, given))) from None
+        try:
+            for name, value in made.settings.items():
+                knob(name).check(value)
+        except UserError as error:
+            msg = f"parameter 'settings': {error}"
+            raise UserError(msg) from None
         return made
 
     @classmethod
@@ -175,8 +198,10 @@ class Params(BaseModel):
         )
 
 
-def _sentences(params: type[Params], error: ValidationError) -> Iterable[str]:
-    """pydantic's complaints, one a parameter, in words."""
+def _sentences(
+    params: type[Params], error: ValidationError, given: Mapping[str, Any]
+) -> Iterable[str]:
+    """What pydantic complains of, one sentence a parameter."""
     seen: set[str] = set()
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else "parameters"
@@ -187,9 +212,16 @@ def _sentences(params: type[Params], error: ValidationError) -> Iterable[str]:
         if field is None:
             yield str(problem["msg"]).removeprefix("Value error, ")
             continue
-        given = problem["input"] if len(problem["loc"]) == 1 else "what was given"
         said = str(problem["msg"]).removeprefix("Value error, ")
-        yield f"parameter {name!r}: {given!r}: {said} ({_expects(field)})"
+        yield f"parameter {name!r}: {_shown(given[name])}: {said} ({_expects(field)})"
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        return "a huge number"
+    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
 
 
 def _type_name(annotation: Any) -> str:

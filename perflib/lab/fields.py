@@ -61,13 +61,13 @@ class Fields:
                 widgets.HTML(f"<b>{escape(name)}</b>"),
                 self.widgets[name],
                 widgets.HTML(escape(parameter["unit"])),
-                widgets.HTML(f'<span style="line-height:1.3">{escape(_help(parameter))}</span>'),
+                widgets.HTML(f'<span class="perflib-help">{escape(_help(parameter))}</span>'),
             ]
         return widgets.GridBox(
             cells,
             layout=widgets.Layout(
                 grid_template_columns="max-content max-content max-content minmax(16em, 1fr)",
-                grid_gap="2px 12px",
+                grid_gap="0 12px",
                 align_items="center",
             ),
         )
@@ -115,7 +115,7 @@ def _text(value: Any) -> str:
 
 def _help(parameter: Mapping[str, Any]) -> str:
     bounds = " and ".join(
-        f"{_SIGNS[sign]} {bound:,.10g}" for sign, bound in parameter["bounds"].items()
+        f"{_SIGNS[sign]} {bound:.6g}" for sign, bound in parameter["bounds"].items()
     )
     return f"{parameter['help']} ({bounds})" if bounds else str(parameter["help"])
 

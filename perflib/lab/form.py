@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import html
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 
 import ipywidgets as widgets
 
@@ -33,6 +33,14 @@ _REDRAW_S = 1.0
 _DRAWING_SHARE = 0.1
 _LEAST_ROUNDS = 3  # below that there is nothing to see
 _NO_PROFILE = "(defaults)"
+_FIXED = "0 0 auto"  # flex: neither grows nor shrinks
+_STYLE = (
+    STYLE
+    + """
+.perflib-form .widget-html-content, .perflib-form .widget-html-content * { line-height: 1.25; }
+.perflib-form .perflib-help { font-size: 0.9em; opacity: 0.75; }
+"""
+)
 
 
 def form(name: str) -> Form:
@@ -55,11 +63,11 @@ class Form(widgets.VBox):
     def __init__(self, name: str) -> None:
         self.run = None
         self.findings = []
-        self._experiment = experiments.get(name)
+        self.experiment = experiments.get(name)
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._next_draw = 0.0
-        documented = self._experiment.documentation()
+        documented = self.experiment.documentation()
         self._profiles = documented["profiles"]
         self.profile = widgets.Dropdown(
             options=[_NO_PROFILE, *self._profiles],
@@ -76,9 +84,13 @@ class Form(widgets.VBox):
             tooltip="a copy of the samples; the run itself is stored anyway",
         )
         self._choose = widgets.Dropdown(description="figure", options=[])
-        self._bar = widgets.FloatProgress(min=0, max=1, layout=widgets.Layout(width="20em"))
+        self._bar = widgets.FloatProgress(
+            min=0, max=1, layout=widgets.Layout(width="20em", flex=_FIXED)
+        )
         self._status = widgets.HTML("not started")
-        self._plot = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+        self._plot = widgets.Image(
+            format="png", layout=widgets.Layout(max_width="100%", align_self="flex-start")
+        )
         self._result = widgets.HTML()
         self._pngs: dict[str, bytes] = {}
         self.profile.observe(self._load_profile, "value")
@@ -88,7 +100,7 @@ class Form(widgets.VBox):
         super().__init__(
             [
                 widgets.HTML(
-                    f"<style>{STYLE}</style><h3>{html.escape(documented['title'])}</h3>"
+                    f"<style>{_STYLE}</style><h3>{html.escape(documented['title'])}</h3>"
                     f"<p>{html.escape(documented['question'])}</p>{_notices(name)}"
                 ),
                 self.profile,
@@ -101,6 +113,7 @@ class Form(widgets.VBox):
                 widgets.HBox([self.save_button, self.file]),
             ]
         )
+        self.add_class("perflib-form")
         self.add_class(f"perflib-form-{name}")
         self._status.add_class("perflib-status")
         self._message.add_class("perflib-message")
@@ -118,7 +131,7 @@ class Form(widgets.VBox):
     def _params(self) -> Params | None:
         """The fields validated; ``None`` where they are wrong, and the form says why."""
         try:
-            params = self._experiment.params(self.fields.given())
+            params = self.experiment.params(self.fields.given())
             params.resolved_cores()
         except UserError as error:
             self._say(str(error), wrong=True)
@@ -145,7 +158,7 @@ class Form(widgets.VBox):
         self._status.value = "starting…"
         self._result.value = ""
         self._bar.value = 0.0
-        self._bar.layout.display = ""
+        self._bar.layout.display = None
         self._next_draw = 0.0
         self._thread = threading.Thread(target=self._measure, args=(params,), daemon=True)
         self._thread.start()
@@ -179,8 +192,8 @@ class Form(widgets.VBox):
 
     def _measure(self, params: Params) -> None:
         try:
-            measured = self._experiment.measure(params, self._progress(params), self._stop)
-            self.findings = self._experiment.analyse(measured)
+            measured = self.experiment.measure(params, self._progress(params), self._stop)
+            self.findings = self.experiment.analyse(measured)
             self.run = measured
             self._draw(measured)
             self._finish(measured)
@@ -202,17 +215,17 @@ class Form(widgets.VBox):
                 self._status.value = (
                     f"round {status.rounds + 1}{width}, {status.left_s:.0f} s left at most"
                 )
-            begin = time.monotonic()
+            begin = monotonic()
             if status.rounds < _LEAST_ROUNDS or begin < self._next_draw:
                 return
             partial = Run(
                 "unfinished",
-                self._experiment.name,
+                self.experiment.name,
                 params.model_dump(mode="json"),
                 status.samples(),
             )
             self._draw(partial)
-            took_s = time.monotonic() - begin
+            took_s = monotonic() - begin
             self._next_draw = begin + max(_REDRAW_S, took_s / _DRAWING_SHARE)
 
         return progress
@@ -226,13 +239,14 @@ class Form(widgets.VBox):
             return
         if tuple(self._choose.options) != tuple(self._pngs):
             self._choose.options = list(self._pngs)
-        self._choose.layout.display = "" if len(self._pngs) > 1 else "none"
+            self._choose.value = next(iter(self._pngs))
+        self._choose.layout.display = None if len(self._pngs) > 1 else "none"
         self._show_chosen()
 
     def _show_chosen(self, _: object = None) -> None:
         if self._choose.value in self._pngs:
             self._plot.value = self._pngs[self._choose.value]
-            self._plot.layout.display = ""
+            self._plot.layout.display = None
 
     def _finish(self, measured: Run) -> None:
         stopped = measured.provenance["stopped"]
@@ -265,6 +279,11 @@ class Form(widgets.VBox):
         return str(self._message.value)
 
     @property
+    def figure_png(self) -> bytes:
+        """The figure that is shown, as a PNG file's bytes; empty if there is none yet."""
+        return bytes(self._plot.value)
+
+    @property
     def status(self) -> str:
         """Where the measurement stands, in words."""
         return str(self._status.value)
@@ -272,7 +291,10 @@ class Form(widgets.VBox):
 
 def _button(label: str, style: str, icon: str, pressed: Callable[[object], None]) -> widgets.Button:
     button = widgets.Button(
-        description=label, button_style=style, icon=icon, layout=widgets.Layout(width="8em")
+        description=label,
+        button_style=style,
+        icon=icon,
+        layout=widgets.Layout(width="8em", flex=_FIXED),
     )
     button.on_click(pressed)
     return button

@@ -12,8 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,9 +62,9 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: list[int] = []
         self._pending = b""
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,7 +109,7 @@ class Worker:
         self.unmet = unmet(self.conditions, self.got)
 
     def call(
-        self, function: str, *arguments: int | float | Out | NDArray[Any], timeout_s: float
+        self, function: str, *arguments: float | Out | NDArray[Any], timeout_s: float
     ) -> tuple[Any, list[NDArray[Any]]]:
         """Call a kernel's function in the worker.
 
@@ -201,7 +200,7 @@ class Worker:
         self._errors.close()
 
 
-def _encode(argument: int | float | Out | NDArray[Any]) -> Any:
+def _encode(argument: float | Out | NDArray[Any]) -> Any:
     if isinstance(argument, Out):
         return {"out_bytes": argument.dtype.itemsize * argument.count}
     if isinstance(argument, np.ndarray):

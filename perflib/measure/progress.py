@@ -42,6 +42,7 @@ class Reporter:
         return self
 
     def __call__(self, status: Status) -> None:
+        """Show where the measurement stands."""
         words = f"round {status.rounds + 1}, {status.left_s:.0f} s left at most"
         if status.half_width is not None:
             words += f", ±{status.half_width:.2f}"

@@ -62,9 +62,10 @@ def lab_url(tmp_path: Path, folder: Path) -> Iterator[str]:
     argv += ["--expose-app-in-browser", f"--port={port}", "--ServerApp.port_retries=0"]
     argv += [f"--IdentityProvider.token={token}", "--ServerApp.ip=127.0.0.1", str(folder)]
     log = tmp_path / "jupyterlab.log"
-    with log.open("w") as out, subprocess.Popen(
-        argv, env=environment, stdout=out, stderr=subprocess.STDOUT
-    ) as server:
+    with (
+        log.open("w") as out,
+        subprocess.Popen(argv, env=environment, stdout=out, stderr=subprocess.STDOUT) as server,
+    ):
         try:
             _wait_for(f"http://127.0.0.1:{port}/api/status?token={token}", server, log)
             yield f"http://127.0.0.1:{port}/lab/tree/{{path}}?token={token}&reset"
@@ -109,9 +110,11 @@ def page(console: list[str]) -> Iterator[Any]:
         opened.on("pageerror", lambda error: console.append(f"uncaught: {error}"))
         opened.on(
             "console",
-            lambda said: console.append(f"{said.text} ({said.location.get('url', '')})")
-            if said.type == "error"
-            else None,
+            lambda said: (
+                console.append(f"{said.text} ({said.location.get('url', '')})")
+                if said.type == "error"
+                else None
+            ),
         )
         yield opened
         browser.close()

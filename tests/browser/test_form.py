@@ -30,14 +30,14 @@ _BENIGN = (
 
 def _small_copy(target: Path) -> None:
     """The notebook with small parameters and without the solutions, which measure again."""
-    notebook = nbformat.read(notebooks_dir() / "01_kv_per_core.ipynb", as_version=4)
+    notebook = nbformat.read(notebooks_dir() / "01_kv_per_core.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     notebook.cells = [
         cell for cell in notebook.cells if "solution" not in cell.metadata.get("tags", [])
     ]
     (cell,) = (c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
     cell.source = re.sub(r"(?m)^budget_s = .*$", "budget_s = 3.0", cell.source)
     cell.source = re.sub(r"(?m)^events = .*$", "events = 10", cell.source)
-    nbformat.write(notebook, target)
+    nbformat.write(notebook, target)  # type: ignore[no-untyped-call]
 
 
 def _field(page: Any, name: str) -> Any:
@@ -79,7 +79,6 @@ def test_the_form_runs_draws_and_stops_in_jupyterlab(
     page.wait_for_function(
         f"before => document.querySelector('{_FORM} img').src !== before", arg=first
     )
-    page.screenshot(path=tmp_path / "running.png")
     stop.click()
     page.wait_for_function(
         "() => document.querySelector('.perflib-status')?.innerText.includes('interrupted')"
@@ -87,5 +86,5 @@ def test_the_form_runs_draws_and_stops_in_jupyterlab(
     status = form.locator(".perflib-status").inner_text()
     assert re.fullmatch(r"interrupted: \d+ samples kept as run kv_per_core-\S+", status.strip())
     form.locator("table.perflib-table").wait_for()
-    page.screenshot(path=tmp_path / "stopped.png")
+    form.screenshot(path=tmp_path / "stopped.png")
     assert [said for said in console if not any(re.search(b, said) for b in _BENIGN)] == []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def findings(table: pd.DataFrame, **params: object) -> dict[str, Finding]:
     return {finding.subject: finding for finding in KV.analyse(Run("r", KV.name, made, table))}
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")
@@ -137,9 +138,12 @@ def test_events_missing_on_one_core_do_not_make_it_fast() -> None:
         (lambda t: t.assign(event=np.nan), "'event' has no value in row 1"),
     ],
 )
-def test_a_table_that_cannot_be_analysed_is_refused(change, says: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_table_that_cannot_be_analysed_is_refused(
+    change: Callable[[pd.DataFrame], pd.DataFrame], says: str
+) -> None:
+    table = change(samples(rounds=2))
     with pytest.raises(UserError, match=says):
-        KV.check_samples(change(samples(rounds=2)))
+        KV.check_samples(table)
 
 
 def test_times_that_are_not_positive_are_refused() -> None:
@@ -158,9 +162,9 @@ def test_two_runs_of_equal_machines_do_not_differ_and_of_unequal_do() -> None:
     other = KV.compare(first, Run("c", KV.name, params, slower))
     assert other[0].verdict == "supported"
     assert other[0].low < 20 < other[0].high
+    moved = Run("d", KV.name, params, same.samples.assign(event=same.samples["event"] + 1000))
     with pytest.raises(UserError, match="no event in common"):
-        moved = same.samples.assign(event=same.samples["event"] + 1000)
-        KV.compare(first, Run("d", KV.name, params, moved))
+        KV.compare(first, moved)
 
 
 def test_figures_show_every_core_with_units() -> None:
@@ -193,7 +197,7 @@ def test_chunks_hold_every_event_once_in_turns_of_about_the_length_asked() -> No
 # --- measuring, for real -----------------------------------------------------------------------
 
 
-def test_a_short_run_measures_all_cores_and_is_saved(home: Path) -> None:
+def test_a_short_run_measures_all_cores_and_is_saved() -> None:
     run = KV.measure(KV.Params.make({"budget_s": 1.0, "events": 10}))
     table = run.samples
     allowed = os.sched_getaffinity(0)
@@ -212,21 +216,21 @@ def test_a_short_run_measures_all_cores_and_is_saved(home: Path) -> None:
     assert [entry.status for entry in runs()] == ["saved"]
 
 
-def test_code_size_changes_no_result(home: Path) -> None:
+def test_code_size_changes_no_result() -> None:
     small = KV.measure(KV.Params.make({"budget_s": 0.3, "events": 5, "code_kib": 100}))
     large = KV.measure(KV.Params.make({"budget_s": 0.3, "events": 5, "code_kib": 600}))
     assert large.provenance["plan"]["copies"] > 5 * small.provenance["plan"]["copies"]
     assert small.provenance["plan"]["checksums"] == large.provenance["plan"]["checksums"]
 
 
-def test_the_job_as_a_program_gives_the_same_table(home: Path) -> None:
+def test_the_job_as_a_program_gives_the_same_table() -> None:
     run = KV.measure(KV.Params.make({"budget_s": 1.0, "events": 5, "job": "program"}))
     assert set(run.samples["event"]) == set(range(5))
     assert (run.samples["time_ns"] > 0).all()
     assert run.samples["cpu"].nunique() == len(run.provenance["plan"]["cores"])
 
 
-def test_any_job_with_a_log_takes_its_place(home: Path) -> None:
+def test_any_job_with_a_log_takes_its_place() -> None:
     script = (
         "for i in $(seq {first} $(({first} + {events} - 1))); do echo begin $i; "
         "for j in 1 2 3; do :; done; echo end $i after 0.0$i s; done"
@@ -248,7 +252,7 @@ def test_any_job_with_a_log_takes_its_place(home: Path) -> None:
     assert by_event.to_dict() == pytest.approx({4: 0.04e9, 5: 0.05e9, 6: 0.06e9})
 
 
-def test_a_job_that_fails_says_so_and_leaves_no_run(home: Path) -> None:
+def test_a_job_that_fails_says_so_and_leaves_no_run() -> None:
     params = KV.Params.make({"job": "command", "job_command": "sh -c 'echo sorry; exit 3'"})
     with pytest.raises(MeasurementError, match=r"status 3(.|\n)*sorry"):
         KV.measure(params)

@@ -1,0 +1,304 @@
+"""Parameters: every field of every experiment, with everything that may not be in it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic.fields import FieldInfo
+
+from perflib.conditions import Conditions
+from perflib.errors import UserError
+from perflib.experiments import NAMES, get
+from perflib.experiments import params as params_module
+from perflib.experiments.params import Params, describe_fields, parameter
+from perflib.machine.topology import topology
+from tests.machine import trees
+
+ALL = {"base": Params, **{name: get(name).Params for name in NAMES}}
+FIELDS = [
+    pytest.param(params, name, id=f"{experiment}.{name}")
+    for experiment, params in ALL.items()
+    for name in params.model_fields
+]
+HUGE = 10**400
+NO_NUMBERS = ["", "x", "1,5", "0x10", "--", True, False, [], [1], {}, object()]
+NO_INTEGERS = [*NO_NUMBERS, 1.5, "1.5", math.nan, math.inf, "nan", "1e400", HUGE, -HUGE, 10**5000]
+NO_FLOATS = [*NO_NUMBERS, math.nan, math.inf, -math.inf, "nan", "inf", "1e400", HUGE, -HUGE, 1e300]
+NO_CORES = [
+    *("x", "fisical", "-1", "0-", "3-1", "0,,1", "1.5", "99999999999", "0-99999999999"),
+    *(None, True, -1, 1.5, math.nan, {}, [-1], [1.5], ["x"], ["0"], [True], [None], [[0]]),
+]
+NO_SETTINGS = [
+    *("thp", "thp=", "=always", "thp=always,smt", "nope=1", "thp=sometimes"),
+    *(None, True, 5, [], ["thp=always"], {"thp": 1}, {"thp": None}, {"nope": "1"}, {1: "x"}),
+]
+
+
+def types_of(annotation: Any) -> Iterator[Any]:
+    """The types that a field may have, one by one."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        yield from types_of(typing.get_args(annotation)[0])
+    elif origin in (typing.Union, types.UnionType):
+        for part in typing.get_args(annotation):
+            yield from types_of(part)
+    else:
+        yield annotation
+
+
+def bounds(params: type[Params], name: str) -> dict[str, float]:
+    (entry,) = [entry for entry in describe_fields(params) if entry["name"] == name]
+    found: dict[str, float] = entry["bounds"]
+    return found
+
+
+def beyond(limits: dict[str, float], step: float) -> Iterator[float]:
+    """Numbers just outside, and far outside."""
+    for sign, limit in limits.items():
+        direction = -1 if sign in ("gt", "ge") else 1
+        yield limit if sign in ("gt", "lt") else limit + direction * step
+        yield limit + direction * (abs(limit) + 1) * 1000
+
+
+def wrong_values(params: type[Params], name: str) -> list[Any]:
+    field: FieldInfo = params.model_fields[name]
+    kinds = list(types_of(field.annotation))
+    nothing = [] if type(None) in kinds else [None]
+    if name == "cores":
+        return NO_CORES
+    if name == "settings":
+        return NO_SETTINGS
+    if int in kinds:
+        return [*NO_INTEGERS, *nothing, *map(int, beyond(bounds(params, name), 1))]
+    if float in kinds:
+        return [*NO_FLOATS, *nothing, *beyond(bounds(params, name), 1e-6)]
+    if bool in kinds:
+        return ["", "maybe", "2", 2, -1, 0.5, math.nan, [], {}, *nothing]
+    if any(typing.get_origin(kind) is Literal for kind in kinds):
+        return ["", "xyzzy", "KERNEL", 5, True, [], {}, *nothing]
+    assert kinds == [str], f"a type that this test does not know: {field.annotation}"
+    return [5, 1.5, True, [], {}, *nothing]
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("params", "name"), FIELDS)
+def test_wrong_value_is_an_error_that_names_the_parameter(params: type[Params], name: str) -> None:
+    for wrong in wrong_values(params, name):
+        with pytest.raises(UserError) as caught:
+            params.make({name: wrong})
+        said = str(caught.value)
+        assert f"parameter {name!r}" in said
+        assert len(said) < 1000
+        if isinstance(wrong, str):
+            assert repr(wrong) in said or name == "settings"
+            with pytest.raises(UserError, match=f"parameter '{name}'"):
+                params.parse([f"{name}={wrong}"])
+
+
+@pytest.mark.parametrize(("params", "name"), FIELDS)
+def test_number_has_bounds_and_takes_them(params: type[Params], name: str) -> None:
+    limits = bounds(params, name)
+    kinds = set(types_of(params.model_fields[name].annotation))
+    if kinds & {int, float} and name != "cores":
+        assert limits.keys() & {"gt", "ge"}
+        assert limits.keys() & {"lt", "le"}, "a slip of the pen must not measure for ever"
+        for sign in limits.keys() & {"ge", "le"}:
+            assert getattr(params.make({name: limits[sign]}), name) == limits[sign]
+    else:
+        assert not limits
+
+
+@pytest.mark.parametrize(("params", "name"), FIELDS)
+def test_misspelt_name_names_the_nearest(params: type[Params], name: str) -> None:
+    middle = len(name) // 2
+    for wrong in (name[:middle] + name[middle + 1 :], name + "x", name.upper()[:1] + name[1:]):
+        with pytest.raises(UserError, match=f"unknown parameter '{wrong}': did you mean") as caught:
+            params.make({wrong: 1})
+        assert f"'{name}'" in str(caught.value).partition("?")[0]
+        with pytest.raises(UserError, match="did you mean"):
+            params.parse([f"{wrong}=1"])
+
+
+def test_each_wrong_parameter_is_named_once() -> None:
+    with pytest.raises(UserError) as caught:
+        Params.make({"budget_s": -1, "seed": "x", "cores": [-1, "y"], "aslr": True})
+    assert [str(caught.value).count(f"parameter '{name}'") for name in ("budget_s", "seed")] == [1, 1]
+    assert str(caught.value).count("parameter 'cores': [-1, 'y']") == 1
+    assert "aslr" not in str(caught.value)
+
+
+def test_error_says_what_is_expected_and_why() -> None:
+    with pytest.raises(UserError) as caught:
+        Params.make({"budget_s": 0})
+    assert str(caught.value) == (
+        "parameter 'budget_s': 0: Input should be greater than 0 (number, > 0 and <= 1e+06: the "
+        "longest time to measure; precision may be reached earlier)"
+    )
+
+
+# --- what is taken -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("params", "name"), FIELDS)
+def test_default_is_valid_and_can_be_written_at_the_command_line(
+    params: type[Params], name: str
+) -> None:
+    default = params.model_fields[name].default
+    text = "none" if default is None else str(default) if default != {} else ""
+    assert getattr(params.parse([f"{name}={text}"]), name) == default
+    assert getattr(params.make({name: default}), name) == default
+
+
+@pytest.mark.parametrize("params", ALL.values(), ids=ALL)
+def test_parameters_survive_being_saved(params: type[Params]) -> None:
+    made = params.make({"cores": "0-1", "budget_s": "2.5", "settings": "thp=always"})
+    again = params.make(json.loads(json.dumps(made.model_dump(mode="json"))))
+    assert again == made
+    assert (again.cores, again.budget_s, again.settings) == ([0, 1], 2.5, {"thp": "always"})
+
+
+@pytest.mark.parametrize("params", ALL.values(), ids=ALL)
+def test_every_field_is_documented_as_data(params: type[Params]) -> None:
+    described = describe_fields(params)
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+    for entry in described:
+        assert entry["help"], entry["name"]
+        assert "<class" not in entry["type"]
+        for suffix, unit in {"_s": "s", "_ms": "ms", "_us": "us", "_kib": "KiB", "_bytes": "B"}.items():
+            if entry["name"].endswith(suffix):
+                assert entry["unit"] == unit, entry["name"]
+
+
+@given(seed=st.integers(0, 2**53 - 1), budget_s=st.floats(1e-9, 1e6), aslr=st.booleans())
+def test_text_and_values_mean_the_same(seed: int, budget_s: float, aslr: bool) -> None:
+    words = [f"seed={seed}", f"budget_s={budget_s!r}", f"aslr={aslr}", "environment_bytes=None"]
+    given_ = {"seed": seed, "budget_s": budget_s, "aslr": aslr, "environment_bytes": None}
+    assert Params.parse(words) == Params.make(given_)
+
+
+@given(cpus=st.lists(st.integers(0, 500)))
+def test_lists_of_cores(cpus: list[int]) -> None:
+    assert Params.make({"cores": cpus}).cores == cpus
+    text = ",".join(map(str, cpus))
+    assert Params.parse([f"cores={text}"]).cores == sorted(set(cpus))
+
+
+def test_cores_in_all_their_forms() -> None:
+    for given_, cores in {"all": "all", "physical": "physical", "0-2,5": [0, 1, 2, 5]}.items():
+        assert Params.make({"cores": given_}).cores == cores
+    assert Params.make({"cores": 3}).cores == [3]
+
+
+def test_settings_in_all_their_forms() -> None:
+    for given_ in ("thp=always, aslr=0", "thp=always,aslr=0,", {"thp": "always", "aslr": "0"}):
+        assert Params.make({"settings": given_}).settings == {"thp": "always", "aslr": "0"}
+
+
+def test_assignment_may_hold_an_equals_sign_and_must_have_one() -> None:
+    assert Params.parse(["settings=thp=always"]).settings == {"thp": "always"}
+    with pytest.raises(UserError, match="'budget_s' is no parameter: write KEY=VALUE"):
+        Params.parse(["budget_s"])
+    with pytest.raises(UserError, match="unknown parameter ''"):
+        Params.parse(["=5"])
+    with pytest.raises(UserError, match="parameter 'seed' is given twice"):
+        Params.parse(["seed=1", "seed=1"])
+
+
+def test_parameters_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Params.make({}).seed = 5
+
+
+def test_subclass_adds_fields_and_keeps_the_rest() -> None:
+    class Own(Params):
+        code_kib: int = parameter(256, "size of the code", "KiB", ge=1, le=8)
+        way: Literal["up", "down"] = parameter("up", "where to")
+
+    with pytest.raises(UserError, match="parameter 'code_kib': 9"):
+        Own.make({"code_kib": 9})
+    with pytest.raises(UserError, match="parameter 'way': 'left'.*up | down"):
+        Own.make({"way": "left"})
+    with pytest.raises(UserError, match="parameter 'code_kib': True: .*true or false"):
+        Own.make({"code_kib": True})
+    described = {entry["name"]: entry for entry in describe_fields(Own)}
+    assert described["code_kib"]["bounds"] == {"ge": 1, "le": 8}
+    assert described["way"]["type"] == "up | down"
+    assert described["fifo_priority"]["type"] == "integer | none"
+
+
+# --- cores and conditions of this machine -------------------------------------------------------
+
+
+def on(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(params_module, "topology", lambda: topology(tree))
+
+
+def test_cores_are_those_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(trees.haswell_ep(tmp_path), monkeypatch)
+    assert Params.make({"cores": "all"}).resolved_cores() == list(range(48))
+    assert Params.make({}).resolved_cores() == list(range(24))
+    assert Params.make({"cores": [47, 3, 3]}).resolved_cores() == [3, 47]
+    with pytest.raises(UserError, match=r"cores: this machine has no CPU 48 \(it has 0-47\)"):
+        Params.make({"cores": "0,48"}).resolved_cores()
+
+
+def test_offline_core_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on(trees.offline(tmp_path), monkeypatch)
+    with pytest.raises(UserError, match=r"cores: CPU 6 is offline; it may use 0-5"):
+        Params.make({"cores": "5-7"}).resolved_cores()
+
+
+def test_core_outside_a_container_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(trees.container(tmp_path), monkeypatch)
+    with pytest.raises(UserError) as caught:
+        Params.make({"cores": [0, 7]}).resolved_cores()
+    assert str(caught.value) == (
+        "cores: this process may not run on CPU 7 (a container, cgroup or affinity); it may use 0-3"
+    )
+
+
+@pytest.mark.parametrize("empty", [[], ""])
+def test_empty_list_of_cores_is_an_error_before_anything_is_measured(empty: object) -> None:
+    with pytest.raises(UserError, match="cores: the list is empty; this process may use"):
+        Params.make({"cores": empty}).resolved_cores()
+
+
+def test_core_that_this_process_may_not_use_is_an_error() -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    other = allowed[-1] if len(allowed) > 1 else allowed[0] + 1
+    code = (
+        "import os, sys\n"
+        "from perflib.experiments.params import Params\n"
+        "os.sched_setaffinity(0, {int(sys.argv[1])})\n"
+        "print(Params.make({'cores': 'all'}).resolved_cores())\n"
+        "Params.make({'cores': sys.argv[2]}).resolved_cores()\n"
+    )
+    argv = [sys.executable, "-c", code, str(allowed[0]), str(other)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout == f"[{allowed[0]}]\n"
+    assert "UserError: cores: " in done.stderr
+    assert str(other) in done.stderr
+    assert f"it may use {allowed[0]}" in done.stderr
+
+
+def test_conditions_follow_from_parameters() -> None:
+    assert Params.make({}).conditions(3) == Conditions(cpu=3)
+    made = Params.make({"fifo_priority": 5, "aslr": False, "environment_bytes": 4096})
+    wanted = Conditions(cpu=0, fifo_priority=5, aslr=False, environment_bytes=4096)
+    assert made.conditions(0) == wanted

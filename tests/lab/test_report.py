@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from perflib import experiments
+from perflib.lab.report import write_report
+from perflib.run import Run
+
+_VOID = {"meta", "img", "br", "hr", "link"}
+
+
+class Wellformed(HTMLParser):
+    """Collects what a page refers to, and fails on tags that do not match."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.images: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "href":
+                self.links.append(value or "")
+            if name == "src":
+                self.images.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    small = {"machine": {"spin_ms": 10}, "kv_per_core": {"events": 3}}
+    made = []
+    for name in experiments.NAMES:
+        experiment = experiments.get(name)
+        made.append(experiment.measure(experiment.params({"budget_s": 0.5, **small[name]})))
+    return made
+
+
+def test_the_report_is_one_file_with_everything_in_it(runs: list[Run], tmp_path: Path) -> None:
+    runs[0].provenance["problems"] = ["cpu1: FIFO priority <denied>"]
+    path = tmp_path / "reports" / "report.html"
+    notebook = path.parent / "executed" / "00_machine.ipynb"
+    told = write_report(runs, path, [notebook], ["02 failed: the kernel died"])
+    text = path.read_text()
+    page = Wellformed()
+    page.feed(text)
+    assert page.open == []
+    assert page.links == ["executed/00_machine.ipynb"]
+    figures = sum(len(experiments.get(run.experiment).figures(run)) for run in runs)
+    assert len(page.images) == figures
+    assert all(image.startswith("data:image/png;base64,") for image in page.images)
+    assert "http" not in re.sub(r"base64,[^\"]*", "", text)
+    assert len(told.splitlines()) >= 3
+    for run in runs:
+        assert experiments.get(run.experiment).question in text.replace("&#39;", "'")
+        assert run.id in text
+    assert "the kernel died" in text
+    assert "FIFO priority &lt;denied&gt;" in text
+    assert "core 8 against the other cores" in text  # what others published
+    assert runs[0].provenance["machine"]["fingerprint"] in text
+
+
+def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
+    assert write_report([], tmp_path / "report.html", [], ["all failed"]) == ""
+    assert "Nothing was measured." in (tmp_path / "report.html").read_text()

@@ -1,0 +1,142 @@
+"""The notebooks themselves: kept clean, true to their Params, and running in every door."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from perflib import experiments, store
+from perflib.batch import Outcome, batch
+from perflib.paths import notebooks_dir
+
+NOTEBOOKS = sorted(notebooks_dir().glob("*.ipynb"))
+NAMES = [path.stem for path in NOTEBOOKS]
+# An experiment's notebook, and parameters with which it takes seconds.
+SMALL: dict[str, dict[str, Any]] = {
+    "machine": {"budget_s": 1.0, "spin_ms": 20.0},
+    "kv_per_core": {"budget_s": 3.0, "events": 10},
+}
+_MOST_LINES = 30
+_LEAST_PROSE = 0.4
+
+
+def path_of(experiment: str) -> Path:
+    return notebooks_dir() / f"{experiments.get(experiment).notebook}.ipynb"
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+def tagged(notebook: Any, tag: str) -> list[Any]:
+    return [cell for cell in notebook.cells if tag in cell.metadata.get("tags", [])]
+
+
+# --- as they lie in the repository ---------------------------------------------------------------
+
+
+def test_every_experiment_has_its_notebook() -> None:
+    assert {path_of(name) for name in experiments.NAMES} <= set(NOTEBOOKS)
+    assert set(SMALL) == set(experiments.NAMES)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+def test_kept_clean(path: Path) -> None:
+    notebook = read(path)
+    nbformat.validate(notebook)
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell in code:
+        assert cell.outputs == [], cell.id
+        assert cell.execution_count is None, cell.id
+        assert not cell.source.rstrip().endswith(";"), cell.id
+        assert len(cell.source.splitlines()) < _MOST_LINES, cell.id
+    assert 1 - len(code) / len(notebook.cells) >= _LEAST_PROSE
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_the_parameter_cell_says_the_defaults(name: str) -> None:
+    (cell,) = tagged(read(path_of(name)), "parameters")
+    said: dict[str, Any] = {}
+    exec(cell.source, {}, said)
+    assert said.pop("profile") == "quick"
+    fields = experiments.get(name).Params.model_fields
+    assert list(said) == list(fields)
+    for field, value in said.items():
+        assert value == fields[field].default, field
+        assert type(value) is type(fields[field].default), field
+
+
+# --- through papermill ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store of runs that holds nothing else."""
+    path = tmp_path / "home"
+    monkeypatch.setenv("PERFLIB_HOME", str(path))
+    return path
+
+
+def execute(name: str, parameters: dict[str, Any], out: Path) -> Outcome:
+    (outcome,) = batch([path_of(name)], [parameters], out, tag="notebook test")
+    return outcome
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_papermill_measures_and_keeps_the_run(name: str, tmp_path: Path) -> None:
+    outcome = execute(name, SMALL[name], tmp_path)
+    assert outcome.ok, outcome.message
+    runs = [store.load(saved.id) for saved in store.runs() if saved.status == "saved"]
+    first = runs[0]
+    assert first.experiment == name
+    assert first.provenance["tag"] == "notebook test"
+    for parameter, value in SMALL[name].items():
+        assert first.params[parameter] == value
+    assert experiments.get(name).analyse(first)
+    code = [cell for cell in read(outcome.output).cells if cell.cell_type == "code"]
+    shown = [part for cell in code for part in cell.outputs if "image/png" in part.get("data", {})]
+    assert len(shown) >= len(experiments.get(name).figures(first))
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("name", "parameters", "sentence"),
+    [
+        ("machine", {"bugdet_s": 3}, "unknown parameter 'bugdet_s': did you mean 'budget_s'?"),
+        ("kv_per_core", {"events": 0}, "parameter 'events': 0: "),
+    ],
+)
+def test_papermill_with_a_wrong_parameter_measures_nothing(
+    name: str, parameters: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    outcome = execute(name, parameters, tmp_path)
+    assert not outcome.ok
+    assert outcome.message.startswith(sentence)
+    assert store.runs() == []
+
+
+# --- through nbval -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("home")
+def test_nbval_runs_every_cell(tmp_path: Path) -> None:
+    for name in experiments.NAMES:
+        notebook = read(path_of(name))
+        (cell,) = tagged(notebook, "parameters")
+        cell.source += "\n" + "\n".join(f"{key} = {value!r}" for key, value in SMALL[name].items())
+        nbformat.write(notebook, tmp_path / f"{name}.ipynb")  # type: ignore[no-untyped-call]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax"]
+    argv += ["--nbval-current-env", "--nbval-cell-timeout=300", "-c", os.devnull, str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout

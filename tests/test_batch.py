@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from perflib import batch as batches
+from perflib.batch import Outcome, batch, investigate, load_sets, parse_assignments, tagged_runs
+from perflib.errors import UserError
+
+
+def notebook(path: Path, *cells: str, parameters: str = "x = 1") -> Path:
+    """A notebook with a cell of parameters and other cells."""
+    v4 = nbformat.v4
+    first = v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
+    made = v4.new_notebook(cells=[first, *(v4.new_code_cell(cell) for cell in cells)])
+    made.metadata["kernelspec"] = {
+        "name": "python3",
+        "display_name": "Python 3",
+        "language": "python",
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(made, path)
+    return path
+
+
+def streams(output: Path) -> str:
+    cells = json.loads(output.read_text())["cells"]
+    return "".join(
+        "".join(part.get("text", "")) for cell in cells for part in cell.get("outputs", [])
+    )
+
+
+# --- parameter sets ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sets.yaml", "- {budget_s: 3.5, cores: '0-1'}\n- {aslr: false}\n"),
+        ("sets.json", '[{"budget_s": 3.5, "cores": "0-1"}, {"aslr": false}]'),
+        ("sets.csv", "budget_s,cores,aslr\n3.5,0-1,\n,,false\n"),
+    ],
+)
+def test_sets_from_each_kind_of_file(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert load_sets(path) == [{"budget_s": 3.5, "cores": "0-1"}, {"aslr": False}]
+
+
+def test_one_mapping_is_one_set(tmp_path: Path) -> None:
+    path = tmp_path / "set.yml"
+    path.write_text("budget_s: 3\n")
+    assert load_sets(path) == [{"budget_s": 3}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("sets.yaml", "- 3\n", "set 1 is no mapping"),
+        ("sets.yaml", "- {a: 1}\n- {1: 2}\n", "set 2 is no mapping"),
+        ("sets.yaml", "", "holds no parameter sets"),
+        ("sets.json", "[", "cannot be read"),
+        ("sets.csv", "", "cannot be read"),
+        ("sets.toml", "", "are read from"),
+        (None, "", "cannot be read"),
+    ],
+)
+def test_wrong_files_are_sentences(tmp_path: Path, name: str | None, text: str, words: str) -> None:
+    path = tmp_path / (name or "missing.yaml")
+    if name:
+        path.write_text(text)
+    with pytest.raises(UserError, match=words) as caught:
+        load_sets(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_assignments_are_read_as_yaml() -> None:
+    assert parse_assignments(["a=1", "b=1.5", "c=physical", "d=null", "e=0-3", "f=x=y"]) == {
+        "a": 1,
+        "b": 1.5,
+        "c": "physical",
+        "d": None,
+        "e": "0-3",
+        "f": "x=y",
+    }
+    for wrong in ("a", "=1", "a b=1"):
+        with pytest.raises(UserError, match="is no parameter"):
+            parse_assignments([wrong])
+
+
+# --- executing -----------------------------------------------------------------------------------
+
+
+def test_each_notebook_with_each_set_and_a_failure_stops_no_other(tmp_path: Path) -> None:
+    before = dict(os.environ)
+    good = notebook(
+        tmp_path / "good.ipynb",
+        "import os, sys; print('x is', x, os.environ['PERFLIB_TAG'], sys.executable)",
+        "assert x != 3, 'three is\\nno number'",
+    )
+    dies = notebook(
+        tmp_path / "dies.ipynb",
+        "print('still here')",
+        "import os; x == 3 and os.kill(os.getpid(), 9)",
+    )
+    seen: list[Outcome] = []
+    out = tmp_path / "out"
+    outcomes = batch([dies, good], [{"x": 3}, {"x": 2}], out, tag="mine", done=seen.append)
+    assert outcomes == seen
+    assert [(outcome.output.name, outcome.ok) for outcome in outcomes] == [
+        ("dies-001.ipynb", False),
+        ("dies-002.ipynb", True),
+        ("good-001.ipynb", False),
+        ("good-002.ipynb", True),
+    ]
+    dead, _, wrong, right = outcomes
+    assert dead.message.startswith("the kernel died in code cell 4")
+    assert "still here" in streams(dead.output)
+    assert wrong.message == "AssertionError: no number"
+    assert "x is 3" in streams(wrong.output)
+    assert right.message == ""
+    assert f"x is 2 mine {sys.executable}" in streams(right.output)
+    assert sorted(path.suffix for path in out.iterdir()) == [".ipynb"] * 4
+    assert dict(os.environ) == before
+
+
+def test_one_set_needs_no_number_and_equal_names_do_not_collide(tmp_path: Path) -> None:
+    paths = [notebook(tmp_path / folder / "same.ipynb", "x") for folder in ("a", "b")]
+    outcomes = batch(paths, [], tmp_path / "out")
+    assert [outcome.output.name for outcome in outcomes] == ["same.ipynb", "same_2.ipynb"]
+    assert all(outcome.ok for outcome in outcomes)
+
+
+def test_a_time_out_is_told_and_what_there_was_is_kept(tmp_path: Path) -> None:
+    slow = notebook(
+        tmp_path / "slow.ipynb",
+        "import os; print('pid', os.getpid())",
+        "import time; time.sleep(600)",
+    )
+    (outcome,) = batch([slow], [], tmp_path / "out", timeout_s=12)
+    assert outcome.message == "took longer than 12 s and was ended"
+    text = streams(outcome.output)
+    assert "pid" in text
+    assert not Path(f"/proc/{int(text.split()[1])}").exists()
+
+
+def test_a_damaged_notebook_is_one_failure(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.ipynb"
+    damaged.write_text("{")
+    (outcome,) = batch([damaged], [], tmp_path / "out")
+    assert not outcome.ok
+    assert outcome.message
+    assert "\n" not in outcome.message
+
+
+def test_a_missing_notebook_is_an_error_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no notebook .*missing\.ipynb"):
+        batch([tmp_path / "missing.ipynb"], [], tmp_path / "out")
+
+
+# --- the whole machine ---------------------------------------------------------------------------
+
+_MEASURES = """
+import os
+from perflib import experiments
+experiment = experiments.get("machine")
+params = experiment.params({"budget_s": 0.3, "spin_ms": 10})
+run = experiment.measure(params, tag=os.environ["PERFLIB_TAG"])
+"""
+
+
+def test_investigate_runs_all_notebooks_and_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebooks = tmp_path / "notebooks"
+    notebook(notebooks / "00_good.ipynb", _MEASURES, parameters='profile = "full"')
+    notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters='profile = "full"')
+    notebook(notebooks / "draft.ipynb", "raise SystemExit")
+    monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
+    outcomes, report, summary = investigate("quick", tmp_path / "out")
+    assert [(outcome.notebook.stem, outcome.ok) for outcome in outcomes] == [
+        ("00_good", True),
+        ("01_bad", False),
+    ]
+    text = report.read_text()
+    assert "01_bad: ZeroDivisionError: division by zero" in text
+    assert 'href="00_good.ipynb"' in text
+    assert len(summary.splitlines()) >= 1
+    assert "The machine and its noise" in text
+    assert text.count("How it was measured") == 1  # its own runs only
+    assert tagged_runs("investigate-of-another", "") == []
+
+
+def test_investigate_needs_notebooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "notebooks_dir", lambda: tmp_path)
+    with pytest.raises(UserError, match="there are no notebooks"):
+        investigate("quick", tmp_path / "out")

@@ -1,0 +1,55 @@
+"""Errors that a user can act on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import MeasurementError, PerflibError, UserError, choose
+
+NAMES = ("events", "cores", "precision_percent", "budget_s")
+
+
+def test_exit_status_tells_a_mistake_from_a_failure() -> None:
+    assert (PerflibError.exit_code, UserError.exit_code, MeasurementError.exit_code) == (1, 2, 1)
+    assert issubclass(UserError, PerflibError)
+    assert issubclass(MeasurementError, PerflibError)
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [
+        ("evnets", "events"),
+        ("event", "events"),
+        ("core", "cores"),
+        ("precision", "precision_percent"),
+        ("budget", "budget_s"),
+    ],
+)
+def test_nearest_name_comes_first(word: str, nearest: str) -> None:
+    said = choose("parameter", word, NAMES)
+    assert said.startswith(f"unknown parameter {word!r}: did you mean {nearest!r}")
+    assert said.endswith("(all: budget_s, cores, events, precision_percent)")
+
+
+def test_word_that_is_near_to_nothing_has_all_choices_only() -> None:
+    assert choose("variant", "xyzzy", ["slow", "fast"]) == "unknown variant 'xyzzy' (all: fast, slow)"
+    assert choose("run", "x", []) == "unknown run 'x' (there are none)"
+
+
+def test_two_that_are_near_are_both_named() -> None:
+    said = choose("variant", "slow", ["slower", "slow1", "x"])
+    assert "did you mean 'slow1' or 'slower'?" in said
+
+
+def test_choices_may_be_numbers() -> None:
+    """The columns of a table that a user brings."""
+    assert choose("column", "cpu", [0, "time_ns"]) == "unknown column 'cpu' (all: 0, time_ns)"
+
+
+@given(word=st.text(), choices=st.lists(st.text(min_size=1), max_size=5))
+def test_every_choice_is_named_whatever_was_asked(word: str, choices: list[str]) -> None:
+    said = choose("name", word, choices)
+    assert repr(word) in said
+    assert all(choice in said for choice in choices)

@@ -1,0 +1,316 @@
+"""Runs on disk: saved whole or not at all, found again, and read back years later."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib import store
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import get
+from perflib.measure.journal import Journal
+from perflib.run import SCHEMA, Run, new_id
+from tests.disk import files_no_larger_than, small_disk
+
+DATA = Path(__file__).parent / "data"
+ROWS = 5000
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def samples(rows: int = ROWS) -> pd.DataFrame:
+    generator = np.random.default_rng(1)
+    return pd.DataFrame(
+        {
+            "round": np.arange(rows) // 10,
+            "time_ns": generator.normal(size=rows),
+            "cpu_time_ns": pd.array([None if n % 7 == 0 else n for n in range(rows)], "Int64"),
+            "checksum": [f"it's {n:x}" for n in range(rows)],
+            "ok": generator.random(rows) < 0.5,
+        }
+    )
+
+
+def run(name: str = "test-20260102-030405-ab12", rows: int = ROWS, day: int = 2) -> Run:
+    provenance = {
+        "machine": {"hostname": "nöde'17"},
+        "start": f"2026-01-0{day}T03:04:05.678+00:00",
+        "stopped": "budget spent",
+        "tag": 'a "quoted" \\ {brace}: $1\n',
+        "width": [1.5, None, float("inf")],
+    }
+    return Run(name, "test", {"cores": [0, 8], "command": "echo 'x'"}, samples(rows), provenance)
+
+
+# --- there and back ----------------------------------------------------------------------------
+
+
+def test_everything_comes_back(home: Path) -> None:
+    path = store.save(run())
+    assert path == home / "runs" / "test-20260102-030405-ab12.parquet"
+    back = store.load("test-20260102-030405-ab12")
+    wanted = run()
+    assert (back.id, back.experiment, back.params) == (wanted.id, "test", wanted.params)
+    assert back.provenance == wanted.provenance
+    assert back.schema == SCHEMA
+    assert list(back.samples) == list(wanted.samples)
+    for name in wanted.samples:
+        assert back.samples[name].tolist() == wanted.samples[name].tolist(), name
+    assert str(back) == "<Run test-20260102-030405-ab12: 5000 samples, stopped: budget spent>"
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name], "nothing else is left"
+
+
+def test_a_run_is_found_by_its_beginning_or_its_path(tmp_path: Path) -> None:
+    store.save(run("test-1-aa", 3))
+    store.save(run("test-1-ab", 3))
+    elsewhere = store.save(run("test-2-cc", 3), tmp_path / "other" / "copy.parquet")
+    assert store.load("test-1-aa").id == "test-1-aa"
+    assert store.load("test-1-aa").samples["round"].tolist() == [0, 0, 0]
+    assert store.load(elsewhere).id == "test-2-cc"
+    assert store.load(str(elsewhere)).id == "test-2-cc"
+    with pytest.raises(UserError, match="run 'test-1' may be any of: test-1-aa, test-1-ab"):
+        store.load("test-1")
+    with pytest.raises(UserError, match="unknown run 'tset-1-aa': did you mean 'test-1-aa'"):
+        store.load("tset-1-aa")
+    with pytest.raises(UserError, match=r"there is no run file '/nowhere/x\.parquet'"):
+        store.load("/nowhere/x.parquet")
+
+
+def test_saved_again_replaces() -> None:
+    store.save(run(rows=3))
+    store.save(run(rows=4))
+    assert len(store.load("test").samples) == 4
+
+
+def test_folder_with_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "it's [1] * of %s"))
+    store.save(run(rows=3))
+    assert len(store.load("test").samples) == 3
+    assert [entry.status for entry in store.runs()] == ["saved"]
+    assert store.query("SELECT count(*) AS n FROM samples")["n"].tolist() == [3]
+
+
+def test_names_are_unique_and_fit_for_files() -> None:
+    names = {new_id("kv_per_core") for _ in range(20)}
+    assert len(names) > 18
+    for name in names:
+        assert name.startswith("kv_per_core-2")
+        assert name.replace("-", "").replace("_", "").isalnum()
+
+
+# --- old files ---------------------------------------------------------------------------------
+
+
+def test_run_of_schema_1_is_read_and_analysed() -> None:
+    """A file that perflib 0.1.0 wrote: cpu8 of two is 12 % slower, and one turn is not ok."""
+    old = store.load(DATA / "run_schema1.parquet")
+    assert (old.id, old.schema) == ("kv_per_core-20261121-033019-a9f1", 1)
+    assert old.params["cores"] == [0, 8]
+    assert old.provenance["machine"]["hostname"] == "node17"
+    assert old.provenance["tag"] == "it's 12 % slower: „ä“"
+    assert old.samples.shape == (144, 10)
+    assert old.samples["cpu_time_ns"].isna().sum() == 6
+    assert old.samples["time_ns"].sum() == 620_528_490
+    experiment = get("kv_per_core")
+    experiment.check_samples(old.samples)
+    findings = {finding.subject: finding for finding in experiment.analyse(old)}
+    slow = findings["cpu8"]
+    assert slow.verdict == "supported"
+    assert slow.low < 12.0 < slow.high
+    assert slow.evidence["where"] == "package 1, core 8, node 1"
+    assert findings["cpu0"].verdict == "refuted"
+
+
+def test_run_of_schema_1_is_listed_and_queried(home: Path) -> None:
+    (home / "runs").mkdir(parents=True)
+    shutil.copy(DATA / "run_schema1.parquet", home / "runs" / "copied.parquet")
+    (entry,) = store.runs()
+    assert (entry.id, entry.status, entry.machine) == ("copied", "saved", "node17")
+    assert (entry.samples, entry.stopped) == (144, "budget spent")
+    assert len(store.load("copied").samples) == 144
+    means = store.query("SELECT cpu, avg(time_ns) AS mean FROM samples GROUP BY cpu ORDER BY cpu")
+    assert means["mean"][1] / means["mean"][0] == pytest.approx(1.12, abs=0.01)
+
+
+def test_file_of_a_newer_perflib_says_so() -> None:
+    newer = run(rows=3)
+    newer.schema = SCHEMA + 1
+    path = store.save(newer)
+    with pytest.raises(UserError, match=f"written by a newer perflib .schema {SCHEMA + 1}") as told:
+        store.load(path)
+    assert "upgrade perflib" in str(told.value)
+
+
+# --- damage ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.5, 0.9999])
+def test_cut_off_file_is_listed_as_damaged_and_says_so(kept: float) -> None:
+    path = store.save(run())
+    store.save(run("test-20260102-030406-cd34", 3))
+    raw = path.read_bytes()
+    path.write_bytes(raw[: int(kept * len(raw))])
+    listed = [(entry.id, entry.status) for entry in store.runs()]
+    assert listed == [
+        ("test-20260102-030405-ab12", "damaged"),
+        ("test-20260102-030406-cd34", "saved"),
+    ]
+    with pytest.raises(MeasurementError, match="cannot be read, it may have been cut off") as told:
+        store.load("test-20260102-030405-ab12")
+    assert str(path) in str(told.value)
+    assert "perflib run --resume" in str(told.value)
+    assert store.query("SELECT DISTINCT run FROM samples")["run"].tolist() == [
+        "test-20260102-030406-cd34"
+    ]
+
+
+def test_damaged_bytes_are_never_a_traceback() -> None:
+    """One byte changed, at each place of the file that is not data: the list always works."""
+    path = store.save(run(rows=3))
+    raw = path.read_bytes()
+    other = store.save(run("test-20260102-030406-cd34", 3))
+    places = range(raw.index(b"perflib") - 200, len(raw), 29)
+    outcomes = set()
+    for place in places:
+        broken = bytearray(raw)
+        broken[place] ^= 0xA5
+        path.write_bytes(broken)
+        outcomes.add({entry.id: entry.status for entry in store.runs()}[path.stem])
+        try:
+            store.load(path)
+        except (MeasurementError, UserError) as error:
+            assert str(path) in str(error)
+        assert len(store.load(other).samples) == 3
+    assert outcomes == {"saved", "damaged"}
+
+
+def test_parquet_of_somebody_else_is_no_run(home: Path) -> None:
+    path = home / "runs" / "foreign.parquet"
+    path.parent.mkdir(parents=True)
+    duckdb.sql("SELECT 1 AS x").write_parquet(str(path))
+    with pytest.raises(UserError, match="no run of perflib: 'perflib analyse' reads such tables"):
+        store.load("foreign")
+    assert [(entry.id, entry.status) for entry in store.runs()] == [("foreign", "damaged")]
+    assert store.read_table(path)["x"].tolist() == [1]
+
+
+# --- a full disk -------------------------------------------------------------------------------
+
+
+def check_nothing_half_saved(path: Path, error: MeasurementError) -> None:
+    assert f"run {run().id} cannot be saved to {path}" in str(error)
+    assert [entry.name for entry in path.parent.iterdir()] == []
+    store.save(run(rows=3), path)
+    assert len(store.load(path).samples) == 3
+
+
+def test_full_disk_leaves_nothing_half_saved(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "x.parquet"
+    with files_no_larger_than(20_000), pytest.raises(MeasurementError) as told:
+        store.save(run(), path)
+    check_nothing_half_saved(path, told.value)
+
+
+def test_full_disk_keeps_what_was_saved_before(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "x.parquet"
+    store.save(run(rows=3), path)
+    before = path.read_bytes()
+    with files_no_larger_than(20_000), pytest.raises(MeasurementError):
+        store.save(run(), path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_full_tmpfs_leaves_nothing_half_saved(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 32) as disk:
+        path = disk / "runs" / "x.parquet"
+        with pytest.raises(MeasurementError) as told:
+            store.save(run(), path)
+        assert "No space left on device" in str(told.value)
+        check_nothing_half_saved(path, told.value)
+
+
+def test_place_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.joinpath("file").write_text("")
+    with pytest.raises(MeasurementError, match="cannot be saved to"):
+        store.save(run(rows=3), tmp_path / "file" / "x.parquet")
+
+
+# --- the list, queries, tables of users ----------------------------------------------------------
+
+
+def test_list_has_saved_and_unfinished_runs_by_time(home: Path) -> None:
+    assert store.runs() == []
+    store.save(run("zebra-20260101-000000-0000", 3, day=1))
+    store.save(run("kv_per_core-20260103-000000-0000", 3, day=3))
+    journal = home / "runs" / "kv_per_core-20260102-000000-0000.journal"
+    Journal.create(journal, {"id": journal.stem}).close()
+    saved_too = home / "runs" / "zebra-20260101-000000-0000.journal"
+    Journal.create(saved_too, {"id": saved_too.stem}).close()
+    assert [(entry.id, entry.status, entry.experiment) for entry in store.runs()] == [
+        ("zebra-20260101-000000-0000", "saved", "test"),
+        ("kv_per_core-20260102-000000-0000", "interrupted", "kv_per_core"),
+        ("kv_per_core-20260103-000000-0000", "saved", "test"),
+    ]
+
+
+def test_query_spans_runs_with_different_columns() -> None:
+    with pytest.raises(UserError, match="no runs are saved in"):
+        store.query("SELECT 1")
+    store.save(run("test-a", 3))
+    other = run("other-b", 2)
+    other.samples = pd.DataFrame({"round": [5, 6], "latency_cycles": [1.5, 2.5]})
+    store.save(other)
+    table = store.query(
+        "SELECT run, count(*) AS n, count(latency_cycles) AS latencies, max(round) AS last "
+        "FROM samples GROUP BY run ORDER BY run"
+    )
+    assert json.loads(table.to_json(orient="values")) == [["other-b", 2, 2, 6], ["test-a", 3, 0, 0]]
+    with pytest.raises(UserError, match="the query fails: .*tiem_ns"):
+        store.query("SELECT tiem_ns FROM samples")
+
+
+def test_table_of_a_user(tmp_path: Path) -> None:
+    table = tmp_path / "it's mine [1].csv"
+    table.write_text("round,cpu,time_ns\n0,0,1.5\n0,1,2.5\n")
+    assert store.read_table(table).to_dict("list") == {
+        "round": [0, 0],
+        "cpu": [0, 1],
+        "time_ns": [1.5, 2.5],
+    }
+    upper = table.rename(tmp_path / "TABLE.CSV")
+    assert len(store.read_table(upper)) == 2
+
+
+def test_table_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no file .*none\.csv"):
+        store.read_table(tmp_path / "none.csv")
+    for name, said in (("x.xlsx", "not '.xlsx'"), ("x", "not 'this'")):
+        tmp_path.joinpath(name).write_text("")
+        with pytest.raises(UserError, match=f"samples are read from .csv or .parquet files, {said}"):
+            store.read_table(tmp_path / name)
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(store.save(run(rows=3)).read_bytes()[:200])
+    with pytest.raises(UserError, match=r"cut\.parquet cannot be read as parquet"):
+        store.read_table(cut)
+
+
+def test_nothing_is_written_into_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    store.save(run())
+    store.query("SELECT * FROM samples ORDER BY time_ns")
+    assert list(here.iterdir()) == []
