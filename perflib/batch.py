@@ -260,11 +260,11 @@ def _cells(output: Path) -> list[dict[str, Any]]:
 
 
 def _where(output: Path) -> str:
-    """In which cell: the first that has code and did not come to its end."""
-    for number, cell in enumerate(_cells(output), 1):
-        if cell.get("source") and cell.get("execution_count") is None:
-            return f" in code cell {number}"
-    return ""
+    """In which cell: the last that papermill began."""
+    begun = [
+        bool(cell["metadata"].get("papermill", {}).get("start_time")) for cell in _cells(output)
+    ]
+    return f" in code cell {len(begun) - begun[::-1].index(True)}" if any(begun) else ""
 
 
 def _error_in(output: Path) -> str:

@@ -30,7 +30,7 @@ def choose(what: str, word: str, choices: Iterable[str]) -> str:
     >>> choose("parameter", "evnets", ["events", "cores"])
     "unknown parameter 'evnets': did you mean 'events'? (all: cores, events)"
     """
-    known = sorted(map(str, choices))  # a table's columns may be numbers
+    known = sorted(choices)
     near = difflib.get_close_matches(word, known, n=2, cutoff=0.5)
     every = f"(all: {', '.join(known)})" if known else "(there are none)"
     if near:

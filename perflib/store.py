@@ -7,6 +7,7 @@ whole or not at all. ``query`` runs SQL over every saved run, without a server.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -152,7 +153,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Saved:
-    """A line of the list of runs: ``status`` is ``saved``, ``interrupted`` or ``damaged``."""
+    """A line of the list of runs: ``status`` is ``saved``, ``running``, ``interrupted`` or ``damaged``."""
 
     id: str
     status: str
@@ -188,11 +189,21 @@ def runs() -> list[Saved]:
         found.append(entry)
     saved = {entry.id for entry in found}
     found += [
-        Saved(path.stem, "interrupted", path.stem.rsplit("-", 3)[0])
+        Saved(path.stem, _unfinished(path), path.stem.rsplit("-", 3)[0])
         for path in runs_dir().glob("*.journal")
         if path.stem not in saved
     ]
     return sorted(found, key=lambda entry: (entry.start or _start_of(entry.id), entry.id))
+
+
+def _unfinished(journal: Path) -> str:
+    """Whether a process still writes to a journal."""
+    with journal.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return "running"
+    return "interrupted"
 
 
 def _start_of(run_id: str) -> str:

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -15,7 +16,7 @@ from perflib.errors import UserError
 
 def notebook(path: Path, *cells: str, parameters: str = "x = 1") -> Path:
     """A notebook with a cell of parameters and other cells."""
-    v4 = nbformat.v4
+    v4: Any = nbformat.v4
     first = v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
     made = v4.new_notebook(cells=[first, *(v4.new_code_cell(cell) for cell in cells)])
     made.metadata["kernelspec"] = {
@@ -24,7 +25,7 @@ def notebook(path: Path, *cells: str, parameters: str = "x = 1") -> Path:
         "language": "python",
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(made, path)
+    nbformat.write(made, path)  # type: ignore[no-untyped-call]
     return path
 
 

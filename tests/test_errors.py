@@ -34,18 +34,15 @@ def test_nearest_name_comes_first(word: str, nearest: str) -> None:
 
 
 def test_word_that_is_near_to_nothing_has_all_choices_only() -> None:
-    assert choose("variant", "xyzzy", ["slow", "fast"]) == "unknown variant 'xyzzy' (all: fast, slow)"
+    assert (
+        choose("variant", "xyzzy", ["slow", "fast"]) == "unknown variant 'xyzzy' (all: fast, slow)"
+    )
     assert choose("run", "x", []) == "unknown run 'x' (there are none)"
 
 
 def test_two_that_are_near_are_both_named() -> None:
     said = choose("variant", "slow", ["slower", "slow1", "x"])
     assert "did you mean 'slow1' or 'slower'?" in said
-
-
-def test_choices_may_be_numbers() -> None:
-    """The columns of a table that a user brings."""
-    assert choose("column", "cpu", [0, "time_ns"]) == "unknown column 'cpu' (all: 0, time_ns)"
 
 
 @given(word=st.text(), choices=st.lists(st.text(min_size=1), max_size=5))

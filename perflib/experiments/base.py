@@ -172,20 +172,26 @@ class Experiment(ABC):
                 stopped = self.take(params, session)
             run = self._run(header, session, stopped)
             run.provenance["settings_changed"] = changed.changes
-            save(run)
+            try:
+                save(run)
+            except MeasurementError as error:
+                msg = f"{error}. All {len(journal.turns)} turns are kept: make room, then "
+                msg += f"'perflib run --resume {run.id}'"
+                raise MeasurementError(msg) from error
         except BaseException:
             journal.close(remove=not journal.turns)
             raise
         journal.close(remove=True)
         if stopped == "failed":
-            msg = f"{session.problems[-1]}\nWhat was measured before is saved as run {run.id}"
+            last = journal.turns[-1]["failed"]
+            msg = f"{last}\nWhat was measured before is saved as run {run.id}"
             raise MeasurementError(msg)
         return run
 
     def _run(self, header: dict[str, Any], session: Session, stopped: str) -> Run:
         turns = session.journal.turns
         failed = [turn["failed"] for turn in turns if "failed" in turn]
-        session.problems += [problem for problem in failed if problem not in session.problems]
+        session.problems = list(dict.fromkeys([*session.problems, *failed]))
         provenance = {
             "machine": header["machine"],
             "plan": header["plan"],

@@ -25,11 +25,12 @@ def _coloured(table: KvTable) -> list[int]:
 
 def seconds_per_event(table: KvTable) -> Figure:
     """Time per event on each core, as in the source's first figure."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     values = table.seconds_per_event() * 1e3
     place = np.arange(len(values))
-    figure, axes = plt.subplots(figsize=(max(6.0, min(16.0, 2 + 0.35 * len(values))), 4.2))
+    figure = Figure(figsize=(max(6.0, min(16.0, 2 + 0.35 * len(values))), 4.2))
+    axes = figure.subplots()
     middle = values["undisturbed_s"]
     reach = np.nan_to_num([middle - values["low_s"], values["high_s"] - middle])
     axes.errorbar(
@@ -51,12 +52,13 @@ def seconds_per_event(table: KvTable) -> Figure:
 
 def event_by_event(table: KvTable) -> Figure:
     """How much longer each event took than on the other cores, against what it costs."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     slowdown = table.event_slowdown()
     cost_ms = table.cost_ns.reindex(slowdown.index) / 1e6
     coloured = _coloured(table)
-    figure, axes = plt.subplots(figsize=(8, 4.5))
+    figure = Figure(figsize=(8, 4.5))
+    axes = figure.subplots()
     for cpu in table.cores:
         style = {"alpha": 0.75, "s": 18} if cpu in coloured else {"color": "0.8", "s": 8}
         label = f"cpu{cpu}" if cpu in coloured else None
@@ -71,11 +73,12 @@ def event_by_event(table: KvTable) -> Figure:
 
 def drift(table: KvTable) -> Figure:
     """The cores' times over the run: what all share is drift, what one has alone is its own."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     timed = table.start_s is not None
     x = table.start_s if table.start_s is not None else np.arange(len(table.rounds))
-    figure, axes = plt.subplots(figsize=(8, 4.2))
+    figure = Figure(figsize=(8, 4.2))
+    axes = figure.subplots()
     coloured = _coloured(table)
     disturbed = table.comparison.disturbed
     for column, cpu in enumerate(table.cores):

@@ -140,9 +140,10 @@ class MachineNoise(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Gaps per second by length, one line a core."""
-        import matplotlib.pyplot as plt
+        from matplotlib.figure import Figure
 
-        figure, axes = plt.subplots(figsize=(8, 4.5))
+        figure = Figure(figsize=(8, 4.5))
+        axes = figure.subplots()
         places = run.provenance.get("machine", {}).get("cpus", [])
         where = {place["cpu"]: place["where"] for place in places}
         for cpu, rows in run.samples.groupby("cpu"):
@@ -237,9 +238,13 @@ def _main_cause(rows: pd.DataFrame) -> str:
     low_ns, share = float(worst["gap_low_ns"]), float(worst["gap_ns"] / by_bin["gap_ns"].sum())
     cause = likely_cause(1.5 * low_ns, int(2 * worst["switched_gaps"] > worst["gaps"]))
     return (
-        f"{share:.0%} of it in gaps of {low_ns / 1e3:.3g} to {low_ns / 500:.3g} µs, as "
+        f"{share:.0%} of it in gaps of {_length(low_ns)} to {_length(2 * low_ns)}, as "
         f"'{cause.name}' makes."
     )
+
+
+def _length(time_ns: float) -> str:
+    return f"{time_ns / 1e6:.2g} ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.2g} µs"
 
 
 experiment = MachineNoise()

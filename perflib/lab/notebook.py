@@ -79,15 +79,16 @@ def _assigned(sources: Iterable[str]) -> set[str]:
     }
 
 
-def run(name: str, params: Params) -> Run:
+def run(name: str, params: Params, tag: str | None = None) -> Run:
     """Measure, with progress shown; an interruption keeps what there is.
 
-    The run is saved and its name printed. ``PERFLIB_TAG`` in the environment marks it, so that a
-    batch finds its runs.
+    The run is saved and its name printed. It is marked with ``tag``, or with ``PERFLIB_TAG`` in the
+    environment: by it a batch finds its runs, so that an exercise's take another tag.
     """
+    tag = os.environ.get("PERFLIB_TAG", "") if tag is None else tag
     experiment = experiments.get(name)
     with Reporter(experiment.title) as progress:
-        measured = experiment.measure(params, progress, tag=os.environ.get("PERFLIB_TAG", ""))
+        measured = experiment.measure(params, progress, tag=tag)
     print(f"saved as run {measured.id} (stopped: {measured.provenance['stopped']})")
     for problem in measured.provenance["problems"]:
         print(f"on the way: {problem}")

@@ -32,7 +32,8 @@ def write_report(
     Parameters
     ----------
     runs
-        What was measured; each run is analysed anew.
+        What was measured; each run is analysed anew. The machine that is described is the first
+        run's; what the doctor says is told only if that is this machine.
     path
         The HTML file to write. Figures and style are inside it.
     notebooks
@@ -46,7 +47,9 @@ def write_report(
     """
     found = [(run, experiments.get(run.experiment).analyse(run)) for run in runs]
     sentences = [sentence for _, findings in found for sentence in summary(findings)]
-    machine = runs[0].provenance["machine"] if runs else describe()
+    here = describe()
+    machine = runs[0].provenance["machine"] if runs else here
+    same = machine["fingerprint"] == here["fingerprint"] and machine["hostname"] == here["hostname"]
     page = _template().render(
         title=f"{machine['hostname']}: what slows it down",
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -57,7 +60,7 @@ def write_report(
         cores=cores(machine).html(),
         caches=caches(machine).html(),
         tlbs=tlbs(machine).html() if machine["tlbs"] else "",
-        warnings=warnings_of(diagnose()),
+        warnings=warnings_of(diagnose()) if same else None,
         sections=[_section(run, findings) for run, findings in found],
         notebooks=[
             {"name": file.stem, "link": os.path.relpath(file, path.parent)} for file in notebooks
@@ -102,6 +105,7 @@ def _details(run: Run) -> Table:
     """How the run was made: enough to repeat it."""
     kernel = run.provenance.get("kernel") or {}
     rows = {
+        "machine": run.provenance["machine"]["hostname"],
         "measured": f"{run.provenance['start']} to {run.provenance['end']}",
         "stopped": run.provenance["stopped"],
         "samples": f"{len(run.samples)} in {run.provenance['turns']} turns",

@@ -120,7 +120,7 @@ def verdicts(findings: Iterable[Finding]) -> Table:
                 effect,
                 interval(finding.low, finding.high),
                 short_unit(finding.unit),
-                f"“{finding.claim}” {finding.reason}",
+                f"“{finding.claim}.” {finding.reason}",
             ]
         )
         classes[i, 0] = "name"

@@ -83,10 +83,8 @@ def robust_mean(values: Floats, cut: float = 6.0) -> Floats:
     seen = np.isfinite(values)
     filled = np.where(seen, values, 0.0)
     some = seen.any(axis=0)
-    centre = np.full(values.shape[1], np.nan)
-    centre[some] = np.nanmedian(values[:, some], axis=0)
-    scale = np.full(values.shape[1], np.nan)
-    scale[some] = 1.4826 * np.nanmedian(np.abs(values[:, some] - centre[some]), axis=0)
+    centre = _medians(values)
+    scale = 1.4826 * _medians(np.abs(values - centre))
     scale = np.where(scale > 0, scale, np.inf)  # most values equal: their plain mean
     for _ in range(10):
         weight = seen * np.clip(1 - ((filled - centre) / (cut * scale)) ** 2, 0, None) ** 2
@@ -100,6 +98,16 @@ def robust_mean(values: Floats, cut: float = 6.0) -> Floats:
         if settled:
             break
     return centre
+
+
+def _medians(values: Floats) -> Floats:
+    """The median of each column, NaN left out (numpy's nanmedian takes ten times as long)."""
+    if not len(values):
+        return np.full(values.shape[1], np.nan)
+    ordered = np.sort(values, axis=0)  # NaN last
+    count = np.isfinite(values).sum(axis=0)
+    columns = np.arange(values.shape[1])
+    return (ordered[np.maximum(count - 1, 0) // 2, columns] + ordered[count // 2, columns]) / 2
 
 
 def t_interval(block_values: Floats, confidence: float = 0.95) -> Interval:
@@ -120,8 +128,8 @@ def t_interval(block_values: Floats, confidence: float = 0.95) -> Interval:
     if count >= _MIN_BLOCKS and variance > 0:
         away = values - centre
         r = float((away[1:] * away[:-1]).sum()) / (variance * (count - 1)) + 1 / count
-        dependence = (1 + r) / (1 - r) if 0 < r < 1 else 1.0
-        dependence = min(dependence, count / 3)
+        r = min(max(r, 0.0), 1 - 1e-9)
+        dependence = min((1 + r) / (1 - r), count / 3)
     error = math.sqrt(variance * dependence / count)
     reach = float(distributions.t.ppf(0.5 + confidence / 2, count - 1)) * error
     return Interval(centre, centre - reach, centre + reach)
@@ -160,11 +168,14 @@ def share_interval(
 def against_others(level: Floats) -> Floats:
     """Each column's value minus the median of the other columns', along the last axis."""
     columns = level.shape[-1]
-    effect = np.empty_like(level)
-    for column in range(columns):
-        others = np.delete(level, column, axis=-1)
-        effect[..., column] = level[..., column] - np.median(others, axis=-1)
-    return effect
+    ordered = np.sort(level, axis=-1)
+
+    def other(place: int) -> Floats:
+        """What stands at that place when each column in turn is taken out."""
+        below, above = ordered[..., [place]], ordered[..., [place + 1]]
+        return np.where(level > below, below, above)
+
+    return level - (other((columns - 2) // 2) + other((columns - 1) // 2)) / 2
 
 
 def within_block_p(level: Floats, seed: int = 0, resamples: int = 4000) -> Floats:

@@ -72,6 +72,7 @@ def _two_way_levels(rows: Floats) -> Floats:
     for _ in range(30):
         shared = np.nanmean(rows - core, axis=1, keepdims=True)
         moved = robust_mean(rows - shared)
+        moved -= np.nanmean(moved)  # what cores have in common is the rounds': or it never settles
         settled = float(np.max(np.abs(moved - core))) < 1e-7
         core = moved
         if settled:

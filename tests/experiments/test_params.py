@@ -26,7 +26,7 @@ from perflib.experiments.params import Params, describe_fields, parameter
 from perflib.machine.topology import topology
 from tests.machine import trees
 
-ALL = {"base": Params, **{name: get(name).Params for name in NAMES}}
+ALL: dict[str, type[Params]] = {"base": Params, **{name: get(name).Params for name in NAMES}}
 FIELDS = [
     pytest.param(params, name, id=f"{experiment}.{name}")
     for experiment, params in ALL.items()
@@ -36,11 +36,11 @@ HUGE = 10**400
 NO_NUMBERS = ["", "x", "1,5", "0x10", "--", True, False, [], [1], {}, object()]
 NO_INTEGERS = [*NO_NUMBERS, 1.5, "1.5", math.nan, math.inf, "nan", "1e400", HUGE, -HUGE, 10**5000]
 NO_FLOATS = [*NO_NUMBERS, math.nan, math.inf, -math.inf, "nan", "inf", "1e400", HUGE, -HUGE, 1e300]
-NO_CORES = [
+NO_CORES: list[Any] = [
     *("x", "fisical", "-1", "0-", "3-1", "0,,1", "1.5", "99999999999", "0-99999999999"),
     *(None, True, -1, 1.5, math.nan, {}, [-1], [1.5], ["x"], ["0"], [True], [None], [[0]]),
 ]
-NO_SETTINGS = [
+NO_SETTINGS: list[Any] = [
     *("thp", "thp=", "=always", "thp=always,smt", "nope=1", "thp=sometimes"),
     *(None, True, 5, [], ["thp=always"], {"thp": 1}, {"thp": None}, {"nope": "1"}, {1: "x"}),
 ]
@@ -136,7 +136,10 @@ def test_misspelt_name_names_the_nearest(params: type[Params], name: str) -> Non
 def test_each_wrong_parameter_is_named_once() -> None:
     with pytest.raises(UserError) as caught:
         Params.make({"budget_s": -1, "seed": "x", "cores": [-1, "y"], "aslr": True})
-    assert [str(caught.value).count(f"parameter '{name}'") for name in ("budget_s", "seed")] == [1, 1]
+    assert [str(caught.value).count(f"parameter '{name}'") for name in ("budget_s", "seed")] == [
+        1,
+        1,
+    ]
     assert str(caught.value).count("parameter 'cores': [-1, 'y']") == 1
     assert "aslr" not in str(caught.value)
 
@@ -178,7 +181,13 @@ def test_every_field_is_documented_as_data(params: type[Params]) -> None:
     for entry in described:
         assert entry["help"], entry["name"]
         assert "<class" not in entry["type"]
-        for suffix, unit in {"_s": "s", "_ms": "ms", "_us": "us", "_kib": "KiB", "_bytes": "B"}.items():
+        for suffix, unit in {
+            "_s": "s",
+            "_ms": "ms",
+            "_us": "us",
+            "_kib": "KiB",
+            "_bytes": "B",
+        }.items():
             if entry["name"].endswith(suffix):
                 assert entry["unit"] == unit, entry["name"]
 
@@ -220,7 +229,7 @@ def test_assignment_may_hold_an_equals_sign_and_must_have_one() -> None:
 
 def test_parameters_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
-        Params.make({}).seed = 5
+        Params.make({}).seed = 5  # type: ignore[misc]
 
 
 def test_subclass_adds_fields_and_keeps_the_rest() -> None:
@@ -230,9 +239,9 @@ def test_subclass_adds_fields_and_keeps_the_rest() -> None:
 
     with pytest.raises(UserError, match="parameter 'code_kib': 9"):
         Own.make({"code_kib": 9})
-    with pytest.raises(UserError, match="parameter 'way': 'left'.*up | down"):
+    with pytest.raises(UserError, match=r"parameter 'way': 'left'.*up \| down"):
         Own.make({"way": "left"})
-    with pytest.raises(UserError, match="parameter 'code_kib': True: .*true or false"):
+    with pytest.raises(UserError, match=r"parameter 'code_kib': True: .*true or false"):
         Own.make({"code_kib": True})
     described = {entry["name"]: entry for entry in describe_fields(Own)}
     assert described["code_kib"]["bounds"] == {"ge": 1, "le": 8}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from perflib import experiments
 from perflib.lab.report import write_report
+from perflib.lab.theme import figures as figures_of
 from perflib.run import Run
 
 _VOID = {"meta", "img", "br", "hr", "link"}
@@ -55,7 +57,7 @@ def test_the_report_is_one_file_with_everything_in_it(runs: list[Run], tmp_path:
     page.feed(text)
     assert page.open == []
     assert page.links == ["executed/00_machine.ipynb"]
-    figures = sum(len(experiments.get(run.experiment).figures(run)) for run in runs)
+    figures = sum(len(figures_of(run)) for run in runs)
     assert len(page.images) == figures
     assert all(image.startswith("data:image/png;base64,") for image in page.images)
     assert "http" not in re.sub(r"base64,[^\"]*", "", text)
@@ -72,3 +74,12 @@ def test_the_report_is_one_file_with_everything_in_it(runs: list[Run], tmp_path:
 def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
     assert write_report([], tmp_path / "report.html", [], ["all failed"]) == ""
     assert "Nothing was measured." in (tmp_path / "report.html").read_text()
+
+
+def test_the_doctor_is_silent_about_another_machine(runs: list[Run], tmp_path: Path) -> None:
+    away = copy.deepcopy(runs[:1])
+    away[0].provenance["machine"]["hostname"] = "elsewhere"
+    write_report(away, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "elsewhere: what slows it down" in text
+    assert "another machine than this report" in text

@@ -52,9 +52,7 @@ def test_no_width_is_shown_before_there_is_one(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("width", [float("inf"), float("nan"), 0.0])
-def test_width_of_any_kind_can_be_shown(
-    capsys: pytest.CaptureFixture[str], width: float
-) -> None:
+def test_width_of_any_kind_can_be_shown(capsys: pytest.CaptureFixture[str], width: float) -> None:
     with Reporter("x") as report:
         report(status(0.0, 0.0, width))
     assert f"±{width:.2f}" in capsys.readouterr().err
@@ -74,16 +72,17 @@ def test_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bar_in_jupyter_although_nothing_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    page = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", page)
     with Reporter("kv_per_core") as report:
         report(status(10, 30))
-    assert " 25%|" in sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert " 25%|" in page.getvalue()
 
 
-@pytest.mark.parametrize(("wish", "said"), [("none", ""), ("log", "x: round 5, 3 s left at most\n")])
-def test_wish_overrides_the_terminal(
-    monkeypatch: pytest.MonkeyPatch, wish: str, said: str
-) -> None:
+@pytest.mark.parametrize(
+    ("wish", "said"), [("none", ""), ("log", "x: round 5, 3 s left at most\n")]
+)
+def test_wish_overrides_the_terminal(monkeypatch: pytest.MonkeyPatch, wish: str, said: str) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("PERFLIB_PROGRESS", wish)

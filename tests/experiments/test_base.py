@@ -1,0 +1,384 @@
+"""What every experiment gets: a journal, a saved run, resumption, and errors that lose nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib import store
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import NAMES, base, get
+from perflib.experiments.base import Experiment
+from perflib.machine.describe import describe
+from perflib.measure.journal import Journal
+from perflib.measure.process import WorkerError
+from perflib.measure.rounds import Status, round_order
+from perflib.run import Run
+from tests.disk import files_no_larger_than, small_disk
+from tests.experiments.tiny import ARMS, Tiny, TinyParams, tokens
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "runs"
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*"))
+
+
+def params(**given: Any) -> TinyParams:
+    made = Tiny().params(given)
+    assert isinstance(made, TinyParams)
+    return made
+
+
+def schedule(seed: int, turns: int) -> list[tuple[int, int]]:
+    """The first turns of a run, as the seed has it."""
+    order = [(n, arm) for n in range(turns) for arm in round_order(seed, n, ARMS)]
+    return order[:turns]
+
+
+def check_whole(run: Run, seed: int, offset: int) -> None:
+    """Every turn of the schedule from the first on, each once, with the right answer."""
+    samples = run.samples
+    assert list(zip(samples["round"], samples["arm"], strict=True)) == schedule(seed, len(samples))
+    assert (samples["sum"] == offset + samples["round"]).all()
+    assert len(set(tokens(samples))) == len(samples)
+
+
+# --- measuring ---------------------------------------------------------------------------------
+
+
+def test_measured_saved_and_the_journal_removed(folder: Path) -> None:
+    seen: list[Status] = []
+    run = Tiny().measure(params(rounds=4, seed=5), progress=seen.append, tag="rack 3")
+    assert files(folder) == [f"{run.id}.parquet"]
+    check_whole(run, 5, run.provenance["plan"]["offset"])
+    assert len(seen) == len(run.samples) == run.provenance["turns"]
+    back = store.load(run.id)
+    assert back.provenance == json.loads(json.dumps(run.provenance))
+    assert tokens(back.samples) == tokens(run.samples)
+    assert back.params == params(rounds=4, seed=5).model_dump(mode="json")
+    assert str(back) == f"<Run {run.id}: {len(run.samples)} samples, stopped: precise enough>"
+
+
+def test_provenance_says_where_how_and_with_what() -> None:
+    provenance = Tiny().measure(params(rounds=1), tag="rack 3").provenance
+    assert provenance["tag"] == "rack 3"
+    assert provenance["stopped"] == "precise enough"
+    assert (provenance["problems"], provenance["failed_turns"]) == ([], 0)
+    assert provenance["machine"]["hostname"] == os.uname().nodename
+    assert provenance["start"] < provenance["end"]
+    assert provenance["versions"]["python"] == sys.version.split()[0]
+    assert set(provenance["versions"]) >= {"perflib", "numpy", "scipy", "duckdb"}
+    assert provenance["kernel"]["flags"][-1] == "-O1"
+    assert provenance["settings_changed"] == {}
+    for condition in provenance["conditions"]:
+        assert condition["got"]["cpus"] == [condition["asked"]["cpu"]]
+        assert condition["unmet"] == []
+
+
+def test_refused_plan_measures_and_writes_nothing(folder: Path) -> None:
+    with pytest.raises(UserError, match="parameter 'refused'"):
+        Tiny().measure(params(refused=True))
+    assert files(folder) == []
+
+
+def test_stop_saves_what_there_is(folder: Path) -> None:
+    stop = threading.Event()
+
+    def watch(status: Status) -> None:
+        if status.rounds == 2:
+            stop.set()
+
+    run = Tiny().measure(params(rounds=10**9), progress=watch, stop=stop)
+    assert run.provenance["stopped"] == "interrupted"
+    assert len(run.samples) == 7
+    assert files(folder) == [f"{run.id}.parquet"]
+
+
+def test_interrupt_saves_what_there_is_or_leaves_nothing(folder: Path) -> None:
+    def interrupt(round_: int, _arm: int) -> None:
+        if round_ == first:
+            raise KeyboardInterrupt
+
+    tiny = Tiny()
+    tiny.before_turn = interrupt
+    first = 0
+    with pytest.raises(MeasurementError, match="nothing was measured: the run was interrupted"):
+        tiny.measure(params())
+    assert files(folder) == []
+    first = 2
+    run = tiny.measure(params(rounds=10**9))
+    assert (run.provenance["stopped"], len(run.samples)) == ("interrupted", 6)
+    assert files(folder) == [f"{run.id}.parquet"]
+
+
+def test_crashing_kernel_ends_it_and_what_was_measured_is_saved(folder: Path) -> None:
+    def crash(round_: int, arm: int) -> None:
+        if round_ >= 2 and arm == 1:
+            msg = "kernel 'faulty' crashed"
+            raise WorkerError(msg)
+
+    tiny = Tiny()
+    tiny.before_turn = crash
+    with pytest.raises(MeasurementError, match="kernel 'faulty' crashed\nWhat was") as caught:
+        tiny.measure(params(rounds=10**9))
+    (name,) = files(folder)
+    run = store.load(folder / name)
+    assert str(caught.value).endswith(f"is saved as run {run.id}")
+    assert run.provenance["stopped"] == "failed"
+    assert run.provenance["failed_turns"] == 3
+    assert run.provenance["problems"] == ["kernel 'faulty' crashed"]
+    assert run.samples[run.samples["arm"] == 1]["round"].tolist() == [0, 1]
+    assert run.samples["round"].max() in (3, 4)
+
+
+def test_mistake_in_an_experiment_keeps_the_journal() -> None:
+    def mistake(round_: int, _arm: int) -> None:
+        if round_ == 1:
+            raise ZeroDivisionError
+
+    tiny = Tiny()
+    tiny.before_turn = mistake
+    with pytest.raises(ZeroDivisionError):
+        tiny.measure(params())
+    ((name, status),) = [(entry.id, entry.status) for entry in store.runs()]
+    assert status == "interrupted"
+    check_whole(Tiny().resume(name), 1, offset_of(store.load(name)))
+
+
+def offset_of(run: Run) -> int:
+    return int(run.provenance["plan"]["offset"])
+
+
+# --- killed ------------------------------------------------------------------------------------
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(what: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def kill_while_measuring(folder: Path, seed: int) -> tuple[str, list[str]]:
+    """A process that measures is killed (SIGKILL): its run, and the tokens of its whole turns."""
+    argv = [sys.executable, "-m", "tests.experiments.tiny", str(seed)]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [int(word) for word in parent.stdout.readline().split()]
+        assert len(workers) == ARMS
+        (journal,) = folder.glob("*.journal")
+        wait_for(lambda: journal.read_bytes().count(b"\n") > 40)
+        with pytest.raises(UserError, match="is being measured right now"):
+            Tiny().resume(journal.stem)
+        assert all(alive(pid) for pid in workers)
+        parent.kill()
+    wait_for(lambda: not any(alive(pid) for pid in workers))
+    lines = journal.read_bytes().split(b"\n")[1:-1]
+    return journal.stem, [token for line in lines for token in json.loads(line)["columns"]["token"]]
+
+
+def test_killed_process_loses_nothing_and_its_run_goes_on(folder: Path) -> None:
+    name, before = kill_while_measuring(folder, seed=9)
+    assert len(before) >= 40
+    assert [(entry.id, entry.status) for entry in store.runs()] == [(name, "interrupted")]
+    journal = folder / f"{name}.journal"
+    raw = journal.read_bytes()
+    journal.write_bytes(raw + raw[-50:-1])  # killed in the middle of a line
+    stop = threading.Event()
+
+    def watch(status: Status) -> None:
+        if len(status.samples()) >= len(before) + 20:
+            stop.set()
+
+    run = Tiny().resume(name, progress=watch, stop=stop)
+    assert run.id == name
+    assert files(folder) == [f"{name}.parquet"]
+    assert len(run.samples) == len(before) + 20
+    assert tokens(run.samples)[: len(before)] == before, "the samples before are the very same"
+    check_whole(run, 9, offset_of(run))
+    with pytest.raises(UserError, match=f"no unfinished run '{name}'"):
+        Tiny().resume(name)
+
+
+def test_run_goes_on_only_on_its_own_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = interrupted_run(folder)
+    real = describe()
+    monkeypatch.setattr(base, "describe", lambda: {**real, "fingerprint": "another"})
+    with pytest.raises(UserError, match=f"run {name} was begun on another machine"):
+        Tiny().resume(name)
+    monkeypatch.undo()
+    monkeypatch.setenv("PERFLIB_HOME", str(folder.parent))
+    assert len(Tiny().resume(name).samples) >= 3
+
+
+def interrupted_run(folder: Path) -> str:
+    """A run whose process ended in the middle of round 1."""
+
+    def end(round_: int, _arm: int) -> None:
+        if round_ == 1:
+            raise SystemExit
+
+    tiny = Tiny()
+    tiny.before_turn = end
+    with pytest.raises(SystemExit):
+        tiny.measure(params())
+    (journal,) = folder.glob("*.journal")
+    return journal.stem
+
+
+def test_nothing_to_resume(folder: Path) -> None:
+    with pytest.raises(UserError, match="no unfinished run 'tiny-1'; unfinished: none"):
+        Tiny().resume("tiny-1")
+    name = interrupted_run(folder)
+    with pytest.raises(UserError, match=f"unfinished: {name}"):
+        Tiny().resume("tiny-1")
+
+
+# --- a full disk -------------------------------------------------------------------------------
+
+
+def check_full_disk(error: MeasurementError, folder: Path) -> tuple[str, list[str]]:
+    (journal,) = folder.glob("*.journal")
+    assert f"perflib run --resume {journal.stem}" in str(error)
+    assert "make room" in str(error)
+    opened = Journal.reopen(journal)
+    before = [token for turn in opened.turns for token in turn["columns"]["token"]]
+    opened.close()
+    assert f"{len(before)} turns" in str(error)
+    assert [(entry.id, entry.status) for entry in store.runs()] == [(journal.stem, "interrupted")]
+    return journal.stem, before
+
+
+def resumed(name: str, before: list[str]) -> None:
+    run = Tiny().resume(name)
+    assert tokens(run.samples)[: len(before)] == before
+    check_whole(run, 1, offset_of(run))
+    assert [(entry.id, entry.status) for entry in store.runs()] == [(name, "saved")]
+
+
+def test_disk_full_while_measuring_loses_nothing(folder: Path) -> None:
+    interrupted_run(folder)
+    (journal,) = folder.glob("*.journal")
+    limit = journal.stat().st_size + 5000
+    journal.unlink()
+    with files_no_larger_than(limit), pytest.raises(MeasurementError, match="too large") as caught:
+        Tiny().measure(params(rounds=10**9))
+    name, before = check_full_disk(caught.value, folder)
+    assert len(before) > 20
+    content = (folder / f"{name}.journal").read_text()
+    (folder / f"{name}.journal").write_text(content.replace(str(10**9), "4", 1))
+    resumed(name, before)
+
+
+def test_disk_full_while_saving_loses_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save_on_a_full_disk(run: Run) -> Path:
+        with files_no_larger_than(1000):
+            return store.save(run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "save", save_on_a_full_disk)
+        with pytest.raises(MeasurementError, match="cannot be saved") as caught:
+            Tiny().measure(params(rounds=4))
+    assert [Path(name).suffix for name in files(folder)] == [".journal"]
+    name, before = check_full_disk(caught.value, folder)
+    assert len(before) >= 12
+    resumed(name, before)
+
+
+def test_tmpfs_full_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_disk(tmp_path / "disk", 64) as disk:
+        monkeypatch.setenv("PERFLIB_HOME", str(disk))
+        with pytest.raises(MeasurementError, match="No space left on device") as caught:
+            Tiny().measure(params(rounds=10**9))
+        _, before = check_full_disk(caught.value, disk / "runs")
+        assert len(before) > 20
+
+
+# --- tables of users, profiles, documentation ---------------------------------------------------
+
+
+def table(**changed: Any) -> pd.DataFrame:
+    return pd.DataFrame({"round": [0, 0], "arm": [0, 1], "sum": [1.5, 2.5], **changed})
+
+
+def test_table_of_a_user_is_held_to_the_columns() -> None:
+    tiny = Tiny()
+    tiny.check_samples(table())
+    tiny.check_samples(table(token=["a", "b"], time_ns=[np.nan, 1.0], other=["x", "y"]))
+    for wrong, said in (
+        (table().rename(columns={"sum": "smu"}), "unknown column 'sum': did you mean 'smu'"),
+        (table().rename(columns={"sum": 7}), "the samples lack a column: unknown column 'sum'"),
+        (table(sum=["a", "b"]), r"the column 'sum' holds no numbers, but \['a'\]"),
+        (table(time_ns=["a", "b"]), "the column 'time_ns' holds no numbers"),
+        (table(sum=[1.0, np.nan]), "the column 'sum' has no value in row 2"),
+        (table(arm=[None, None]), "the column 'arm'"),
+        (table().iloc[:0], "the samples have no rows"),
+    ):
+        with pytest.raises(UserError, match=said):
+            tiny.check_samples(wrong)
+    with pytest.raises(UserError, match="tiny needs round, arm, sum"):
+        tiny.check_samples(table().drop(columns="sum"))
+
+
+def test_profile_is_changed_by_what_is_given() -> None:
+    quick = Tiny().params({"rounds": 3}, profile="quick")
+    assert isinstance(quick, TinyParams)
+    assert (quick.rounds, quick.budget_s) == (3, 5.0)
+    with pytest.raises(UserError, match="unknown profile 'quik': did you mean 'quick'"):
+        Tiny().params({}, profile="quik")
+
+
+def test_experiment_that_finds_nothing_has_nothing_to_compare() -> None:
+    run = Run("r", "tiny", {}, table())
+    assert Tiny().compare(run, run) == []
+    assert Tiny().published() is None
+
+
+def test_unknown_experiment_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="'kv_per_cor': did you mean 'kv_per_core'"):
+        get("kv_per_cor")
+
+
+@pytest.mark.parametrize("experiment", [Tiny(), *map(get, NAMES)], ids=lambda made: made.name)
+def test_every_experiment_is_documented_as_data(experiment: Experiment) -> None:
+    documented = experiment.documentation()
+    assert json.loads(json.dumps(documented, allow_nan=False)) == documented
+    assert documented["title"]
+    assert documented["question"].endswith("?")
+    required = [column["name"] for column in documented["columns"] if column["required"]]
+    assert "round" in required
+    for column in documented["columns"]:
+        assert column["help"]
+        assert column["type"] in ("integer", "number", "text", "boolean")
+        for suffix, unit in {"_ns": "ns", "_bytes": "B", "_s": "s"}.items():
+            if column["name"].endswith(suffix) and column["unit"]:
+                assert column["unit"] == unit
+    for name in experiment.profiles:
+        experiment.params({}, profile=name)

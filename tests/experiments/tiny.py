@@ -1,0 +1,115 @@
+"""The smallest experiment that measures in worker processes, to be interrupted in every way.
+
+As a program it measures until it is killed: ``python -m tests.experiments.tiny``.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+import pytest
+
+from perflib import kernels
+from perflib.conditions import Conditions
+from perflib.errors import UserError
+from perflib.experiments.base import Column, Experiment, Session
+from perflib.experiments.params import Params as BaseParams
+from perflib.experiments.params import parameter
+from perflib.finding import Finding
+from perflib.measure.rounds import Columns, take_rounds
+from perflib.measure.workers import Workers
+from perflib.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KERNELS = Path(__file__).parents[1] / "kernels_c"
+ARMS = 3
+
+
+class TinyParams(BaseParams):
+    """How many rounds."""
+
+    rounds: int = parameter(4, "rounds to take, if the budget lasts", ge=1, le=10**9)
+    refused: bool = parameter(False, "whether the plan refuses it")
+
+
+class Tiny(Experiment):
+    """Adds two numbers on three workers, in rounds."""
+
+    name = "tiny"
+    title = "Tiny"
+    question = "Is nothing lost?"
+    notebook = "none"
+    Params: ClassVar[type[BaseParams]] = TinyParams
+    columns = (
+        Column("round", "integer", "", "number of the round", required=True),
+        Column("arm", "integer", "", "which worker", required=True),
+        Column("sum", "number", "", "what it answered", required=True),
+        Column("token", "text", "", "no other sample has it"),
+        Column("time_ns", "number", "ns", "not needed"),
+    )
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {"quick": {"rounds": 2, "budget_s": 5.0}}
+    before_turn: Callable[[int, int], None] | None = None  # a test's way in
+
+    def plan(self, params: TinyParams) -> dict[str, Any]:
+        """One number that must stay the same."""
+        if params.refused:
+            msg = "parameter 'refused': this machine cannot do that"
+            raise UserError(msg)
+        return {"offset": secrets.randbelow(1000)}
+
+    def take(self, params: TinyParams, session: Session) -> str:
+        """Ask the workers in turn."""
+        offset = session.plan["offset"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernels, "kernels_dir", lambda: KERNELS)
+            built = kernels.build("faulty")
+        cpu = min(os.sched_getaffinity(0))
+        with Workers(built, [Conditions(cpu=cpu)] * ARMS) as workers:
+            session.provenance.update(workers.provenance())
+            session.problems += workers.unmet
+            if __name__ == "__main__":
+                print(*(workers[arm].pid for arm in range(ARMS)), flush=True)
+
+            def turn(round_: int, arm: int) -> Columns:
+                if self.before_turn is not None:
+                    self.before_turn(round_, arm)
+                total, _ = workers[arm].call("faulty_add", offset, round_, timeout_s=30.0)
+                return {"arm": [arm], "sum": [total], "token": [secrets.token_hex(8)]}
+
+            return take_rounds(
+                session.journal,
+                ["a", "b", "c"],
+                turn,
+                seed=params.seed,
+                budget_s=params.budget_s,
+                least_s=0.0,
+                target=float(1 / params.rounds),
+                half_width=lambda samples: float(1 / (samples["round"].max() + 1)),
+                progress=session.progress,
+                stop=session.stop,
+            )
+
+    def analyse(self, run: Run) -> list[Finding]:  # noqa: ARG002
+        """Nothing to say."""
+        return []
+
+    def figures(self, run: Run) -> dict[str, Figure]:  # noqa: ARG002
+        """Nothing to see."""
+        return {}
+
+
+def tokens(samples: pd.DataFrame) -> list[str]:
+    """The samples' own marks, in order."""
+    return [str(token) for token in samples["token"]]
+
+
+if __name__ == "__main__":
+    Tiny().measure(TinyParams.make({"rounds": 10**9, "seed": int(sys.argv[1])}))
