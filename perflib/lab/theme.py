@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import seaborn as sns
 from cycler import cycler
 from IPython.display import Image
@@ -44,10 +43,7 @@ def themed() -> Iterator[None]:
 def figures(run: Run) -> dict[str, Figure]:
     """All figures of a run, by name, drawn by its experiment in perflib's theme."""
     with themed():
-        drawn = experiments.get(run.experiment).figures(run)
-    for figure in drawn.values():
-        plt.close(figure)  # it is shown where it is asked for, and by nothing else
-    return drawn
+        return experiments.get(run.experiment).figures(run)
 
 
 def png(figure: Figure) -> bytes:
@@ -60,9 +56,7 @@ def png(figure: Figure) -> bytes:
 
 def show(figure: Figure) -> Image:
     """A figure as the value of a notebook's cell."""
-    plt.close(figure)
-    data = png(figure)
-    return Image(data, format="png", alt=_title(figure))  # type: ignore[no-untyped-call]
+    return Image(png(figure), format="png", alt=_title(figure))  # type: ignore[no-untyped-call]
 
 
 def _title(figure: Figure) -> str:
