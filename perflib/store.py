@@ -153,7 +153,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Saved:
-    """A line of the list of runs: ``status`` is ``saved``, ``running``, ``interrupted`` or ``damaged``."""
+    """A line of the list; ``status``: ``saved``, ``running``, ``interrupted`` or ``damaged``."""
 
     id: str
     status: str

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from perflib import guard
 from perflib.errors import MeasurementError, UserError
@@ -57,7 +57,7 @@ class SystemSettings:
         self._file: int | None = None
         self._guard: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> SystemSettings:
+    def __enter__(self) -> Self:
         if self._asked:
             self.notes += restore_leftovers()
             try:

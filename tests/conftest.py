@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -27,3 +28,11 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("PERFLIB_CC", "PERFLIB_PROGRESS", "PERFLIB_TAG"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_left() -> Iterator[None]:
+    """A figure that one test drew is not seen by the next; matplotlib is not imported for it."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -13,7 +13,14 @@ from perflib.experiments.base import Column, Experiment, Session
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding, Verdict
 from perflib.kernels import build
-from perflib.machine.noise import gap_histogram, likely_cause, stolen_share
+from perflib.machine.noise import (
+    GAP,
+    TOTALS,
+    gap_histogram,
+    likely_cause,
+    step_ns,
+    stolen_share,
+)
 from perflib.measure.process import Out, Worker
 from perflib.measure.rounds import Columns, frame_of, take_rounds
 from perflib.measure.workers import Workers
@@ -26,15 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["MachineNoise", "NoiseParams", "experiment", "look", "stolen_by_turn"]
 
 _CAPACITY = 200_000
-_GAP = np.dtype([("start_ns", "i8"), ("length_ns", "i8"), ("switches", "i8")])
-_RESULT = np.dtype(
-    [
-        (name, "i8")
-        for name in (
-            "steps", "gaps", "gap_ns", "longest_ns", "shortest_ns", "duration_ns", "first_ns",
-        )
-    ]
-)  # fmt: skip
 
 
 class NoiseParams(Params):
@@ -177,9 +175,9 @@ def _spin(worker: Worker, cpu: int, spin_ms: float, gap_us: float) -> Columns:
         "clock_gaps",
         int(spin_ms * 1e6),
         int(gap_us * 1e3),
-        Out(_GAP, _CAPACITY),
+        Out(GAP, _CAPACITY),
         _CAPACITY,
-        Out(_RESULT, 1),
+        Out(TOTALS, 1),
         timeout_s=10 + 3 * spin_ms / 1e3,
     )
     return _columns(cpu, noted, totals[0])
@@ -191,17 +189,13 @@ def _columns(cpu: int, noted: Any, totals: Any) -> Columns:
     edges, counts = gap_histogram(lengths)
     bins = np.clip(np.searchsorted(edges, lengths, side="right") - 1, 0, len(counts) - 1)
     used = np.flatnonzero(counts) if counts.any() else np.array([0])
-    ordinary = int(totals["steps"] - totals["gaps"])
-    step_ns = float(totals["duration_ns"] - totals["gap_ns"]) / max(1, ordinary)
-    share = stolen_share(
-        int(totals["gap_ns"]), int(totals["gaps"]), int(totals["steps"]), int(totals["duration_ns"])
-    )
+    counted = [int(totals[name]) for name in ("gap_ns", "gaps", "steps", "duration_ns")]
     same = {
         "cpu": cpu,
         "start_ns": int(totals["first_ns"]),
         "duration_ns": int(totals["duration_ns"]),
-        "step_ns": round(step_ns, 3),
-        "stolen_ns": round(share * float(totals["duration_ns"]), 1),
+        "step_ns": round(step_ns(*counted), 3),
+        "stolen_ns": round(stolen_share(*counted) * float(totals["duration_ns"]), 1),
     }
     columns: Columns = {name: [value] * len(used) for name, value in same.items()}
     columns["gap_low_ns"] = [int(edges[i]) for i in used]

@@ -1,7 +1,7 @@
 """Noise: what the gaps in a spinning core's clock say about who else used the core.
 
 The kernel ``clock_gaps`` spins on a core and notes the steps of the clock that took too long. This
-module calls it (in a worker process that was pinned) and reads its findings.
+module reads its findings.
 
 What a gap is *not*: a slow core. A core at half its frequency, or one whose sibling is busy, makes
 every step longer and leaves no gap; it shows in ``step_ns``.
@@ -11,95 +11,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from perflib.errors import UserError
-
-__all__ = ["CAUSES", "Cause", "Gaps", "gap_histogram", "likely_cause", "spin", "stolen_share"]
+__all__ = [
+    "CAUSES",
+    "GAP",
+    "TOTALS",
+    "Cause",
+    "gap_histogram",
+    "likely_cause",
+    "step_ns",
+    "stolen_share",
+]
 
 _LOWEST_POWER, _HIGHEST_POWER = 6, 34  # bins from 64 ns to 17 s
 
 
-@dataclass(frozen=True)
-class Gaps:
-    """What one spin found. The arrays hold the first gaps, up to the capacity that was asked for.
-
-    ``switches`` is how often the thread was switched out in the gap: none means that an interrupt,
-    the firmware or the hypervisor had the core, and no task of this system. ``gap_ns`` and
-    ``gaps`` count all gaps, also those that the arrays do not hold.
-    """
-
-    start_ns: NDArray[np.int64]
-    length_ns: NDArray[np.int64]
-    switches: NDArray[np.int64]
-    gaps: int
-    gap_ns: int
-    steps: int
-    duration_ns: int
-    longest_ns: int
-    shortest_ns: int
-    first_ns: int
-    checksum: int
-
-    @property
-    def step_ns(self) -> float:
-        """The mean ordinary step: reading the clock once, undisturbed."""
-        return _step_ns(self.gap_ns, self.gaps, self.steps, self.duration_ns)
-
-    @property
-    def stolen(self) -> float:
-        """Share of the time that something else had the core."""
-        return stolen_share(self.gap_ns, self.gaps, self.steps, self.duration_ns)
-
-
-def spin(
-    lib: Any, ffi: Any, *, duration_ns: int, threshold_ns: int = 1000, capacity: int = 100_000
-) -> Gaps:
-    """Spin on the present core and find the gaps in its clock.
-
-    Parameters
-    ----------
-    lib, ffi
-        The loaded kernel ``clock_gaps``.
-    duration_ns
-        How long to spin.
-    threshold_ns
-        A step longer than this is a gap. Below some 200 ns ordinary steps count as gaps.
-    capacity
-        How many gaps to note one by one; later ones are only counted.
-
-    Raises
-    ------
-    UserError
-        An argument is out of range.
-    """
-    buffer = ffi.new("clock_gap[]", max(capacity, 0))
-    result = ffi.new("clock_gaps_result *")
-    checksum = lib.clock_gaps(duration_ns, threshold_ns, buffer, capacity, result)
-    if checksum < 0:
-        msg = (
-            f"clock_gaps(duration_ns={duration_ns}, threshold_ns={threshold_ns}, "
-            f"capacity={capacity}): the threshold is at least 1 ns, the others are not negative"
+# What the kernel fills: one record a gap, and the totals (also of gaps that had no room).
+GAP = np.dtype([("start_ns", "i8"), ("length_ns", "i8"), ("switches", "i8")])
+TOTALS = np.dtype(
+    [
+        (name, "i8")
+        for name in (
+            "steps", "gaps", "gap_ns", "longest_ns", "shortest_ns", "duration_ns", "first_ns",
         )
-        raise UserError(msg)
-    noted = min(result.gaps, capacity)
-    raw = np.frombuffer(ffi.buffer(buffer), dtype=np.int64).reshape(-1, 3)[:noted]
-    return Gaps(
-        start_ns=raw[:, 0].copy(),
-        length_ns=raw[:, 1].copy(),
-        switches=raw[:, 2].copy(),
-        gaps=result.gaps,
-        gap_ns=result.gap_ns,
-        steps=result.steps,
-        duration_ns=result.duration_ns,
-        longest_ns=result.longest_ns,
-        shortest_ns=result.shortest_ns,
-        first_ns=result.first_ns,
-        checksum=checksum,
-    )
+    ]
+)  # fmt: skip
 
 
 def gap_histogram(gaps_ns: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -127,11 +66,12 @@ def stolen_share(gap_ns: int, gaps: int, steps: int, duration_ns: int) -> float:
     """
     if duration_ns <= 0:
         return 0.0
-    step_ns = _step_ns(gap_ns, gaps, steps, duration_ns)
-    return max(0.0, gap_ns - gaps * step_ns) / duration_ns
+    ordinary_ns = step_ns(gap_ns, gaps, steps, duration_ns)
+    return max(0.0, gap_ns - gaps * ordinary_ns) / duration_ns
 
 
-def _step_ns(gap_ns: int, gaps: int, steps: int, duration_ns: int) -> float:
+def step_ns(gap_ns: int, gaps: int, steps: int, duration_ns: int) -> float:
+    """The mean ordinary step: reading the clock once, undisturbed."""
     ordinary = steps - gaps
     return (duration_ns - gap_ns) / ordinary if ordinary > 0 else 0.0
 

@@ -87,7 +87,8 @@ def robust_mean(values: Floats, cut: float = 6.0) -> Floats:
     scale = 1.4826 * _medians(np.abs(values - centre))
     scale = np.where(scale > 0, scale, np.inf)  # most values equal: their plain mean
     for _ in range(10):
-        weight = seen * np.clip(1 - ((filled - centre) / (cut * scale)) ** 2, 0, None) ** 2
+        away = np.minimum(np.abs(filled - centre) / (cut * scale), 1.0)
+        weight = (1 - away**2) ** 2
         weight = np.where(seen & np.isfinite(weight), weight, 0.0)
         total = weight.sum(axis=0)
         moved = np.where(
@@ -107,7 +108,9 @@ def _medians(values: Floats) -> Floats:
     ordered = np.sort(values, axis=0)  # NaN last
     count = np.isfinite(values).sum(axis=0)
     columns = np.arange(values.shape[1])
-    return (ordered[np.maximum(count - 1, 0) // 2, columns] + ordered[count // 2, columns]) / 2
+    lower, upper = np.maximum(count - 1, 0) // 2, count // 2
+    medians: Floats = (ordered[lower, columns] + ordered[upper, columns]) / 2
+    return medians
 
 
 def t_interval(block_values: Floats, confidence: float = 0.95) -> Interval:
@@ -139,6 +142,9 @@ def share_interval(
     hit: NDArray[np.bool_], weight: Floats, blocks: Ints, confidence: float = 0.95
 ) -> Interval:
     """The share of time in which something held, from 0 to 1, with Wilson's interval.
+
+    It speaks of the time of this run. How often it would hold in the long run is less certain: a
+    run of a minute holds few bursts of seconds, or none.
 
     The number of independent looks is that of the rounds divided by the design effect: how much
     more the shares of blocks scatter than those of independent rounds would.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats as distributions
 
 from perflib.stats.blocks import Interval
 
@@ -20,13 +21,9 @@ def naive_interval(
     14 runs; compare with ``compare_cores`` on the same data.
     """
     values = log_ratio[np.isfinite(log_ratio)]
-    answer = distributions.bootstrap(
-        (values,),
-        np.median,
-        confidence_level=confidence,
-        n_resamples=2000,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    )
-    ends = answer.confidence_interval
-    return Interval(float(np.median(values)), float(ends.low), float(ends.high))
+    if values.size < 2:
+        return Interval(float(values[0]) if values.size else math.nan, math.nan, math.nan)
+    drawn = np.random.default_rng(seed).choice(values, (2000, values.size))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(np.median(drawn, axis=1), (tail, 1 - tail))
+    return Interval(float(np.median(values)), float(low), float(high))
