@@ -106,7 +106,7 @@ def run(
     if as_json:
         record: dict[str, Any] = {"run": done.id, "experiment": experiment.name}
         record["findings"] = [finding.to_dict() for finding in findings]
-        _print_json({**record, "samples": str(path), "stopped": done.provenance["stopped"]})
+        _print_json({**record, "samples": str(path)})
         return
     click.echo(f"{done.id}: {len(done.samples)} samples, {done.provenance['stopped']}; {path}")
     _print_findings(findings)

@@ -81,7 +81,9 @@ def changes(
             verdict = "supported"
         elif -threshold < low and high < threshold:
             verdict = "refuted"
-        claim = f"{after.subject} changed" + (f" by more than {threshold:g}" if threshold else "")
+        claim = f"{after.subject} changed"
+        if threshold:
+            claim += f" by more than {threshold:g} {after.unit}"
         result.append(Finding(claim, after.subject, verdict, centre, low, high, after.unit))
     return result
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perflib.cli import main
+from perflib.store import load
 from tests.experiments.simulated import samples
 
 
@@ -178,5 +179,5 @@ def test_ctrl_c_keeps_what_there_is_and_exits_0(home: Path) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     record = json.loads(out)
-    assert record["stopped"] == "interrupted"
-    assert Path(record["samples"]).is_file()
+    assert set(record) == {"run", "experiment", "findings", "samples"}
+    assert load(Path(record["samples"])).provenance["stopped"] == "interrupted"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pandas as pd
 
@@ -21,7 +21,6 @@ from perflib.finding import Finding, changes
 from perflib.machine.describe import describe
 from perflib.measure.journal import Journal
 from perflib.measure.rounds import Progress, frame_of
-from perflib.measure.workers import Workers
 from perflib.run import Run, new_id
 from perflib.store import runs_dir, save
 from perflib.system_settings import settings
@@ -45,6 +44,17 @@ class Column:
     required: bool = False
 
 
+class Recorded(Protocol):
+    """What runs under conditions: a kernel's workers, or jobs."""
+
+    @property
+    def unmet(self) -> list[str]:
+        """A sentence for each condition that is not in force."""
+
+    def provenance(self) -> dict[str, Any]:
+        """What runs, and the conditions asked for and got."""
+
+
 @dataclass
 class Session:
     """What a measurement is given: where its turns go, who watches, and what it notes."""
@@ -61,7 +71,7 @@ class Session:
         plan: dict[str, Any] = self.journal.header["plan"]
         return plan
 
-    def note(self, workers: Workers) -> None:
+    def note(self, workers: Recorded) -> None:
         """Record what the workers run and have; what they lack is a problem of the run."""
         self.provenance.update(workers.provenance())
         self.problems += workers.unmet

@@ -159,8 +159,6 @@ class KvPerCore(Experiment):
         plan = session.plan
         cores, chunks = plan["cores"], plan["chunks"]
         with self._turns(params, plan, cores) as turns:
-            session.provenance.update(turns.provenance())
-            session.problems += turns.unmet
 
             def turn(round_: int, arm: int) -> Columns:
                 first, count = chunks[round_ % len(chunks)]
@@ -168,7 +166,7 @@ class KvPerCore(Experiment):
                 expected = plan["checksums"][begin : begin + count]
                 return turns.take(arm, range(first, first + count), expected)
 
-            return take_rounds(
+            stopped = take_rounds(
                 session.journal,
                 [f"cpu{cpu}" for cpu in cores],
                 turn,
@@ -180,6 +178,8 @@ class KvPerCore(Experiment):
                 progress=session.progress,
                 stop=session.stop,
             )
+            session.note(turns)
+            return stopped
 
     # --- what it says --------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
@@ -11,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from perflib.conditions import Conditions, check
+from perflib.conditions import Conditions, check, observe, unmet
 from perflib.errors import MeasurementError
 from perflib.kernels import Build
 from perflib.measure.launch import command
@@ -132,6 +133,7 @@ class JobTurns:
         self._conditions = conditions
         self._seed = seed
         self._timeout_s = timeout_s
+        self._got: dict[int, dict[str, Any]] = {}
         job_argv(template, first=0, events=1, seed=seed)  # a wrong template fails here
         for wanted in conditions:
             check(wanted)
@@ -142,14 +144,29 @@ class JobTurns:
     def __exit__(self, *_: object) -> None:
         pass
 
-    unmet: Sequence[str] = ()
+    def _unmet(self, arm: int) -> list[str]:
+        return unmet(self._conditions[arm], self._got[arm]) if arm in self._got else []
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force, as far as a job could be asked."""
+        return list(dict.fromkeys(text for arm in self._got for text in self._unmet(arm)))
 
     def provenance(self) -> dict[str, Any]:
-        """The job and the conditions asked for; a job's own process is not read back."""
+        """The job, and the conditions asked for and got (empty: its process ended too soon)."""
         return {
             "job": self._template,
-            "conditions": [{"asked": asdict(wanted)} for wanted in self._conditions],
+            "conditions": [
+                {"asked": asdict(wanted), "got": self._got.get(arm, {}), "unmet": self._unmet(arm)}
+                for arm, wanted in enumerate(self._conditions)
+            ],
         }
+
+    def _read_back(self, arm: int, pid: int) -> None:
+        """Look once, at the first event of an arm's first turn, at what the process really has."""
+        if arm not in self._got:
+            with contextlib.suppress(MeasurementError):  # it has ended already: the next one tells
+                self._got[arm] = observe(pid, self._conditions[arm].environment)
 
     def pilot(self, events: Events) -> tuple[list[float], list[str]]:
         """Time of each event in ms; a job's log has no checksums."""
@@ -165,7 +182,13 @@ class JobTurns:
         argv, environment = command(self._conditions[arm], wanted)
         environment.setdefault("PYTHONUNBUFFERED", "1")
         try:
-            result = run_job(argv, self._format, environment=environment, timeout_s=self._timeout_s)
+            result = run_job(
+                argv,
+                self._format,
+                environment=environment,
+                timeout_s=self._timeout_s,
+                on_event=lambda _event, pid: self._read_back(arm, pid),
+            )
         except MeasurementError as error:
             raise WorkerError(str(error)) from error
         found = [int(event.event) for event in result.events if str(event.event).isdigit()]

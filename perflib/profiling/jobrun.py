@@ -124,7 +124,7 @@ def run_job(
     *,
     environment: Mapping[str, str] | None = None,
     timeout_s: float,
-    on_event: Callable[[JobEvent], None] | None = None,
+    on_event: Callable[[JobEvent, int], None] | None = None,
 ) -> JobResult:
     """Run a job to its end and time its events by the arrival of its lines.
 
@@ -143,7 +143,8 @@ def run_job(
     timeout_s
         When to give up.
     on_event
-        Called after each event, while the job goes on: until it returns, no line is read.
+        Called with each event when it has ended, and the job's process id, while the job goes on:
+        until it returns, no line is read.
 
     Raises
     ------
@@ -161,7 +162,7 @@ def run_job(
         for event in parse(_output(job, terminal, started + timeout_s, tail), log_format, problems):
             events.append(event)
             if on_event is not None:
-                on_event(event)
+                on_event(event, job.pid)
         wall_s = time.monotonic() - started
         in_time = _has_ended(job)
     finally:

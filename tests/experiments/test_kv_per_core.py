@@ -227,7 +227,9 @@ def test_the_job_as_a_program_gives_the_same_table() -> None:
     run = KV.measure(KV.Params.make({"budget_s": 1.0, "events": 5, "job": "program"}))
     assert set(run.samples["event"]) == set(range(5))
     assert (run.samples["time_ns"] > 0).all()
-    assert run.samples["cpu"].nunique() == len(run.provenance["plan"]["cores"])
+    cores = run.provenance["plan"]["cores"]
+    assert run.samples["cpu"].nunique() == len(cores)
+    assert [c["got"]["cpus"] for c in run.provenance["conditions"]] == [[cpu] for cpu in cores]
 
 
 def test_any_job_with_a_log_takes_its_place() -> None:

@@ -283,7 +283,7 @@ print("end 2")
 sys.exit(3)
 """
     result = run_job(
-        python(script, str(seen)), NAMED, timeout_s=30, on_event=lambda _: seen.touch()
+        python(script, str(seen)), NAMED, timeout_s=30, on_event=lambda *_: seen.touch()
     )
     assert [event.event for event in result.events] == [1, 2]
     assert result.events[0].reported_seconds == 0.5
@@ -395,7 +395,7 @@ def test_what_the_job_leaves_behind_is_killed() -> None:
 def test_interruption_kills_the_job() -> None:
     pids: list[int | str] = []
 
-    def interrupt(event: JobEvent) -> None:
+    def interrupt(event: JobEvent, _pid: int) -> None:
         pids.append(event.event)
         raise KeyboardInterrupt
 
