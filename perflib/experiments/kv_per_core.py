@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
@@ -111,8 +112,12 @@ class KvPerCore(Experiment):
         ),
         Column("cpu_time_ns", "number", "ns", "time the event's thread had the core"),
         Column("involuntary_switches", "number", "", "times the event's thread was pushed aside"),
-        Column("checksum", "text", "", "of the event's result: the same on every core"),
-        Column("ok", "boolean", "", "false: the sample's conditions failed, it is not used"),
+        Column(
+            "ok",
+            "boolean",
+            "",
+            "false: its conditions failed or its result was wrong; such a sample is not used",
+        ),
     )
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"budget_s": 40.0},
@@ -158,12 +163,13 @@ class KvPerCore(Experiment):
         """Simulate each turn's events on every core, round by round."""
         plan = session.plan
         cores, chunks = plan["cores"], plan["chunks"]
+        checksums = np.array(plan["checksums"], dtype=np.uint64)
         with self._turns(params, plan, cores) as turns:
 
             def turn(round_: int, arm: int) -> Columns:
                 first, count = chunks[round_ % len(chunks)]
                 begin = first - params.first_event
-                expected = plan["checksums"][begin : begin + count]
+                expected = checksums[begin : begin + count]
                 return turns.take(arm, range(first, first + count), expected)
 
             stopped = take_rounds(

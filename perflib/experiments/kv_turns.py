@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perflib.conditions import Conditions, check, observe, unmet
 from perflib.errors import MeasurementError
@@ -36,6 +37,8 @@ _EVENT = np.dtype(
 _PILOT_TIMEOUT_S = 600.0
 
 Events = Sequence[int]
+Checksums = NDArray[np.uint64]
+NO_CHECKSUMS: Checksums = np.zeros(0, dtype=np.uint64)
 
 
 def chunks_of(times_ms: Sequence[float], first_event: int, turn_ms: float) -> list[list[int]]:
@@ -59,6 +62,7 @@ class KernelTurns:
         self._conditions = conditions
         self._seed = seed
         self._slowest_ms = 0.0
+        self._wrong: dict[int | None, set[int]] = {}
 
     def __enter__(self) -> Self:
         self._workers.__enter__()
@@ -69,8 +73,12 @@ class KernelTurns:
 
     @property
     def unmet(self) -> list[str]:
-        """Conditions that are not in force."""
-        return self._workers.unmet
+        """Conditions that are not in force, and results that are not what they should be."""
+        return self._workers.unmet + [
+            f"cpu{cpu} computed events {sorted(events)} differently from the pilot run: a core that "
+            "computes wrongly, or memory that does, is the likeliest cause"
+            for cpu, events in self._wrong.items()
+        ]
 
     def provenance(self) -> dict[str, Any]:
         """Kernel and conditions."""
@@ -86,35 +94,31 @@ class KernelTurns:
             raise MeasurementError(msg)
         return done
 
-    def pilot(self, events: Events) -> tuple[list[float], list[str]]:
+    def pilot(self, events: Events) -> tuple[list[float], list[int]]:
         """Time of each event in ms, and its checksum, from one pass (the first is warm-up)."""
         self._simulate(0, events[: min(len(events), 10)], _PILOT_TIMEOUT_S)
         done = self._simulate(0, events, _PILOT_TIMEOUT_S)
-        return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], _hexadecimal(done)
+        return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], done["checksum"].tolist()
 
-    def take(self, arm: int, events: Events, checksums: Sequence[str]) -> Columns:
-        """Simulate events on a core: one row each, held to their checksums."""
+    def take(self, arm: int, events: Events, checksums: Checksums) -> Columns:
+        """Simulate events on a core: one row each, ``ok`` if it is what the pilot computed."""
         begun = time.monotonic()
         timeout_s = max(60.0, 100 * self._slowest_ms / 1e3) if self._slowest_ms else 600.0
         done = self._simulate(arm, events, timeout_s)
         self._slowest_ms = max(self._slowest_ms, 1e3 * (time.monotonic() - begun))
         cpu = self._conditions[arm].cpu
-        sums = _hexadecimal(done)
-        same = [expected == found for expected, found in zip(checksums, sums, strict=True)]
-        stayed = done["cpu"] == cpu
+        right = done["checksum"] == checksums
+        if not right.all():
+            self._wrong.setdefault(cpu, set()).update(done["event"][~right].tolist())
+        good = right & (done["cpu"] == cpu) & (done["truncated"] == 0)
         return {
             "cpu": [cpu] * len(done),
             **{
                 name: done[name].tolist()
                 for name in ("event", "start_ns", "time_ns", "cpu_time_ns", "involuntary_switches")
             },
-            "checksum": sums,
-            "ok": (stayed & np.array(same) & (done["truncated"] == 0)).tolist(),
+            "ok": good.tolist(),
         }
-
-
-def _hexadecimal(done: Any) -> list[str]:
-    return [f"{checksum:016x}" for checksum in done["checksum"].tolist()]
 
 
 class JobTurns:
@@ -168,15 +172,15 @@ class JobTurns:
             with contextlib.suppress(MeasurementError):  # it has ended already: the next one tells
                 self._got[arm] = observe(pid, self._conditions[arm].environment)
 
-    def pilot(self, events: Events) -> tuple[list[float], list[str]]:
+    def pilot(self, events: Events) -> tuple[list[float], list[int]]:
         """Time of each event in ms; a job's log has no checksums."""
         try:
-            columns = self.take(0, events, [])
+            columns = self.take(0, events, NO_CHECKSUMS)
         except WorkerError as error:
             raise MeasurementError(str(error)) from None
         return [time_ns / 1e6 for time_ns in columns["time_ns"]], []
 
-    def take(self, arm: int, events: Events, _checksums: Sequence[str]) -> Columns:
+    def take(self, arm: int, events: Events, _checksums: Checksums) -> Columns:
         """Run the job for these events on a core: one row for each event in its log."""
         wanted = job_argv(self._template, first=events[0], events=len(events), seed=self._seed)
         argv, environment = command(self._conditions[arm], wanted)
