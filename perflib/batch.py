@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from perflib import store
+from perflib import experiments, store
 from perflib.errors import UserError
 from perflib.paths import notebooks_dir
 from perflib.run import Run
@@ -312,9 +312,16 @@ def investigate(
     Returns
     -------
     What became of each notebook, where the report lies, and what was found in a few sentences.
+
+    Raises
+    ------
+    UserError
+        There is no such profile, or there are no notebooks.
     """
     from perflib.lab.report import write_report
 
+    for name in experiments.NAMES:  # a misspelt profile fails here, once, and not in each notebook
+        experiments.get(name).params({}, profile)
     notebooks = sorted(notebooks_dir().glob("[0-9][0-9]_*.ipynb"))
     if not notebooks:
         msg = f"there are no notebooks in {notebooks_dir()}"

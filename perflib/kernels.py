@@ -237,11 +237,14 @@ def _included(declared: Source) -> list[Path]:
     found: list[Path] = [declared.copied] if declared.copied else []
     open_ = [declared.path, *found]
     while open_:
-        for name in _INCLUDE.findall(open_.pop().read_bytes()):
-            header = declared.path.parent / name.decode()
-            if header.is_file() and header not in found:
-                found.append(header)
-                open_.append(header)
+        file = open_.pop()
+        for name in _INCLUDE.findall(file.read_bytes()):
+            for header in {
+                folder / name.decode() for folder in (file.parent, declared.path.parent)
+            }:
+                if header.is_file() and header not in found:
+                    found.append(header)
+                    open_.append(header)
     return sorted(found)
 
 
@@ -327,8 +330,10 @@ def _compile_once(
     with FileLock(f"{folder}.lock", mode=0o600):
         if all(file.exists() for file in files):
             return
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+        building = f".building-{folder.name}-"
+        for leftover in (folder, *folder.parent.glob(f"{building}*")):  # of a killed build
+            shutil.rmtree(leftover, ignore_errors=True)
+        temporary = Path(tempfile.mkdtemp(prefix=building, dir=folder.parent))
         try:
             _compile(declared, temporary, flags, link, copies, executable)
             for file in files:  # whatever the umask is

@@ -139,6 +139,9 @@ def test_doctor_without_a_compiler_says_what_is_missing(
         (("run", "kv_per_core", "-p", "events=3", "-p", "events=4"), "twice"),
         (("run", "kv_per_core", "-p", "cores=4095"), "no CPU 4095"),
         (("run", "kv_per_core", "-p", "budget_s=nan"), "budget_s"),
+        (("run", "kv_per_core", "-p", "preload=/nowhere.so"), "there is no file '/nowhere.so'"),
+        (("run", "kv_per_core", "-p", "memory_policy=bind"), "needs a memory_node"),
+        (("run", "machine", "-p", "environment_bytes=9"), "environment_bytes=9 cannot be had"),
         (("run", "kv_per_core", "--profile", "quik"), "did you mean 'quick'"),
         (("run", "--resume", "kv_per_core-1-2-3"), "no unfinished run"),
         (("run", "kv_per_core", "--resume", "x-1-2-3"), "give the run alone"),
@@ -147,6 +150,10 @@ def test_doctor_without_a_compiler_says_what_is_missing(
         (("analyse", "kv_per_core", "--samples", "nowhere.csv"), "there is no file"),
         (("analyse", "kv_per_core", "--samples", __file__), "not '.py'"),
         (("run", "--bogus"), "No such option"),
+        (("investigate", "--profile", "quik"), "did you mean 'quick'"),
+        (("batch", "nowhere.ipynb"), "there is no notebook"),
+        (("batch", "nowhere.ipynb", "-p", "events"), "KEY=VALUE"),
+        (("report", "nothing"), "unknown run"),
     ],
 )
 def test_mistakes_are_a_sentence_and_exit_2(

@@ -86,7 +86,8 @@ class KvParams(Params):
         try:
             LogFormat(self.job_begin, self.job_end)
         except UserError as error:
-            raise ValueError(str(error)) from None
+            msg = f"job_begin, job_end: {error}"
+            raise ValueError(msg) from None
         return self
 
 

@@ -35,6 +35,7 @@ _EVENT = np.dtype(
     ]
 )  # fmt: skip
 _PILOT_TIMEOUT_S = 600.0
+_LIFE_S, _LEAST_TURNS = 3.0, 4  # of a worker: shorter than a block of time, longer than its start
 
 Events = Sequence[int]
 Checksums = NDArray[np.uint64]
@@ -55,7 +56,13 @@ def chunks_of(times_ms: Sequence[float], first_event: int, turn_ms: float) -> li
 
 
 class KernelTurns:
-    """KV called as a kernel, one worker a core. Checks every result against the first run's."""
+    """KV called as a kernel, one worker a core. Checks every result against the first run's.
+
+    Where a process's pages happen to lie makes it a percent or two faster or slower for as long as
+    it lives: between two processes on equal cores, that is a difference in every turn. So each
+    core's worker is replaced every few seconds, and the luck of one process is part of the scatter
+    between blocks of time instead of a finding.
+    """
 
     def __init__(self, build: Build, conditions: Sequence[Conditions], seed: int) -> None:
         self._workers = Workers(build, conditions)
@@ -63,6 +70,8 @@ class KernelTurns:
         self._seed = seed
         self._slowest_ms = 0.0
         self._wrong: dict[int | None, set[int]] = {}
+        self._born_s = [0.0] * len(conditions)
+        self._turns = [0] * len(conditions)
 
     def __enter__(self) -> Self:
         self._workers.__enter__()
@@ -75,8 +84,8 @@ class KernelTurns:
     def unmet(self) -> list[str]:
         """Conditions that are not in force, and results that are not what they should be."""
         return self._workers.unmet + [
-            f"cpu{cpu} computed events {sorted(events)} differently from the pilot run: a core that "
-            "computes wrongly, or memory that does, is the likeliest cause"
+            f"cpu{cpu} computed events {sorted(events)} differently from the pilot run: a core or "
+            "memory that is broken is the likeliest cause"
             for cpu, events in self._wrong.items()
         ]
 
@@ -100,8 +109,18 @@ class KernelTurns:
         done = self._simulate(0, events, _PILOT_TIMEOUT_S)
         return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], done["checksum"].tolist()
 
+    def _renew(self, arm: int, events: Events) -> None:
+        """Replace an old worker by a new one, and warm that up; before anything is timed."""
+        old = time.monotonic() - self._born_s[arm] > _LIFE_S and self._turns[arm] >= _LEAST_TURNS
+        if old or self._turns[arm] == 0:
+            self._workers[arm].kill()
+            self._simulate(arm, events[:1], _PILOT_TIMEOUT_S)
+            self._born_s[arm], self._turns[arm] = time.monotonic(), 0
+        self._turns[arm] += 1
+
     def take(self, arm: int, events: Events, checksums: Checksums) -> Columns:
         """Simulate events on a core: one row each, ``ok`` if it is what the pilot computed."""
+        self._renew(arm, events)
         begun = time.monotonic()
         timeout_s = max(60.0, 100 * self._slowest_ms / 1e3) if self._slowest_ms else 600.0
         done = self._simulate(arm, events, timeout_s)

@@ -59,15 +59,26 @@ Cores = Annotated[
 ]
 
 
-def _read_settings(value: object) -> object:
-    """Settings as a mapping, or as text ``thp=always,governor=performance``."""
+def _read_pairs(value: object) -> object:
+    """Names and values as a mapping, or as text ``thp=always,governor=performance``."""
     if not isinstance(value, str):
         return value
     pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-    if any(not sign for _, sign, _ in pairs):
-        msg = "settings are written NAME=VALUE, several with commas between: thp=always"
+    if any(not sign or not name.strip() for name, sign, _ in pairs):
+        msg = "it is written NAME=VALUE, several with commas between: thp=always,aslr=0"
         raise ValueError(msg)
     return {name.strip(): setting.strip() for name, _, setting in pairs}
+
+
+def _read_paths(value: object) -> object:
+    """Paths as a list, or as text with commas between."""
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+Pairs = Annotated[dict[str, str], BeforeValidator(_read_pairs)]
+Paths = Annotated[list[str], BeforeValidator(_read_paths)]
 
 
 class Params(BaseModel):
@@ -103,7 +114,22 @@ class Params(BaseModel):
         ge=0,
         le=131072,
     )
-    settings: Annotated[dict[str, str], BeforeValidator(_read_settings)] = parameter(
+    environment: Pairs = parameter(
+        {}, "environment variables of the measured process, beside its inherited ones"
+    )
+    preload: Paths = parameter(
+        [], "shared libraries to load first (LD_PRELOAD), as absolute paths with commas between"
+    )
+    memory_policy: Literal["default", "bind", "preferred", "interleave"] = parameter(
+        "default", "where the measured process's memory comes from; see memory_node"
+    )
+    memory_node: int | None = parameter(
+        None, "the NUMA node that memory_policy speaks of", ge=0, le=1023
+    )
+    huge_pages: Literal["default", "always", "never"] = parameter(
+        "default", "transparent huge pages: 'never' for this process, or as the machine has it"
+    )
+    settings: Pairs = parameter(
         {}, "system settings to change meanwhile, by name (thp=always); needs root; put back"
     )
 
@@ -194,7 +220,12 @@ class Params(BaseModel):
             cpu=cpu,
             fifo_priority=self.fifo_priority,
             aslr=self.aslr,
+            environment=self.environment,
             environment_bytes=self.environment_bytes,
+            preload=tuple(self.preload),
+            memory_policy=self.memory_policy,
+            memory_node=self.memory_node,
+            huge_pages=self.huge_pages,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Self
@@ -11,6 +12,18 @@ from perflib.kernels import Build
 from perflib.measure.process import Worker
 
 __all__ = ["Workers"]
+
+
+_DESCRIPTORS_EACH, _DESCRIPTORS_ELSEWHERE = 3, 512
+
+
+def _allow_descriptors(wanted: int) -> None:
+    """Raise this process's own soft limit of open files, which hundreds of workers reach."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _DESCRIPTORS_ELSEWHERE
+    if needed > soft != resource.RLIM_INFINITY:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 class Workers:
@@ -24,6 +37,7 @@ class Workers:
         return self._workers[arm]
 
     def __enter__(self) -> Self:
+        _allow_descriptors(_DESCRIPTORS_EACH * len(self._workers))
         try:
             for worker in self._workers:
                 worker.start()

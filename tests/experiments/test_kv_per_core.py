@@ -297,3 +297,19 @@ def test_a_core_that_computes_wrongly_is_reported_and_its_samples_are_not_used()
         expected[2] += np.uint64(1)
         assert turns.take(0, range(4), expected)["ok"] == [True, True, False, True]
         assert f"cpu{cpu} computed events [2] differently" in turns.unmet[0]
+
+
+def test_a_worker_is_replaced_when_it_is_old_and_has_done_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("perflib.experiments.kv_turns._LIFE_S", 0.0)
+    with KernelTurns(
+        build("kv", copies=1), [Conditions(cpu=min(os.sched_getaffinity(0)))], seed=1
+    ) as turns:
+        _, checksums = turns.pilot(range(2))
+        expected = np.array(checksums, dtype=np.uint64)
+        pids = []
+        for _ in range(10):
+            assert turns.take(0, range(2), expected)["ok"] == [True, True]
+            pids.append(turns._workers[0].pid)
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [4, 4, 2]

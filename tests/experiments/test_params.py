@@ -44,6 +44,9 @@ NO_SETTINGS: list[Any] = [
     *("thp", "thp=", "=always", "thp=always,smt", "nope=1", "thp=sometimes"),
     *(None, True, 5, [], ["thp=always"], {"thp": 1}, {"thp": None}, {"nope": "1"}, {1: "x"}),
 ]
+NO_ENVIRONMENT: list[Any] = [
+    *("A", "=always", "A=1,B", None, True, 5, [], ["A=1"], {"A": 1}, {"A": None}, {1: "x"})
+]
 
 
 def types_of(annotation: Any) -> Iterator[Any]:
@@ -78,8 +81,10 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
     nothing = [] if type(None) in kinds else [None]
     if name == "cores":
         return NO_CORES
-    if name == "settings":
-        return NO_SETTINGS
+    if name in ("settings", "environment"):
+        return NO_SETTINGS if name == "settings" else NO_ENVIRONMENT
+    if name == "preload":
+        return [None, True, 5, {}, [5], [None]]
     if int in kinds:
         return [*NO_INTEGERS, *nothing, *map(int, beyond(bounds(params, name), 1))]
     if float in kinds:
@@ -104,7 +109,7 @@ def test_wrong_value_is_an_error_that_names_the_parameter(params: type[Params], 
         assert f"parameter {name!r}" in said
         assert len(said) < 1000
         if isinstance(wrong, str):
-            assert repr(wrong) in said or name == "settings"
+            assert repr(wrong) in said or name in ("settings", "environment")
             with pytest.raises(UserError, match=f"parameter '{name}'"):
                 params.parse([f"{name}={wrong}"])
 
@@ -161,7 +166,7 @@ def test_default_is_valid_and_can_be_written_at_the_command_line(
     params: type[Params], name: str
 ) -> None:
     default = params.model_fields[name].default
-    text = "none" if default is None else str(default) if default != {} else ""
+    text = "none" if default is None else str(default) if default not in ({}, []) else ""
     assert getattr(params.parse([f"{name}={text}"]), name) == default
     assert getattr(params.make({name: default}), name) == default
 
@@ -215,6 +220,28 @@ def test_cores_in_all_their_forms() -> None:
 def test_settings_in_all_their_forms() -> None:
     for given_ in ("thp=always, aslr=0", "thp=always,aslr=0,", {"thp": "always", "aslr": "0"}):
         assert Params.make({"settings": given_}).settings == {"thp": "always", "aslr": "0"}
+
+
+def test_conditions_of_the_worker_are_made_from_the_parameters() -> None:
+    made = Params.parse(
+        [
+            "environment=A=1,B=",
+            "preload=/lib/a.so, /lib/b.so",
+            "memory_policy=bind",
+            "memory_node=0",
+            "huge_pages=never",
+            "aslr=false",
+        ]
+    )
+    assert made.conditions(3) == Conditions(
+        cpu=3,
+        aslr=False,
+        environment={"A": "1", "B": ""},
+        preload=("/lib/a.so", "/lib/b.so"),
+        memory_policy="bind",
+        memory_node=0,
+        huge_pages="never",
+    )
 
 
 def test_assignment_may_hold_an_equals_sign_and_must_have_one() -> None:
