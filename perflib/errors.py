@@ -31,7 +31,7 @@ def choose(what: str, word: str, choices: Iterable[str]) -> str:
     "unknown parameter 'evnets': did you mean 'events'? (all: cores, events)"
     """
     known = sorted(choices)
-    near = difflib.get_close_matches(word, known, n=2, cutoff=0.5)
+    near = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
     every = f"(all: {', '.join(known)})" if known else "(there are none)"
     if near:
         hint = " or ".join(repr(name) for name in near)
