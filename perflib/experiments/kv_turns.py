@@ -58,10 +58,10 @@ def chunks_of(times_ms: Sequence[float], first_event: int, turn_ms: float) -> li
 class KernelTurns:
     """KV called as a kernel, one worker a core. Checks every result against the first run's.
 
-    Where a process's pages happen to lie makes it a percent or two faster or slower for as long as
-    it lives: between two processes on equal cores, that is a difference in every turn. So each
-    core's worker is replaced every few seconds, and the luck of one process is part of the scatter
-    between blocks of time instead of a finding.
+    A process can be a percent or two faster or slower for as long as it lives (where its pages
+    happen to lie is the likeliest reason), which between two equal cores is a difference in every
+    turn. So each core's worker is replaced every few seconds, and the luck of one process is part
+    of the scatter between blocks of time instead of a finding.
     """
 
     def __init__(self, build: Build, conditions: Sequence[Conditions], seed: int) -> None:
