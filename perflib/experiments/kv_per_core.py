@@ -175,7 +175,7 @@ class KvPerCore(Experiment):
 
             stopped = take_rounds(
                 session.journal,
-                [f"cpu{cpu}" for cpu in cores],
+                len(cores),
                 turn,
                 seed=params.seed,
                 budget_s=params.budget_s,

@@ -98,7 +98,7 @@ class MachineNoise(Experiment):
 
             return take_rounds(
                 session.journal,
-                [f"cpu{cpu}" for cpu in cores],
+                len(cores),
                 turn,
                 seed=params.seed,
                 budget_s=params.budget_s,

@@ -69,7 +69,7 @@ def _left_s(elapsed_s: float, budget_s: float, half_width: float | None, target:
 
 def take_rounds(
     journal: Journal,
-    arms: Sequence[str],
+    arms: int,
     turn: Callable[[int, int], Columns],
     *,
     seed: int,
@@ -87,7 +87,7 @@ def take_rounds(
     journal
         Where turns go, and those that were taken before are.
     arms
-        What each arm is called, for messages.
+        How many arms there are.
     turn
         ``turn(round, arm)`` measures one and returns its columns; a ``WorkerError`` costs that turn
         only, three in a row on one arm end the run.
@@ -111,7 +111,7 @@ def take_rounds(
     begin = time.monotonic()
     next_check_s = least_s
     width: float | None = None
-    failures = [0] * len(arms)
+    failures = [0] * arms
 
     def samples() -> pd.DataFrame:
         return frame_of(journal.turns)
@@ -119,7 +119,7 @@ def take_rounds(
     round_ = 0
     try:
         while True:
-            for position, arm in enumerate(round_order(seed, round_, len(arms))):
+            for position, arm in enumerate(round_order(seed, round_, arms)):
                 if (round_, arm) in taken:
                     continue
                 if stop is not None and stop.is_set():

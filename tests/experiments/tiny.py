@@ -86,7 +86,7 @@ class Tiny(Experiment):
 
             return take_rounds(
                 session.journal,
-                ["a", "b", "c"],
+                3,
                 turn,
                 seed=params.seed,
                 budget_s=params.budget_s,

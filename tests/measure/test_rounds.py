@@ -70,7 +70,7 @@ def take(
     **changed: Any,
 ) -> str:
     wanted: dict[str, Any] = {"seed": 3, "budget_s": 12.0, "least_s": 0.0, "target": 1.0}
-    return take_rounds(journal, ARMS, turn, half_width=half_width, **{**wanted, **changed})
+    return take_rounds(journal, len(ARMS), turn, half_width=half_width, **{**wanted, **changed})
 
 
 # --- the order ---------------------------------------------------------------------------------
