@@ -9,10 +9,9 @@ the transparent-huge-page switch) is in `perflib.system_settings`.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -73,20 +72,6 @@ class Conditions:
     memory_node: int | None = None
     memory_policy: MemoryPolicy = "default"
     huge_pages: HugePages = "default"
-
-    def to_json(self) -> str:
-        """The conditions as one line of JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Conditions:
-        """The conditions that `to_json` wrote."""
-        values = json.loads(text)
-        known = [entry.name for entry in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise UserError(choose("condition", name, known))
-        return cls(**{**values, "preload": tuple(values.get("preload", ()))})
 
     def memory_nodes(self) -> list[int]:
         """The nodes that ``memory_policy`` speaks of."""

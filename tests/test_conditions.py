@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from perflib.conditions import Conditions, check, environment_bytes, observe, unmet
 from perflib.errors import MeasurementError, UserError
@@ -58,29 +56,6 @@ def one_cpu() -> Iterator[int]:
 
 
 # --- what is asked -----------------------------------------------------------------------------
-
-
-@given(
-    st.builds(
-        Conditions,
-        cpu=st.none() | st.integers(0, 4095),
-        fifo_priority=st.none() | st.integers(1, 99),
-        aslr=st.booleans(),
-        environment=st.dictionaries(st.text(), st.text()),
-        environment_bytes=st.none() | st.integers(0),
-        preload=st.lists(st.text()).map(tuple),
-        memory_node=st.none() | st.integers(0, 1023),
-        memory_policy=st.sampled_from(["default", "bind", "preferred", "interleave"]),
-        huge_pages=st.sampled_from(["default", "always", "never"]),
-    )
-)
-def test_json_round_trip(asked: Conditions) -> None:
-    assert Conditions.from_json(asked.to_json()) == asked
-
-
-def test_json_with_a_misspelt_condition_names_the_nearest() -> None:
-    with pytest.raises(UserError, match="unknown condition 'fifo_prio': did you mean 'fifo_pri"):
-        Conditions.from_json('{"fifo_prio": 3}')
 
 
 def test_nothing_asked_is_always_met() -> None:
