@@ -25,6 +25,13 @@
  *          "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos"]
  * link = ["-lm", "-lpthread"]
  * copied = "kv_step.inc"
+ * [variants.framed] # call chains for a profiler
+ * flags = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-log", "-fno-builtin-exp",
+ *          "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos", "-fno-omit-frame-pointer"]
+ * [variants.dearer] # the same results, kv_runge_kutta about 10 % slower: a difference to be found
+ * flags = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-log", "-fno-builtin-exp",
+ *          "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos", "-fno-omit-frame-pointer",
+ *          "-DKV_DEARER=7"]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // sched_getcpu, RUSAGE_THREAD

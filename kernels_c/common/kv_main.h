@@ -9,8 +9,10 @@
 #include <stdlib.h>
 
 static const char kv_usage[] =
-    "usage: kv [--events N] [--first K] [--seed S]\n"
-    "Simulate events K .. K + N - 1 (defaults: N = 100, K = 0, S = 1), one after the other.\n";
+    "usage: kv [--events N] [--first K] [--seed S] [--repeat E:R]\n"
+    "Simulate events K .. K + N - 1 (defaults: N = 100, K = 0, S = 1), one after the other; event\n"
+    "E is simulated R times between its first and its last line, to be long enough for a "
+    "profile.\n";
 
 // The value of an option as a whole number up to most; ends the program where it is none.
 static uint64_t kv_number(const char *option, const char *text, uint64_t least, uint64_t most) {
@@ -25,8 +27,20 @@ static uint64_t kv_number(const char *option, const char *text, uint64_t least, 
   return value;
 }
 
+// E:R, an event's number and how often it is simulated.
+static void kv_repeated(char *text, uint64_t *event, uint64_t *times) {
+  char *colon = text == NULL ? NULL : strchr(text, ':');
+  if (colon == NULL) {
+    fprintf(stderr, "kv: --repeat needs EVENT:TIMES, not '%s'\n", text == NULL ? "" : text);
+    exit(2);
+  }
+  *colon = '\0';
+  *event = kv_number("--repeat", text, 0, INT64_MAX);
+  *times = kv_number("--repeat", colon + 1, 1, 1000000000);
+}
+
 int main(int argc, char **argv) {
-  uint64_t events = 100, first = 0, seed = 1;
+  uint64_t events = 100, first = 0, seed = 1, repeated = 0, times = 1;
   for (int i = 1; i < argc; i += 2) {
     if (strcmp(argv[i], "--help") == 0) {
       fputs(kv_usage, stdout);
@@ -38,6 +52,8 @@ int main(int argc, char **argv) {
       first = kv_number(argv[i], argv[i + 1], 0, INT64_MAX / 2);
     } else if (strcmp(argv[i], "--seed") == 0) {
       seed = kv_number(argv[i], argv[i + 1], 0, UINT64_MAX);
+    } else if (strcmp(argv[i], "--repeat") == 0) {
+      kv_repeated(argv[i + 1], &repeated, &times);
     } else {
       fprintf(stderr, "kv: unknown option '%s'\n%s", argv[i], kv_usage);
       return 2;
@@ -54,8 +70,12 @@ int main(int argc, char **argv) {
            ", run #1 %" PRIu64 " events processed so far  <<<===\n",
            event, done);
     fflush(stdout);
-    kv_run(seed, &event, 1, &e);
-    double time_s = 1e-9 * (double)e.time_ns, n = (double)(done + 1);
+    int64_t time_ns = 0;
+    for (uint64_t left = (uint64_t)event == repeated ? times : 1; left > 0; left--) {
+      kv_run(seed, &event, 1, &e);
+      time_ns += e.time_ns;
+    }
+    double time_s = 1e-9 * (double)time_ns, n = (double)(done + 1);
     sum += time_s;
     squares += time_s * time_s;
     double variance = squares / n - sum / n * (sum / n);

@@ -379,6 +379,21 @@ def test_program_writes_athenas_lines(kv: Kernel) -> None:
     assert last.endswith(f"checksum {total:016x} of 3 events, 0 truncated")
 
 
+def test_program_repeats_one_event_within_its_lines() -> None:
+    once = program("--events", "2", "--first", "72").stdout.splitlines()
+    often = program("--events", "2", "--first", "72", "--repeat", "73:50").stdout.splitlines()
+    assert len(often) == len(once)
+    assert often[-1] == once[-1]
+    took = [float(re.findall(r"took (\S+) s", line)[0]) for line in (once[4], often[4])]
+    assert took[1] > 5 * took[0]
+
+
+def test_variants_compute_the_same(kv: Kernel) -> None:
+    expected = [event.checksum for event in run(kv, range(20))]
+    for variant in ("framed", "dearer"):
+        assert [e.checksum for e in run(kernels.load("kv", variant=variant), range(20))] == expected
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -386,6 +401,9 @@ def test_program_writes_athenas_lines(kv: Kernel) -> None:
         (["--events", "12x"], ["--events", "'12x'"]),
         (["--first", "-1"], ["--first", "from 0 to", "'-1'"]),
         (["--seed"], ["--seed", "whole number"]),
+        (["--repeat", "73"], ["--repeat", "EVENT:TIMES", "'73'"]),
+        (["--repeat", "73:0"], ["--repeat", "'0'"]),
+        (["--repeat"], ["--repeat", "EVENT:TIMES", "''"]),
         (["--evnets", "3"], ["unknown option '--evnets'", "--events N"]),
     ],
 )
