@@ -7,8 +7,6 @@ core 8 of a Haswell server took 12 % longer than any other.
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -16,15 +14,22 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.errors import UserError
 from perflib.experiments.base import Column, Experiment, Session
+from perflib.experiments.jobs import (
+    JOB_BEGIN,
+    JOB_COMMAND,
+    JOB_END,
+    JOB_TIMEOUT_S,
+    copies_for,
+    job_template,
+    log_format,
+)
 from perflib.experiments.kv_analysis import KvTable, findings_of, time_change
 from perflib.experiments.kv_turns import JobTurns, KernelTurns, chunks_of
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding, changes
-from perflib.kernels import build, load
+from perflib.kernels import build
 from perflib.measure.rounds import Columns, take_rounds
-from perflib.profiling.logformat import FORMATS, LogFormat
 from perflib.reference import published
 from perflib.run import Run
 
@@ -34,8 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["KvParams", "KvPerCore", "experiment"]
 
 _LEAST_S = 16.0  # a decision to stop early needs several blocks of time
-_EVENTS = " --events {{events}} --first {{first}} --seed {{seed}}"
-_JOBS = {"program": "{program}" + _EVENTS, "pythia": "{python} -m perflib.jobs.pythia" + _EVENTS}
 
 
 class KvParams(Params):
@@ -65,29 +68,17 @@ class KvParams(Params):
         "what is timed: our simulation called as a 'kernel', the same as a 'program' that writes "
         "a log, 'pythia' (needs perflib[hep]), or any 'command' with job_command",
     )
-    job_command: str = parameter(
-        "", "command line of job=command; {first}, {events} and {seed} are filled in"
-    )
-    job_begin: str = parameter(
-        FORMATS["kv"].begin, "regular expression of an event's first line, group 'event'"
-    )
-    job_end: str = parameter(
-        FORMATS["kv"].end, "regular expression of an event's last line, groups 'event', 'seconds'"
-    )
-    job_timeout_s: float = parameter(
-        600.0, "the longest that one start of a job may take", "s", gt=0, le=1e6
-    )
+    job_command: str = JOB_COMMAND
+    job_begin: str = JOB_BEGIN
+    job_end: str = JOB_END
+    job_timeout_s: float = JOB_TIMEOUT_S
 
     @model_validator(mode="after")
     def _job_is_whole(self) -> KvParams:
         if (self.job == "command") != bool(self.job_command):
             msg = "job=command and job_command=... go together"
             raise ValueError(msg)
-        try:
-            LogFormat(self.job_begin, self.job_end)
-        except UserError as error:
-            msg = f"job_begin, job_end: {error}"
-            raise ValueError(msg) from None
+        log_format(self.job_begin, self.job_end)
         return self
 
 
@@ -132,8 +123,7 @@ class KvPerCore(Experiment):
         cores = params.resolved_cores()
         plan: dict[str, Any] = {"cores": cores, "copies": None}
         if params.job in ("kernel", "program"):
-            one = int(load("kv").lib.kv_code_bytes())
-            plan["copies"] = max(1, round(params.code_kib * 1024 / one))
+            plan["copies"] = copies_for(params.code_kib)
         events = range(params.first_event, params.first_event + params.events)
         with self._turns(params, plan, cores[:1]) as pilot:
             times_ms, plan["checksums"] = pilot.pilot(events)
@@ -146,19 +136,14 @@ class KvPerCore(Experiment):
         conditions = [params.conditions(cpu) for cpu in cores]
         if params.job == "kernel":
             return KernelTurns(build("kv", copies=plan["copies"]), conditions, params.seed)
-        template = params.job_command or _JOBS[params.job]
+        template = params.job_command
         if params.job != "command":
-            program = (
-                build("kv", copies=plan["copies"], executable=True)
-                if params.job == "program"
-                else None
-            )
-            template = template.format(
-                python=shlex.quote(sys.executable),
-                program=shlex.quote(str(program.library)) if program else "",
-            )
-        log_format = LogFormat(params.job_begin, params.job_end)
-        return JobTurns(template, log_format, conditions, params.seed, params.job_timeout_s)
+            program = None
+            if params.job == "program":
+                program = build("kv", copies=plan["copies"], executable=True).library
+            template = job_template(params.job, program)
+        expressions = log_format(params.job_begin, params.job_end)
+        return JobTurns(template, expressions, conditions, params.seed, params.job_timeout_s)
 
     def take(self, params: KvParams, session: Session) -> str:
         """Simulate each turn's events on every core, round by round."""
