@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any, Self
 
-from perflib.errors import UserError
+from perflib.conditions import Conditions, check, observe, unmet
+from perflib.errors import MeasurementError, UserError
 from perflib.experiments.params import parameter
 from perflib.kernels import load
 from perflib.profiling.logformat import FORMATS, LogFormat
@@ -16,6 +21,7 @@ __all__ = [
     "JOB_COMMAND",
     "JOB_END",
     "JOB_TIMEOUT_S",
+    "Jobs",
     "copies_for",
     "job_template",
     "log_format",
@@ -56,3 +62,44 @@ def job_template(job: str, program: Path | None) -> str:
     return _JOBS[job].format(
         python=shlex.quote(sys.executable), program=shlex.quote(str(program)) if program else ""
     )
+
+
+class Jobs:
+    """Jobs started again and again under each of several conditions, and what they really got."""
+
+    def __init__(self, template: str, conditions: Sequence[Conditions]) -> None:
+        self.template = template
+        self.conditions = conditions
+        self._got: dict[int, dict[str, Any]] = {}
+        for wanted in conditions:
+            check(wanted)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def read_back(self, arm: int, pid: int) -> None:
+        """Look once, at an event of an arm's first turn, at what the process really has."""
+        if arm not in self._got:
+            with contextlib.suppress(MeasurementError):  # it has ended already: the next one tells
+                self._got[arm] = observe(pid, self.conditions[arm].environment)
+
+    def _unmet(self, arm: int) -> list[str]:
+        return unmet(self.conditions[arm], self._got[arm]) if arm in self._got else []
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force, as far as a job could be asked."""
+        return list(dict.fromkeys(text for arm in self._got for text in self._unmet(arm)))
+
+    def provenance(self) -> dict[str, Any]:
+        """The job, and the conditions asked for and got (empty: its process ended too soon)."""
+        return {
+            "job": self.template,
+            "conditions": [
+                {"asked": asdict(wanted), "got": self._got.get(arm, {}), "unmet": self._unmet(arm)}
+                for arm, wanted in enumerate(self.conditions)
+            ],
+        }

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions, check, observe, unmet
+from perflib.conditions import Conditions
 from perflib.errors import MeasurementError
+from perflib.experiments.jobs import Jobs
 from perflib.kernels import Build
 from perflib.measure.launch import command
 from perflib.measure.process import Out, WorkerError
@@ -140,7 +139,7 @@ class KernelTurns:
         }
 
 
-class JobTurns:
+class JobTurns(Jobs):
     """Any job with a log: started anew for each turn, its events timed by its log lines."""
 
     def __init__(
@@ -151,45 +150,11 @@ class JobTurns:
         seed: int,
         timeout_s: float,
     ) -> None:
-        self._template = template
+        super().__init__(template, conditions)
         self._format = log_format
-        self._conditions = conditions
         self._seed = seed
         self._timeout_s = timeout_s
-        self._got: dict[int, dict[str, Any]] = {}
         job_argv(template, first=0, events=1, seed=seed)  # a wrong template fails here
-        for wanted in conditions:
-            check(wanted)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def _unmet(self, arm: int) -> list[str]:
-        return unmet(self._conditions[arm], self._got[arm]) if arm in self._got else []
-
-    @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, as far as a job could be asked."""
-        return list(dict.fromkeys(text for arm in self._got for text in self._unmet(arm)))
-
-    def provenance(self) -> dict[str, Any]:
-        """The job, and the conditions asked for and got (empty: its process ended too soon)."""
-        return {
-            "job": self._template,
-            "conditions": [
-                {"asked": asdict(wanted), "got": self._got.get(arm, {}), "unmet": self._unmet(arm)}
-                for arm, wanted in enumerate(self._conditions)
-            ],
-        }
-
-    def _read_back(self, arm: int, pid: int) -> None:
-        """Look once, at the first event of an arm's first turn, at what the process really has."""
-        if arm not in self._got:
-            with contextlib.suppress(MeasurementError):  # it has ended already: the next one tells
-                self._got[arm] = observe(pid, self._conditions[arm].environment)
 
     def pilot(self, events: Events) -> tuple[list[float], list[int]]:
         """Time of each event in ms; a job's log has no checksums."""
@@ -201,8 +166,8 @@ class JobTurns:
 
     def take(self, arm: int, events: Events, _checksums: Checksums) -> Columns:
         """Run the job for these events on a core: one row for each event in its log."""
-        wanted = job_argv(self._template, first=events[0], events=len(events), seed=self._seed)
-        argv, environment = command(self._conditions[arm], wanted)
+        wanted = job_argv(self.template, first=events[0], events=len(events), seed=self._seed)
+        argv, environment = command(self.conditions[arm], wanted)
         environment.setdefault("PYTHONUNBUFFERED", "1")
         try:
             result = run_job(
@@ -210,7 +175,7 @@ class JobTurns:
                 self._format,
                 environment=environment,
                 timeout_s=self._timeout_s,
-                on_event=lambda _event, pid: self._read_back(arm, pid),
+                on_event=lambda _event, pid: self.read_back(arm, pid),
             )
         except MeasurementError as error:
             raise WorkerError(str(error)) from error
@@ -227,7 +192,7 @@ class JobTurns:
             for event in result.events
         ]
         return {
-            "cpu": [self._conditions[arm].cpu] * len(found),
+            "cpu": [self.conditions[arm].cpu] * len(found),
             "event": found,
             "start_ns": [event.begin_ns for event in result.events],
             "time_ns": times,
