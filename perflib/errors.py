@@ -24,8 +24,13 @@ class MeasurementError(PerflibError):
     """The measurement failed; what was measured before is kept. Exit status 1."""
 
 
+_MOST_LISTED = 40
+
+
 def choose(what: str, word: str, choices: Iterable[str]) -> str:
     """Say that ``word`` is no valid ``what`` and name the choices, the nearest first.
+
+    More than forty are counted, not listed.
 
     >>> choose("parameter", "evnets", ["events", "cores"])
     "unknown parameter 'evnets': did you mean 'events'? (all: cores, events)"
@@ -33,6 +38,8 @@ def choose(what: str, word: str, choices: Iterable[str]) -> str:
     known = sorted(choices)
     near = difflib.get_close_matches(word, known, n=2, cutoff=0.6)
     every = f"(all: {', '.join(known)})" if known else "(there are none)"
+    if len(known) > _MOST_LISTED:
+        every = f"({len(known)} are known)"
     if near:
         hint = " or ".join(repr(name) for name in near)
         return f"unknown {what} {word!r}: did you mean {hint}? {every}"

@@ -40,6 +40,12 @@ def test_word_that_is_near_to_nothing_has_all_choices_only() -> None:
     assert choose("run", "x", []) == "unknown run 'x' (there are none)"
 
 
+def test_many_choices_are_counted() -> None:
+    said = choose("function", "f17x", [f"f{number}" for number in range(500)])
+    assert said.startswith("unknown function 'f17x': did you mean 'f17")
+    assert said.endswith("(500 are known)")
+
+
 def test_two_that_are_near_are_both_named() -> None:
     said = choose("variant", "slow", ["slower", "slow1", "x"])
     assert "did you mean 'slow1' or 'slower'?" in said

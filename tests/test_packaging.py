@@ -153,7 +153,7 @@ LAYERS = (
 )
 # What stands at the bottom imports nothing of the project but itself.
 BOTTOM = {"errors", "finding", "paths", "run", "stats"}
-ONLY_IN_LAB = {"IPython", "ipywidgets", "matplotlib", "seaborn"}
+ONLY_IN_LAB = {"IPython", "anywidget", "ipywidgets", "matplotlib", "seaborn", "traitlets"}
 
 
 def name_of(path: Path) -> str:

@@ -5,6 +5,7 @@ The only part of perflib that imports matplotlib, seaborn and ipywidgets at impo
 
 from __future__ import annotations
 
+from perflib.lab.flamegraph import flame_figure, flame_graph
 from perflib.lab.form import Form, form
 from perflib.lab.notebook import parameters, run
 from perflib.lab.report import write_report
@@ -16,6 +17,8 @@ __all__ = [
     "Form",
     "Table",
     "figures",
+    "flame_figure",
+    "flame_graph",
     "form",
     "parameters",
     "png",

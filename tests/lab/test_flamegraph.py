@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import colorsys
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import UserError
+from perflib.lab.flamegraph import INK, FlameGraph, flame_figure, flame_graph
+from perflib.lab.theme import png
+from tests.profiling.tables import sample, samples_of, table
+
+STACKS = {"main;f;g": 5, "main;h": 3, "main": 2}
+
+
+def drawn(data: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
+    """Path to start, total and self of every frame that was laid out."""
+    paths = {}
+    above: list[str] = []
+    for name, depth, *numbers in zip(
+        *(data[key] for key in ("name", "depth", "start", "total", "self")), strict=True
+    ):
+        del above[depth:]
+        above.append(data["names"][name])
+        paths[";".join(above)] = (numbers[0], numbers[1], numbers[2])
+    return paths
+
+
+def test_frames_stand_side_by_side_above_their_callers() -> None:
+    data = flame_graph(samples_of(STACKS)).data
+    assert drawn(data) == {
+        "all": (0, 10, 0),
+        "all;main": (0, 10, 2),
+        "all;main;f": (0, 5, 0),
+        "all;main;f;g": (0, 5, 5),
+        "all;main;h": (5, 3, 3),
+    }
+    assert data["left_out"] == data["gone"] == ""
+    assert data["changes"] == []
+    json.dumps(data)  # it goes to the page as JSON
+
+
+@given(
+    st.dictionaries(
+        st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map(";".join),
+        st.integers(1, 20),
+        min_size=1,
+        max_size=10,
+    ),
+    st.sampled_from([0.0, 5.0, 30.0]),
+)
+def test_frames_lie_within_their_callers_and_do_not_overlap(
+    stacks: dict[str, int], minimum_percent: float
+) -> None:
+    frames = drawn(flame_graph(samples_of(stacks), minimum_percent=minimum_percent).data)
+    ends: dict[str, int] = {}
+    for path, (start, total, _) in frames.items():
+        above = path.rpartition(";")[0]
+        if above:
+            assert start >= ends.get(above, frames[above][0])
+            assert start + total <= frames[above][0] + frames[above][1]
+            ends[above] = start + total
+            assert total >= minimum_percent / 100 * sum(stacks.values())
+
+
+def test_narrow_frames_are_left_out_and_counted() -> None:
+    made = samples_of({"main;f": 990, "main;rare;very;rare": 4, "main;seldom": 6})
+    data = flame_graph(made, minimum_percent=0.5).data
+    assert set(drawn(data)) == {"all", "all;main", "all;main;f", "all;main;seldom"}
+    assert data["left_out"] == "3 frames are left out, each below 0.5 % of all."
+
+
+def test_ten_thousand_distinct_stacks_become_few_frames() -> None:
+    made = samples_of({f"main;step;f{i};g{i % 10}": 1 for i in range(10_000)} | {"main;hot": 5000})
+    data = flame_graph(made, minimum_percent=0.02).data
+    assert set(drawn(data)) == {"all", "all;main", "all;main;hot", "all;main;step"}
+    assert data["left_out"].startswith("20,000 frames are left out")
+
+
+def test_objects_and_periods_are_shown() -> None:
+    made = table([sample("m;f", object="/lib/x", period=7), sample("m", period=3)])
+    data = flame_graph(made, weight="period").data
+    assert drawn(data)["all;m;f"] == (0, 7, 7)
+    assert dict(zip(data["names"], data["objects"], strict=True))["f"] == "/lib/x"
+    assert data["weight"] == "period"
+
+
+# --- colours -------------------------------------------------------------------------------------
+
+
+def colours(data: dict[str, Any]) -> dict[str, str]:
+    return {
+        data["names"][name]: data["palette"][colour]
+        for name, colour in zip(data["name"], data["colour"], strict=True)
+    }
+
+
+def test_a_function_has_the_same_colour_in_every_graph() -> None:
+    first = colours(flame_graph(samples_of(STACKS)).data)
+    second = colours(flame_graph(samples_of({"start;h;g": 1, "main": 9})).data)
+    for name in ("main", "g", "h"):
+        assert first[name] == second[name]
+    assert len(set(first.values())) > 1
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("base", [None, {"main": 1}])
+def test_names_are_legible_on_every_colour(base: dict[str, int] | None) -> None:
+    """The contrast of WCAG's strictest level, 7 to 1."""
+    palette = flame_graph(samples_of(STACKS), samples_of(base) if base else None).data["palette"]
+    for colour in palette:
+        assert (luminance(colour) + 0.05) / (luminance(INK) + 0.05) >= 7
+
+
+# --- two profiles --------------------------------------------------------------------------------
+
+
+def test_more_is_red_less_is_blue_and_equal_is_neither() -> None:
+    now = samples_of({"main;more": 60, "main;less": 20, "main;same": 20})
+    before = samples_of({"main;more": 8, "main;less": 8, "main;same": 4})
+    data = flame_graph(now, before).data
+    changes = dict(zip((data["names"][i] for i in data["name"]), data["changes"], strict=True))
+    assert changes == {"all": 0.0, "main": 0.0, "more": 20.0, "less": -20.0, "same": 0.0}
+    assert data["largest"] == pytest.approx(20)
+    hue = {}
+    for name, colour in colours(data).items():
+        red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        hue[name] = colorsys.rgb_to_hls(red, green, blue)
+    assert hue["more"][0] < 0.1
+    assert 0.5 < hue["less"][0] < 0.7
+    assert hue["same"][2] < 0.2
+
+
+def test_what_only_one_profile_has_is_said() -> None:
+    data = flame_graph(
+        samples_of({"main;new": 1}), samples_of({"main;gone;deep": 1, "main": 3})
+    ).data
+    changes = dict(zip((data["names"][i] for i in data["name"]), data["changes"], strict=True))
+    assert changes["new"] == 100.0
+    assert data["gone"] == "25 % of the base's samples are in calls that are not in this profile."
+
+
+def test_a_profile_against_itself_shows_no_change() -> None:
+    data = flame_graph(samples_of(STACKS), samples_of(STACKS)).data
+    assert set(data["changes"]) == {0.0}
+    assert len(set(data["colour"])) == 1
+
+
+# --- what cannot be drawn ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", [flame_graph, flame_figure])
+def test_bad_input_is_a_sentence(draw: Any) -> None:
+    with pytest.raises(UserError, match="a flame graph needs samples"):
+        draw(table([]))
+    with pytest.raises(UserError, match="samples in the base"):
+        draw(samples_of(STACKS), table([]))
+    with pytest.raises(UserError, match="did you mean 'icicle'"):
+        draw(samples_of(STACKS), orientation="icycle")
+    with pytest.raises(UserError, match="have no period"):
+        draw(samples_of(STACKS, period=-1), weight="period")
+
+
+def test_the_widget_carries_its_code_and_uses_no_network() -> None:
+    widget = flame_graph(samples_of(STACKS), orientation="icicle")
+    assert isinstance(widget, FlameGraph)
+    assert widget.orientation == "icicle"
+    code = f"{widget._esm}\n{widget._css}"
+    assert "export default" in code
+    assert "http" not in code
+    assert "import " not in code
+
+
+# --- the figure ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orientation", ["flame", "icicle"])
+def test_the_figure_has_a_rectangle_and_a_name_for_each_frame(orientation: Any) -> None:
+    figure = flame_figure(samples_of(STACKS), orientation=orientation, title="A job")
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "A job"
+    assert {text.get_text() for text in axes.texts} == {"all", "main", "f", "g", "h"}
+    boxes = [patch.get_path().get_extents(patch.get_patch_transform()) for patch in axes.patches]
+    spans = sorted((box.x0, box.y0, box.width, box.height) for box in boxes)
+    assert spans == [(0, 0, 10, 1), (0, 1, 10, 1), (0, 2, 5, 1), (0, 3, 5, 1), (5, 2, 3, 1)]
+    assert axes.yaxis_inverted() == (orientation == "icicle")
+    assert png(figure).startswith(b"\x89PNG")
+
+
+def test_the_figure_shortens_names_shows_signs_as_they_are_and_the_scale_of_changes() -> None:
+    long = "a" * 300 + "$x^2$"
+    figure = flame_figure(
+        samples_of({f"main;{long}": 1, "main;$y$": 4000, "main;z": 2000}),
+        samples_of({"main;z": 1}),
+        width_inches=8,
+    )
+    axes, scale = figure.axes
+    assert "$y$" in {text.get_text() for text in axes.texts}
+    assert "1 frame is left out" in axes.get_xlabel()
+    assert "points" in scale.get_xlabel()
+    (shortened,) = (
+        text.get_text()
+        for text in flame_figure(samples_of({long: 1})).axes[0].texts
+        if text.get_text() != "all"
+    )
+    assert shortened.endswith("…")
+    png(figure)

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import UserError
+from perflib.profiling.views import (
+    Node,
+    bottom_up,
+    callees,
+    callers,
+    flat,
+    leaves,
+    merge_copies,
+    object_of,
+    select,
+    top_down,
+)
+from tests.profiling.tables import sample, samples_of, table
+
+STACKS = {"main;f;g": 5, "main;g": 3, "main;f;g;f": 1, "main": 1}
+
+any_stacks = st.dictionaries(
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=6).map(";".join),
+    st.integers(1, 5),
+    min_size=1,
+    max_size=12,
+)
+
+
+def rows(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    return list(frame[list(columns)].itertuples(index=False, name=None))
+
+
+# --- flat profile --------------------------------------------------------------------------------
+
+
+def test_flat_counts_self_and_total_with_recursion_once() -> None:
+    shown = flat(samples_of(STACKS))
+    assert list(shown.columns) == [
+        "function", "object", "self_samples", "self_percent", "total_samples", "total_percent",
+    ]  # fmt: skip
+    assert rows(shown, "function", "self_samples", "self_percent", "total_samples") == [
+        ("g", 8, 80.0, 9),
+        ("main", 1, 10.0, 10),
+        ("f", 1, 10.0, 6),
+    ]
+    assert list(shown["total_percent"]) == [90.0, 100.0, 60.0]
+
+
+def test_flat_adds_periods_up_when_asked() -> None:
+    made = table([sample("a;b", period=10), sample("a", period=30), sample("a", period=0)])
+    assert rows(flat(made, "period"), "function", "self_period", "total_percent") == [
+        ("a", 30, 100.0),
+        ("b", 10, 25.0),
+    ]
+
+
+def test_an_object_is_that_of_most_samples_and_none_for_a_mere_caller() -> None:
+    made = table(
+        [sample("m;f", object="/lib/x"), *[sample("m;f", object="/lib/y")] * 2, sample("m;g")]
+    )
+    assert object_of(made) == {"f": "/lib/y", "g": "/usr/bin/job"}
+    assert dict(rows(flat(made), "function", "object"))["m"] == ""
+
+
+@given(any_stacks)
+def test_flat_agrees_with_counting_sample_by_sample(stacks: dict[str, int]) -> None:
+    own: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for stack, count in stacks.items():
+        frames = stack.split(";")
+        own[frames[-1]] += count
+        total.update(dict.fromkeys(frames, count))
+    shown = flat(samples_of(stacks)).set_index("function")
+    assert shown["self_samples"].to_dict() == {name: own[name] for name in total}
+    assert shown["total_samples"].to_dict() == dict(total)
+    assert shown["self_percent"].sum() == pytest.approx(100)
+    assert shown["self_samples"].is_monotonic_decreasing
+
+
+def test_categories_without_samples_do_not_appear() -> None:
+    made = samples_of({"a;x": 2, "a;y": 3})
+    kept = made[made["symbol"] == "x"]
+    assert set(flat(kept)["function"]) == {"a", "x"}
+    assert list(top_down(kept).below["a"].below) == ["x"]
+    assert object_of(kept) == {"x": "/usr/bin/job"}
+
+
+def test_an_empty_table_gives_empty_views() -> None:
+    empty = table([])
+    assert flat(empty).empty
+    assert top_down(empty).total == 0
+    assert "all" in top_down(empty).text()
+    with pytest.raises(UserError, match="there are none"):
+        callers(empty, "f")
+
+
+def test_the_leaf_is_named_as_in_the_stack() -> None:
+    made = table([sample("main;f", symbol="f(int)"), sample("[lib.so]", symbol="[unknown]")])
+    assert list(leaves(made)) == ["f", "[lib.so]"]
+    assert "f" in set(flat(made)["function"])
+
+
+# --- trees ---------------------------------------------------------------------------------------
+
+
+def as_dict(node: Node) -> dict[str, tuple[int, int]]:
+    paths: dict[str, tuple[int, int]] = {}
+    above: list[str] = []
+    for depth, here in node.walk():
+        del above[depth:]
+        above.append(here.function)
+        paths[";".join(above)] = (here.total, here.self)
+    return paths
+
+
+def test_top_down_goes_from_the_start_and_bottom_up_from_where_the_time_is() -> None:
+    assert as_dict(top_down(samples_of(STACKS))) == {
+        "all": (10, 0),
+        "all;main": (10, 1),
+        "all;main;f": (6, 0),
+        "all;main;f;g": (6, 5),
+        "all;main;f;g;f": (1, 1),
+        "all;main;g": (3, 3),
+    }
+    assert as_dict(bottom_up(samples_of(STACKS))) == {
+        "all": (10, 0),
+        "all;g": (8, 0),
+        "all;g;f": (5, 0),
+        "all;g;f;main": (5, 5),
+        "all;g;main": (3, 3),
+        "all;f": (1, 0),
+        "all;f;g": (1, 0),
+        "all;f;g;f": (1, 0),
+        "all;f;g;f;main": (1, 1),
+        "all;main": (1, 1),
+    }
+
+
+@given(any_stacks)
+def test_every_node_is_its_self_and_its_children(stacks: dict[str, int]) -> None:
+    made = samples_of(stacks)
+    for tree in (top_down(made), bottom_up(made)):
+        assert tree.total == sum(stacks.values())
+        for _, node in tree.walk():
+            assert node.total == node.self + sum(child.total for child in node.below.values())
+    for function, node in bottom_up(made).below.items():
+        own = dict(rows(flat(made), "function", "self_samples"))
+        assert node.total == own[function]
+
+
+def test_the_table_of_a_tree_knows_its_parents() -> None:
+    shown = top_down(samples_of(STACKS)).frame()
+    assert rows(shown, "depth", "parent", "function", "total", "self_percent") == [
+        (0, -1, "all", 10, 0.0),
+        (1, 0, "main", 10, 10.0),
+        (2, 1, "f", 6, 0.0),
+        (3, 2, "g", 6, 50.0),
+        (4, 3, "f", 1, 10.0),
+        (2, 1, "g", 3, 30.0),
+    ]
+    assert list(top_down(samples_of(STACKS)).frame(50)["function"]) == ["all", "main", "f", "g"]
+
+
+def test_the_text_of_a_tree_is_indented_cut_and_says_what_it_left_out() -> None:
+    assert top_down(samples_of(STACKS)).text(20).splitlines() == [
+        " total    self  function",
+        "100.0 %   0.0 %  all",
+        "100.0 %  10.0 %    main",
+        " 60.0 %   0.0 %      f",
+        " 60.0 %  50.0 %        g",
+        " 30.0 %  30.0 %      g",
+        "(1 node of less than 20 % left out)",
+    ]
+
+
+def test_a_recursion_deeper_than_pythons_is_no_trouble() -> None:
+    deep = ";".join(["main", *["f"] * 5000])
+    made = samples_of({deep: 2})
+    assert max(depth for depth, _ in top_down(made).walk()) == 5001
+    assert len(bottom_up(made).frame()) == 5002
+    assert rows(flat(made), "function", "total_samples") == [("f", 2), ("main", 2)]
+
+
+# --- callers and callees -------------------------------------------------------------------------
+
+
+def test_callers_and_callees_share_out_the_functions_samples() -> None:
+    made = samples_of({"main;f": 1, "main;f;g": 2, "h;f;f;k": 4, "f": 3, "main;k": 6})
+    shown = callers(made, "f")
+    assert rows(shown, "caller", "samples", "percent", "percent_of_all") == [
+        ("h", 4, 40.0, 25.0),
+        ("[no caller]", 3, 30.0, 18.75),
+        ("main", 3, 30.0, 18.75),
+    ]
+    shown = callees(made, "f")
+    assert rows(shown, "callee", "samples", "percent") == [
+        ("[itself]", 4, 40.0),
+        ("k", 4, 40.0),
+        ("g", 2, 20.0),
+    ]
+
+
+@given(any_stacks, st.sampled_from("abcd"))
+def test_shares_add_up_whatever_the_recursion(stacks: dict[str, int], function: str) -> None:
+    made = samples_of(stacks)
+    total = dict(rows(flat(made), "function", "total_samples")).get(function)
+    for view in (callers, callees):
+        if total is None:
+            with pytest.raises(UserError, match=f"unknown function '{function}'"):
+                view(made, function)
+        else:
+            assert view(made, function)["samples"].sum() == total
+            assert view(made, function)["percent"].sum() == pytest.approx(100)
+
+
+def test_an_unknown_function_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'kv_scatter'"):
+        callers(samples_of({"main;kv_scatter": 1}), "kv_scater")
+
+
+# --- choosing ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed() -> pd.DataFrame:
+    return table(
+        [
+            sample("a", event="cycles", tid=1, comm="job", cpu=0, time_ns=10, period=-1),
+            sample("b", event="cycles", tid=2, comm="io thread", cpu=1, time_ns=20),
+            sample("c", event="cpu-clock", tid=2, comm="io thread", cpu=0, time_ns=30),
+        ]
+    )
+
+
+def test_samples_are_chosen_by_event_thread_cpu_and_time(mixed: pd.DataFrame) -> None:
+    def chosen(**asked: object) -> str:
+        return "".join(select(mixed, **asked)["symbol"])  # type: ignore[arg-type]
+
+    assert chosen() == "abc"
+    assert chosen(event="cycles") == "ab"
+    assert chosen(thread=2) == "bc"
+    assert chosen(thread="job") == "a"
+    assert chosen(cpu=0) == "ac"
+    assert chosen(start_ns=20) == "bc"
+    assert chosen(end_ns=20) == "a"
+    assert chosen(event="cycles", thread=2, start_ns=20, end_ns=21) == "b"
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"event": "cycle"}, "did you mean 'cycles'"),
+        ({"thread": 3}, r"unknown thread '3' .*1, 2"),
+        ({"thread": "io tread"}, "did you mean 'io thread'"),
+        ({"cpu": 7}, "unknown CPU '7'"),
+        ({"start_ns": 99}, "no sample is left of 3 with start_ns 99: the profile goes from 10 to"),
+        ({"event": "cpu-clock", "thread": 1}, "no sample is left .* event cpu-clock, thread 1"),
+    ],
+)
+def test_a_choice_that_leaves_nothing_says_what_there_is(
+    mixed: pd.DataFrame, asked: dict[str, object], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        select(mixed, **asked)  # type: ignore[arg-type]
+
+
+def test_periods_that_are_missing_or_of_two_units_are_not_added_up(mixed: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match="1 of 3 samples have no period"):
+        flat(mixed, "period")
+    with pytest.raises(UserError, match="choose one of cycles, cpu-clock"):
+        flat(mixed[1:], "period")
+    with pytest.raises(UserError, match="unknown weight 'periods'"):
+        flat(mixed, "periods")  # type: ignore[arg-type]
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+
+def test_copies_of_a_function_become_one() -> None:
+    made = table(
+        [
+            sample("main;kv_step_0003;kv_scatter_0042", offset=7),
+            sample("main;kv_step_0004;kv_scatter_0001", offset=7),
+            sample("main;kv_step_12345"),
+            sample("main;pass_12;year_123"),
+        ]
+    )
+    merged = merge_copies(made)
+    assert list(merged["symbol"]) == ["kv_scatter", "kv_scatter", "kv_step", "year_123"]
+    assert list(merged["stack"])[:3] == [*["main;kv_step;kv_scatter"] * 2, "main;kv_step"]
+    assert merged["stack"].iloc[3] == "main;pass_12;year_123"
+    assert merged["stack"].dtype == "category"
+    assert list(merged["offset"]) == list(made["offset"])
+    assert made["symbol"].iloc[0] == "kv_scatter_0042"  # the table that was given is as it was
+    assert rows(flat(merged), "function", "self_samples")[0] == ("kv_scatter", 2)
+
+
+def test_distinct_stacks_are_split_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What makes a million samples quick: work goes by stack, not by sample."""
+    from perflib.profiling import views
+
+    names = [f"main;f{i};g{i % 7}" for i in range(50)]
+    codes = np.arange(20_000) % 50
+    made = pd.concat([samples_of({"main": 1})] * 20_000, ignore_index=True)
+    made["stack"] = pd.Categorical.from_codes(codes, pd.Index(names))
+    split: list[str] = []
+
+    class Counting(views._Stack):
+        def __new__(cls, frames: list[str], weight: int) -> Self:
+            split.append(frames[1])
+            return super().__new__(cls, frames, weight)
+
+    monkeypatch.setattr(views, "_Stack", Counting)
+    assert top_down(made).below["main"].below["f3"].total == 400
+    assert len(split) == 50
