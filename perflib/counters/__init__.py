@@ -1,0 +1,1 @@
+"""Counting: events by name, groups of counters, multiplexing, accuracy, simulated counters."""

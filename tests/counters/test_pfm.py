@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.counters import pfm
+from perflib.errors import UserError
+from tests.machine import trees
+
+needs_libpfm = pytest.mark.skipif(
+    bool(pfm.missing()), reason="libpfm4 is not installed (apt-get install libpfm4)"
+)
+TOP = Path(__file__).parents[2]
+
+
+def forget() -> None:
+    for cached in (pfm._library, pfm._pmu_indices, pfm.pmu_events):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def _without_libpfm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(pfm, "LIBRARY", "libpfm-that-is-not-there.so.4")
+    forget()
+    yield
+    forget()
+
+
+# --- encodings -----------------------------------------------------------------------------------
+
+
+@needs_libpfm
+@pytest.mark.parametrize(
+    ("pmu", "name", "config"),
+    [
+        ("hsw", "LD_BLOCKS_PARTIAL:ADDRESS_ALIAS", 0x107),
+        ("bdw", "LD_BLOCKS_PARTIAL:ADDRESS_ALIAS", 0x107),
+        ("skx", "LD_BLOCKS_PARTIAL:ADDRESS_ALIAS", 0x107),
+        ("spr", "LD_BLOCKS:ADDRESS_ALIAS", 0x403),
+        ("hsw", "ITLB_MISSES:WALK_COMPLETED", 0xE85),
+        ("skx", "ITLB_MISSES:WALK_COMPLETED", 0xE85),
+        ("spr", "ITLB_MISSES:WALK_COMPLETED", 0xE11),
+        ("spr", "itlb_misses:walk_completed", 0xE11),
+        ("zen4", "L1_ITLB_MISS_L2_ITLB_HIT", 0x84),
+        ("zen4", "L1_ITLB_MISS_L2_ITLB_MISS:IF4K", 0x185),
+        ("Skylake-SP", "ITLB_MISSES:WALK_COMPLETED:c=1:e", 0x1040E85),
+    ],
+)
+def test_encodings_known_from_the_manuals(pmu: str, name: str, config: int) -> None:
+    code = pfm.encode(pmu, name)
+    assert (code.type, code.config) == (4, config)
+    assert (code.exclude_user, code.exclude_kernel) == (False, False)
+
+
+@needs_libpfm
+def test_domains_and_second_words() -> None:
+    assert pfm.encode("skx", "INST_RETIRED:u").exclude_kernel
+    assert pfm.encode("skx", "INST_RETIRED:k").exclude_user
+    assert pfm.encode("spr", "MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=50").config1 == 50
+
+
+@needs_libpfm
+@pytest.mark.parametrize(
+    ("pmu", "name", "words"),
+    [
+        ("skx", "ITLB_MISS", "did you mean 'ITLB_MISSES'"),
+        ("skx", "ITLB_MISSES", "lacks a unit mask"),
+        ("skx", "ITLB_MISSES:WALK_COMPLETE", "did you mean 'WALK_COMPLETED'"),
+        ("spr", "FP_ARITH_INST_RETIRED:SCALAR_DOUBLE:SCALAR_SINGLE", "cannot be combined"),
+        ("spr", "MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=99999999999", "out of its range"),
+        ("skx_unc_cha0", "UNC_C_CLOCKTICKS", "no such device"),
+        ("skxx", "ITLB_MISSES", "unknown CPU 'skxx': did you mean 'skx'"),
+        ("zen9", "CYCLES_NOT_IN_HALT", "'zen4'"),
+        ("skx", "", "unknown event ''"),
+        ("skx", "ITLB_MISSES\0:WALK_COMPLETED", "unknown event"),
+        ("skx", "ITLB_MISSES,INST_RETIRED", "unknown event"),
+    ],
+)
+def test_a_wrong_name_is_the_users_mistake(pmu: str, name: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        pfm.encode(pmu, name)
+    assert words in str(caught.value)
+
+
+@needs_libpfm
+@given(st.text(max_size=80) | st.from_regex(r"ITLB_MISSES(:[a-z]{1,3}(=-?[0-9]{1,25})?){1,5}"))
+def test_no_text_does_worse_than_an_error(text: str) -> None:
+    try:
+        code = pfm.encode("skx", text)
+    except UserError:
+        return
+    assert 0 < code.config < 1 << 64
+    assert code.type == 4
+
+
+@needs_libpfm
+def test_threads_get_the_encodings_they_asked_for() -> None:
+    asked = [("spr", "LD_BLOCKS:ADDRESS_ALIAS", 0x403), ("hsw", "ICACHE:MISSES", 0x280)] * 100
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda one: pfm.encode(one[0], one[1]).config, asked))
+    assert got == [config for _, _, config in asked]
+
+
+# --- what there is -------------------------------------------------------------------------------
+
+
+@needs_libpfm
+def test_pmus_and_their_events() -> None:
+    known = {pmu.name: pmu for pmu in pfm.pmus()}
+    assert {"hsw", "bdw", "skx", "icx", "spr", "amd64_fam19h_zen4"} <= set(known)
+    assert known["skx"].kind == "core"
+    assert known["skx_unc_cha0"].kind == "uncore"
+    assert known["perf"].kind == "system"
+    assert known["perf"].present
+    events = pfm.pmu_events("skx")
+    masks = {mask.name for mask in events["ITLB_MISSES"].masks}
+    assert {"WALK_COMPLETED", "STLB_HIT"} <= masks
+    assert [mask.name for mask in events["LD_BLOCKS_PARTIAL"].masks if mask.default] == [
+        "ADDRESS_ALIAS"
+    ]
+    assert {"u", "k", "c"} <= set(events["ITLB_MISSES"].modifiers)
+    assert "TLB" in events["ITLB_MISSES"].help
+
+
+@needs_libpfm
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "stepping", "pmu"),
+    [
+        ("GenuineIntel", 6, 63, 2, "hsw_ep"),
+        ("GenuineIntel", 6, 0x4F, 1, "bdw_ep"),
+        ("GenuineIntel", 6, 85, 4, "skx"),
+        ("GenuineIntel", 6, 85, 7, "clx"),
+        ("GenuineIntel", 6, 0x6A, 6, "icx"),
+        ("GenuineIntel", 6, 143, 8, "spr"),
+        ("GenuineIntel", 6, 0xCF, 2, "spr"),
+        ("GenuineIntel", 6, 0xFE, 1, None),
+        ("AuthenticAMD", 23, 49, 0, "amd64_fam17h_zen2"),
+        ("AuthenticAMD", 25, 17, 1, "amd64_fam19h_zen4"),
+        ("somebody", 1, 1, 1, None),
+    ],
+)
+def test_a_processor_has_its_pmu_without_having_counters(
+    tmp_path: Path, vendor: str, family: int, model: int, stepping: int, pmu: str | None
+) -> None:
+    text = trees.cpuinfo(vendor, family, model, stepping, "a processor", "fpu")
+    assert pfm.this_cpu(trees.write(tmp_path, {"proc/cpuinfo": text})) == pmu
+
+
+@needs_libpfm
+def test_every_name_in_the_table_of_designs_is_one_of_libpfms() -> None:
+    known = {pmu.name for pmu in pfm.pmus()}
+    newer = {"amd64_fam1ah_zen5"}  # since 4.14
+    assert set(pfm._PMU_OF.values()) - newer <= known
+
+
+# --- the library itself --------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_without_libpfm")
+def test_without_libpfm_everything_says_what_to_install() -> None:
+    assert "apt-get install libpfm4" in pfm.missing()
+    for ask in (pfm.pmus, pfm.this_cpu, lambda: pfm.encode("skx", "X")):
+        with pytest.raises(UserError, match="apt-get install libpfm4"):
+            ask()
+
+
+def test_a_library_that_is_another_is_no_libpfm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pfm, "LIBRARY", "libc.so.6")
+    forget()
+    try:
+        assert "libc.so.6 is there, but it is no libpfm4" in pfm.missing()
+    finally:
+        forget()
+
+
+def run(code: str, **environment: str) -> str:
+    answer = subprocess.run(
+        [sys.executable, "-c", f"import os, pathlib\n{code}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=TOP,
+        env={**os.environ, **environment},
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.strip()
+
+
+@needs_libpfm
+@pytest.mark.parametrize("before", [None, "", "0", "yes"])
+def test_the_environment_is_put_back(before: str | None) -> None:
+    given = {} if before is None else {"LIBPFM_ENCODE_INACTIVE": before}
+    # What a program started later inherits is C's environment, which printenv shows.
+    code = (
+        "from perflib.counters import pfm\n"
+        "assert pfm.encode('spr', 'LD_BLOCKS:ADDRESS_ALIAS').config == 0x403\n"
+        "assert pfm.encode('zen4', 'RETIRED_OPS').config == 0xc1\n"
+        "print(repr(os.environ.get('LIBPFM_ENCODE_INACTIVE')), flush=True)\n"
+        "os.execvp('sh', ['sh', '-c', 'echo ${LIBPFM_ENCODE_INACTIVE-None}'])"
+    )
+    assert (
+        run(code, **given).splitlines() == [repr(before), str(before)][: 2 if before != "" else 1]
+    )
+
+
+def test_importing_loads_no_library() -> None:
+    code = (
+        "import perflib.counters.events\n"
+        "print('libpfm' in pathlib.Path('/proc/self/maps').read_text())"
+    )
+    assert run(code) == "False"
+
+
+def test_nearest_does_not_mind_case_and_may_find_nothing() -> None:
+    assert pfm.nearest("cycels", ["Cycles", "instructions"]) == ": did you mean 'Cycles'?"
+    assert pfm.nearest("zzz", ["cycles"]) == ""
+    assert pfm.nearest("x", []) == ""
