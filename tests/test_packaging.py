@@ -36,7 +36,8 @@ RUN = {
 }
 DEVELOPMENT_TOOLS = {
     "clang-format", "hatchling", "mypy", "nbval", "nox", "pandas-stubs", "perflib", "pre-commit",
-    "pytest-timeout", "ruff", "types-cffi", "types-psutil", "types-pyyaml", "types-tqdm",
+    "pytest-timeout", "ruff", "types-cffi", "types-psutil", "types-pyyaml", "types-regex",
+    "types-tqdm",
 }  # fmt: skip
 
 
