@@ -1,0 +1,176 @@
+"""Running a program under a simulator: what both simulators share.
+
+Whatever is simulated is *labelled* so: every table has the columns ``COLUMNS``, counts stand in
+``simulated_count`` and nowhere else, and ``source`` begins with ``simulated:``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from perflib.errors import MeasurementError, UserError, choose
+
+__all__ = [
+    "COLUMNS",
+    "Grouping",
+    "SimulatorError",
+    "check_grouping",
+    "find_program",
+    "find_tool",
+    "labelled",
+    "power_of_two",
+    "run_under",
+]
+
+COLUMNS = ("counter", "simulated_count", "symbol", "object", "place", "source", "tool", "model")
+
+Grouping = Literal["program", "symbol", "place"]
+
+_TAIL_BYTES = 4000
+_POLL_S = 0.005
+
+
+class SimulatorError(MeasurementError):
+    """The program or its simulator failed; ``tail`` is the end of what they said."""
+
+    def __init__(self, message: str, tail: str) -> None:
+        super().__init__(message)
+        self.tail = tail
+
+    def __reduce__(self) -> tuple[type[SimulatorError], tuple[str, str]]:
+        """Let a worker process hand the error on."""
+        return type(self), (str(self), self.tail)
+
+
+def labelled(rows: pd.DataFrame, *, source: str, tool: str, model: str) -> pd.DataFrame:
+    """Rows (counter, simulated_count and what is known of the place) as a table of ``COLUMNS``."""
+    given = {"symbol": "", "object": "", "place": "", **dict(rows.items())}
+    table = pd.DataFrame({**given, "source": f"simulated: {source}", "tool": tool, "model": model})
+    return table[list(COLUMNS)].reset_index(drop=True)
+
+
+def check_grouping(by: str) -> None:
+    """Refuse what is no ``Grouping``."""
+    choices = ("program", "symbol", "place")
+    if by not in choices:
+        raise UserError(choose("grouping (by=)", by, choices))
+
+
+def power_of_two(value: int) -> bool:
+    """Whether a whole number is 1, 2, 4, 8 ..."""
+    return value > 0 and value & (value - 1) == 0
+
+
+def find_program(argv: Sequence[str], environment: Mapping[str, str] | None) -> Path:
+    """The file that ``argv[0]`` names, on the PATH of the program's own environment."""
+    if not argv:
+        msg = "there is no program to simulate: its command line is empty"
+        raise UserError(msg)
+    path = (os.environ if environment is None else environment).get("PATH", os.defpath)
+    found = shutil.which(argv[0], path=path)
+    if found is None:
+        msg = f"no program {argv[0]!r}: is its name right, may it be executed, is it on PATH?"
+        raise UserError(msg)
+    return Path(found)
+
+
+def find_tool(tool: str, install: str) -> tuple[str, str]:
+    """The path of a simulator, and its name with its version: ``"valgrind 3.19.0"``.
+
+    Raises
+    ------
+    UserError
+        The tool is not on PATH; ``install`` says how to get it.
+    """
+    path = shutil.which(tool)
+    if path is None:
+        msg = f"{tool} is not on PATH. Install it: {install}"
+        raise UserError(msg)
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    version = re.search(r"\d+(\.\d+)+", answer.stdout.removeprefix(tool))
+    return path, f"{tool} {version[0] if version else 'of unknown version'}"
+
+
+def run_under(
+    simulator: Sequence[str],
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None,
+    timeout_s: float,
+) -> int:
+    """Run a simulator that runs ``argv`` to its end; its process id.
+
+    The program reads nothing and its output is thrown away. It leads a process group of its own,
+    which is killed when it has ended, at the time limit, and when this call is interrupted.
+
+    Raises
+    ------
+    SimulatorError
+        It could not be started, ended with a status other than 0, or not in time.
+    """
+    if not timeout_s > 0:
+        msg = f"timeout_s must be more than 0 s, not {timeout_s!r}"
+        raise UserError(msg)
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(
+                [*simulator],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                env=None if environment is None else dict(environment),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            msg = f"{simulator[0]} cannot be started: {error}"
+            raise SimulatorError(msg, "") from error
+        try:
+            _no_core_files(process.pid)
+            in_time = _wait(process.pid, time.monotonic() + timeout_s)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)  # still ours: it is not yet waited for
+            process.wait()
+        size = said.seek(0, os.SEEK_END)
+        said.seek(max(0, size - _TAIL_BYTES))
+        tail = said.read().decode(errors="replace").strip()
+    name = f"{shlex.join(argv)} under {Path(simulator[0]).name}"
+    if not in_time:
+        msg = f"{name} did not end within {timeout_s:g} s and was killed"
+        raise SimulatorError(msg, tail)
+    if process.returncode:
+        number = process.returncode
+        how = f"died of signal {-number}" if number < 0 else f"ended with exit status {number}"
+        last = "\n".join(f"  {line}" for line in tail.splitlines()[-15:]) or "  (nothing)"
+        msg = f"{name} {how}: nothing is counted. The last lines of its errors:\n{last}"
+        raise SimulatorError(msg, tail)
+    return process.pid
+
+
+def _no_core_files(pid: int) -> None:
+    """Both simulators write core files of their own into the current folder."""
+    with contextlib.suppress(OSError):  # it has ended already
+        _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, hard))
+
+
+def _wait(pid: int, deadline: float) -> bool:
+    """Whether a child ended in time; it stays a zombie, so that its number stays its own."""
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
