@@ -19,7 +19,7 @@ from perflib.measure.launch import command
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.rounds import Columns
 from perflib.measure.workers import Workers
-from perflib.profiling.jobrun import job_argv, run_job
+from perflib.profiling.jobrun import job_argv, run_job, too_short
 from perflib.profiling.logformat import LogFormat
 
 __all__ = ["JobTurns", "KernelTurns", "chunks_of"]
@@ -187,6 +187,9 @@ class JobTurns(Jobs):
                 f"{' '.join(result.problems)} Its last lines:\n" + "\n".join(result.tail)
             )
             raise WorkerError(msg)
+        untimed = too_short(event for event in result.events if event.reported_seconds is None)
+        if untimed:
+            raise WorkerError(untimed[0])
         times = [
             event.time_ns if event.reported_seconds is None else event.reported_seconds * 1e9
             for event in result.events

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
-import signal
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
+
+import regex
 
 from perflib.errors import UserError
 from perflib.profiling.logformat import LogFormat
 
-__all__ = ["LINE_LIMIT_BYTES", "JobEvent", "parse"]
+__all__ = ["LINE_LIMIT_BYTES", "Begun", "JobEvent", "parse"]
 
 LINE_LIMIT_BYTES = 4096
 """A longer line is read only so far: a job may write for minutes without a newline."""
 
-_MATCH_LIMIT_S = 1.0
+_MATCH_LIMIT_S = 1.0  # of this process's CPU time: a busy machine does not trip it
+
+
+@dataclass(frozen=True)
+class Begun:
+    """One event that began, as known the moment it does; ``begin_ns`` is its line's arrival."""
+
+    event: int | str
+    begin_ns: int
+    job: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,12 +48,15 @@ class JobEvent:
         then below what a log can resolve, or the job holds its lines back.
     reported_seconds
         The job's own timing, if its log has it.
+    job
+        Which of several jobs it ran in, if the log tells.
     """
 
     event: int | str
     begin_ns: int
     end_ns: int
     reported_seconds: float | None = None
+    job: str | None = None
 
     @property
     def time_ns(self) -> int:
@@ -55,7 +65,10 @@ class JobEvent:
 
 
 def parse(
-    chunks: Iterable[tuple[int, bytes]], log_format: LogFormat, problems: list[str]
+    chunks: Iterable[tuple[int, bytes]],
+    log_format: LogFormat,
+    problems: list[str],
+    on_begin: Callable[[Begun], None] | None = None,
 ) -> Iterator[JobEvent]:
     r"""Yield each event as soon as the line that ends it is complete.
 
@@ -68,28 +81,38 @@ def parse(
     problems
         Gets a sentence for everything that is no whole event: an event that never ended or began
         twice, an end without a begin, a number that is none, lines beyond ``LINE_LIMIT_BYTES``.
+    on_begin
+        Called as soon as a line that begins an event is complete; until it returns, nothing is
+        read.
 
     Raises
     ------
     UserError
-        An expression that takes more than a second on one line (it backtracks). Python can stop
-        it in the main thread only.
+        An expression that takes more than a second on one line: it backtracks.
 
     Examples
     --------
     >>> from perflib.profiling.logformat import FORMATS
     >>> log = [(0, b"start processing ev"), (5, b"ent #7\n"), (9, b"done processing event #7\n")]
     >>> list(parse(log, FORMATS["athena"], []))
-    [JobEvent(event=7, begin_ns=5, end_ns=9, reported_seconds=None)]
+    [JobEvent(event=7, begin_ns=5, end_ns=9, reported_seconds=None, job=None)]
     """
-    begin, end = re.compile(log_format.begin), re.compile(log_format.end)
-    book = _Book(one_at_a_time="event" not in end.groupindex, problems=problems)
+    begin, end = regex.compile(log_format.begin), regex.compile(log_format.end)
+    book = _Book(log_format.one_at_a_time, problems)
     cut: list[int] = []
     for line in _lines(chunks):
         if line.cut:
             cut.append(line.number)
-        with _time_limit(log_format, line):
-            begun, ended = begin.search(line.text), end.search(line.text)
+        try:
+            begun = begin.search(line.text, timeout=_MATCH_LIMIT_S)
+            ended = end.search(line.text, timeout=_MATCH_LIMIT_S)
+        except TimeoutError:
+            msg = (
+                f"line {line.number} kept the expression {log_format.begin!r} or "
+                f"{log_format.end!r} busy for {_MATCH_LIMIT_S:g} s: it backtracks. Avoid repeats "
+                f"within repeats, such as (a+)+. The line: {line}"
+            )
+            raise UserError(msg) from None
         if not (begun or ended):
             continue
         if not line.whole:
@@ -97,7 +120,9 @@ def parse(
         elif begun and ended:
             problems.append(f"line {line.number} matches both begin and end, not used: {line}")
         elif begun:
-            book.begin(begun, line)
+            event_begun = book.begin(begun, line)
+            if event_begun and on_begin is not None:
+                on_begin(event_begun)
         elif ended and (event := book.end(ended, line)):
             yield event
     book.close()
@@ -148,6 +173,9 @@ def _lines(chunks: Iterable[tuple[int, bytes]]) -> Iterator[_Line]:
 
 # --- lines to events ---------------------------------------------------------------------------
 
+_Name = tuple[str | None, int | str]
+"""Job and event."""
+
 
 @dataclass
 class _Book:
@@ -155,41 +183,49 @@ class _Book:
 
     one_at_a_time: bool
     problems: list[str]
-    open: dict[int | str, _Line] = field(default_factory=dict)
+    open: dict[_Name, _Line] = field(default_factory=dict)
 
-    def begin(self, match: re.Match[str], line: _Line) -> None:
-        name = _name(match)
-        if name is None:
+    def begin(self, match: regex.Match[str], line: _Line) -> Begun | None:
+        job, event = _job(match), _event(match)
+        if event is None:
             self.problems.append(f"line {line.number} begins an event without a name: {line}")
-            return
-        if self.one_at_a_time or name in self.open:
-            earlier = self.open.copy() if self.one_at_a_time else {name: self.open[name]}
-            self._never_ended(earlier, f" before event {name} began at line {line.number}")
+            return None
+        name = job, event
+        before = self._of(job) if self.one_at_a_time else [name] if name in self.open else []
+        self._never_ended(before, f" before {_said(name)} began at line {line.number}")
         self.open[name] = line
+        return Begun(event, line.arrival_ns, job)
 
-    def end(self, match: re.Match[str], line: _Line) -> JobEvent | None:
-        name = _name(match)
-        if name is None and len(self.open) == 1:
-            name = next(iter(self.open))
-        if name is None:
-            problem = f"{len(self.open)} events are open" if self.open else "no event is open"
-            self.problems.append(f"line {line.number} ends an event, but {problem}: {line}")
+    def end(self, match: regex.Match[str], line: _Line) -> JobEvent | None:
+        job, event = _job(match), _event(match)
+        if event is None:
+            candidates = self._of(job)
+            if len(candidates) != 1:
+                number = len(candidates)
+                problem = f"{number} events are open" if number else "no event is open"
+                self.problems.append(f"line {line.number} ends an event, but {problem}: {line}")
+                return None
+            event = candidates[0][1]
+        began = self.open.pop((job, event), None)
+        if began is None:
+            what = _said((job, event))
+            self.problems.append(f"{what} ended at line {line.number} but never began")
             return None
-        if name not in self.open:
-            self.problems.append(f"event {name} ended at line {line.number} but never began")
-            return None
-        began = self.open.pop(name)
-        return JobEvent(name, began.arrival_ns, line.arrival_ns, self._seconds(match, line))
+        seconds = self._seconds(match, line)
+        return JobEvent(event, began.arrival_ns, line.arrival_ns, seconds, job)
 
     def close(self) -> None:
-        self._never_ended(self.open.copy(), "")
+        self._never_ended(list(self.open), "")
 
-    def _never_ended(self, events: dict[int | str, _Line], when: str) -> None:
-        for name, line in events.items():
-            self.problems.append(f"event {name} began at line {line.number} and never ended{when}")
-            del self.open[name]
+    def _of(self, job: str | None) -> list[_Name]:
+        return [name for name in self.open if name[0] == job]
 
-    def _seconds(self, match: re.Match[str], line: _Line) -> float | None:
+    def _never_ended(self, names: list[_Name], when: str) -> None:
+        for name in names:
+            line = self.open.pop(name)
+            self.problems.append(f"{_said(name)} began at line {line.number} and never ended{when}")
+
+    def _seconds(self, match: regex.Match[str], line: _Line) -> float | None:
         text = match.groupdict().get("seconds")
         if text is None:
             return None
@@ -201,7 +237,7 @@ class _Book:
         return None
 
 
-def _name(match: re.Match[str]) -> int | str | None:
+def _event(match: regex.Match[str]) -> int | str | None:
     """The event's number, or its name; None where the line has neither."""
     text = match.groupdict().get("event")
     if not text:
@@ -209,38 +245,10 @@ def _name(match: re.Match[str]) -> int | str | None:
     return int(text) if text.isdecimal() and len(text) < 20 else text
 
 
-# --- the time limit ----------------------------------------------------------------------------
+def _job(match: regex.Match[str]) -> str | None:
+    return match.groupdict().get("job")
 
 
-class _TooSlowError(Exception):
-    pass
-
-
-@contextlib.contextmanager
-def _time_limit(log_format: LogFormat, line: _Line) -> Iterator[None]:
-    """Stop a match that backtracks for ever.
-
-    The timer counts this process's own CPU time, so that a busy machine does not trip it, and
-    leaves SIGALRM to others. Python runs signal handlers in the main thread only.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise _TooSlowError
-
-    before = signal.signal(signal.SIGVTALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, _MATCH_LIMIT_S)
-        yield
-    except _TooSlowError:
-        msg = (
-            f"line {line.number} kept the expressions {log_format.begin!r} and "
-            f"{log_format.end!r} busy for {_MATCH_LIMIT_S:g} s: one of them backtracks. Avoid "
-            f"repeats within repeats, such as (a+)+. The line: {line}"
-        )
-        raise UserError(msg) from None
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before or signal.SIG_DFL)
+def _said(name: _Name) -> str:
+    job, event = name
+    return f"event {event}" if job is None else f"event {event} of job {job}"

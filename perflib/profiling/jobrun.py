@@ -14,16 +14,17 @@ import select
 import shlex
 import signal
 import subprocess
+import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from perflib.errors import MeasurementError, UserError, choose
-from perflib.profiling.joblog import JobEvent, parse
+from perflib.profiling.joblog import Begun, JobEvent, parse
 from perflib.profiling.logformat import LogFormat
 
-__all__ = ["JobError", "JobResult", "job_argv", "run_job"]
+__all__ = ["JobError", "JobResult", "job_argv", "run_job", "too_short"]
 
 _TAIL_BYTES = 4096
 _TAIL_LINES = 20
@@ -62,15 +63,19 @@ class JobResult:
 
 
 class JobError(MeasurementError):
-    """The job died or was killed; ``result`` keeps the events that were whole by then."""
+    """The job died or was killed: ``what`` says how.
 
-    def __init__(self, message: str, result: JobResult) -> None:
+    ``result`` keeps the events that were whole by then.
+    """
+
+    def __init__(self, message: str, what: str, result: JobResult) -> None:
         super().__init__(message)
+        self.what = what
         self.result = result
 
-    def __reduce__(self) -> tuple[type[JobError], tuple[str, JobResult]]:
+    def __reduce__(self) -> tuple[type[JobError], tuple[str, str, JobResult]]:
         """Let a worker process hand the error on."""
-        return type(self), (str(self), self.result)
+        return type(self), (str(self), self.what, self.result)
 
 
 def job_argv(template: str, *, first: int, events: int, seed: int) -> list[str]:
@@ -124,6 +129,8 @@ def run_job(
     *,
     environment: Mapping[str, str] | None = None,
     timeout_s: float,
+    on_start: Callable[[int], None] | None = None,
+    on_begin: Callable[[Begun], None] | None = None,
     on_event: Callable[[JobEvent, int], None] | None = None,
 ) -> JobResult:
     """Run a job to its end and time its events by the arrival of its lines.
@@ -141,7 +148,13 @@ def run_job(
     environment
         The whole environment; this process's own by default.
     timeout_s
-        When to give up.
+        When to give up, counted from the job's first instruction.
+    on_start
+        Called with the job's process id before its first instruction: the job is held, stopped,
+        until it returns. Its process is then still a Python that becomes the job (``exec``).
+    on_begin
+        Called with each event when it begins, while the job goes on: until it returns, no line is
+        read.
     on_event
         Called with each event when it has ended, and the job's process id, while the job goes on:
         until it returns, no line is read.
@@ -153,13 +166,18 @@ def run_job(
     JobError
         It died of a signal or was killed at the time limit (a MeasurementError).
     """
-    started = time.monotonic()
-    job, terminal = _start(argv, environment)
+    job, terminal = _start(argv, environment, held=on_start is not None)
     events: list[JobEvent] = []
     problems: list[str] = []
     tail = bytearray()
     try:
-        for event in parse(_output(job, terminal, started + timeout_s, tail), log_format, problems):
+        if on_start is not None:
+            os.waitid(os.P_PID, job.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            on_start(job.pid)
+            os.kill(job.pid, signal.SIGCONT)
+        started = time.monotonic()
+        output = _output(job, terminal, started + timeout_s, tail)
+        for event in parse(output, log_format, problems, on_begin):
             events.append(event)
             if on_event is not None:
                 on_event(event, job.pid)
@@ -169,12 +187,6 @@ def run_job(
         _kill_group(job)
         returncode = job.wait()
         os.close(terminal)
-    together = sum(event.time_ns == 0 for event in events)
-    if together:
-        problems.append(
-            f"the lines of {together} events were read at once, begin and end: the events are too "
-            "short to be timed by their lines, or the job holds its output back"
-        )
     lines = tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]
     result = JobResult(events, problems, returncode, lines, wall_s)
     if not in_time:
@@ -184,6 +196,18 @@ def run_job(
     return result
 
 
+def too_short(events: Iterable[JobEvent]) -> list[str]:
+    """A sentence if the lines of events came together, so that they have no time; or none."""
+    together = sum(event.time_ns == 0 for event in events)
+    if not together:
+        return []
+    sentence = (
+        f"the lines of {together} events were read at once, begin and end: the events are too "
+        "short to be timed by their lines, or the job holds its output back"
+    )
+    return [sentence]
+
+
 def _fail(what: str, argv: Sequence[str], result: JobResult) -> None:
     last = "\n".join(f"  {line}" for line in result.tail) or "  (nothing)"
     problems = "".join(f"\n{problem}" for problem in result.problems[-3:])
@@ -191,7 +215,7 @@ def _fail(what: str, argv: Sequence[str], result: JobResult) -> None:
         f"the job {shlex.join(argv)} {what}; events whole by then: {len(result.events)}."
         f"{problems}\nThe last lines of its output:\n{last}"
     )
-    raise JobError(msg, result)
+    raise JobError(msg, what, result)
 
 
 def _signal_name(number: int) -> str:
@@ -204,8 +228,33 @@ def _signal_name(number: int) -> str:
 # --- the process and its terminal --------------------------------------------------------------
 
 
+# What a job is held by. A shell would do, but adds variables to the job's environment; in the C
+# locale Python does, too, hence the environment as it was handed over. SIGPIPE and SIGXFSZ are
+# ignored by Python and would stay so. While it is held it dies with us (PR_SET_PDEATHSIG is 1):
+# nobody else would let it go on.
+_HOLD = """
+import ctypes, os, signal, sys
+with open("/proc/self/environ", "rb") as block:
+    entries = [os.fsdecode(entry) for entry in block.read().split(b"\\0") if entry]
+environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(ignored, signal.SIG_DFL)
+prctl, parent, argv = ctypes.CDLL(None).prctl, int(sys.argv[1]), sys.argv[2:]
+prctl(1, ctypes.c_ulong(signal.SIGKILL))
+if os.getppid() == parent:
+    os.kill(os.getpid(), signal.SIGSTOP)
+prctl(1, ctypes.c_ulong(0))
+if os.getppid() != parent:
+    sys.exit("the process that started this job has ended")
+try:
+    os.execvpe(argv[0], argv, environment)
+except OSError as error:
+    sys.exit(f"cannot start {argv[0]!r}: {error.strerror}")
+"""
+
+
 def _start(
-    argv: Sequence[str], environment: Mapping[str, str] | None
+    argv: Sequence[str], environment: Mapping[str, str] | None, *, held: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
     """The job, and our end of its terminal."""
     if not argv:
@@ -216,13 +265,14 @@ def _start(
     except OSError as error:
         msg = f"no pseudo-terminal can be had for the job: {error}. Is /dev/pts mounted?"
         raise MeasurementError(msg) from error
+    holding = [sys.executable, "-I", "-S", "-c", _HOLD, str(os.getpid())] if held else []
     try:
         modes = termios.tcgetattr(jobs)
         modes[1] &= ~termios.OPOST  # no carriage returns
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(jobs, termios.TCSANOW, modes)
         job = subprocess.Popen(
-            argv,
+            [*holding, *argv],
             stdin=subprocess.DEVNULL,
             stdout=jobs,
             stderr=jobs,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+import regex
 
 from perflib.errors import UserError, choose
 
@@ -13,22 +14,25 @@ _EXAMPLE = {
     "begin": r"start processing event #(?P<event>\d+)",
     "end": r"Event nr\. (?P<event>\d+) took (?P<seconds>[\d.]+) s",
 }
-_GROUPS = {"begin": ("event",), "end": ("event", "seconds")}
+_GROUPS = {"begin": ("event", "job"), "end": ("event", "job", "seconds")}
 
 
 @dataclass(frozen=True)
 class LogFormat:
     r"""How a job's log says that an event begins and ends: two regular expressions.
 
-    Each is looked for anywhere in a line (``re.search``), and no line may match both.
+    Each is looked for anywhere in a line (``search`` of the package ``regex``, which knows what
+    Python's ``re`` knows and can stop a search that takes too long). No line may match both.
 
     Parameters
     ----------
     begin
-        Has the named group ``event``: the event's number or name.
+        Has the named group ``event``: the event's number or name. May have ``job``, where several
+        jobs write one log and the same event may run in two of them.
     end
         May have ``event``; without it the line ends the event that is open, so that events come
-        one after the other. May have ``seconds``, the job's own timing.
+        one after the other (within each job). May have ``seconds``, the job's own timing. Has
+        ``job`` if ``begin`` has it.
 
     Raises
     ------
@@ -46,23 +50,35 @@ class LogFormat:
 
     def __post_init__(self) -> None:
         """Check both expressions."""
-        if "event" not in _compile("begin", self.begin).groupindex:
+        begin, end = _compile("begin", self.begin), _compile("end", self.end)
+        if "event" not in begin.groupindex:
             msg = (
                 f"the expression for an event's begin lacks the named group 'event': "
                 f"{self.begin!r}. For example: {_EXAMPLE['begin']}"
             )
             raise UserError(msg)
-        _compile("end", self.end)
+        if ("job" in begin.groupindex) != ("job" in end.groupindex):
+            msg = (
+                "the named group 'job' stands in one expression only: it is needed in both, or in "
+                f"neither. Begin: {self.begin!r}, end: {self.end!r}"
+            )
+            raise UserError(msg)
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether an end does not name its event, so that a job's events cannot overlap."""
+        return "event" not in regex.compile(self.end).groupindex
 
 
-def _compile(which: str, expression: str) -> re.Pattern[str]:
+def _compile(which: str, expression: str) -> regex.Pattern[str]:
     what = f"the expression for an event's {which}"
     try:
-        pattern = re.compile(expression)
-    except (re.error, OverflowError, RecursionError) as error:
+        pattern = regex.compile(expression)
+    except (regex.error, RecursionError) as error:
         place = f"\n  {expression}\n"
-        if isinstance(error, re.error) and error.pos is not None and "\n" not in expression:
-            place += f"  {' ' * error.pos}^\n"
+        position = getattr(error, "pos", None)  # its types know nothing of it
+        if position is not None and "\n" not in expression:
+            place += f"  {' ' * position}^\n"
         msg = f"{what} is no regular expression: {error}{place}For example: {_EXAMPLE[which]}"
         raise UserError(msg) from None
     for group in pattern.groupindex:

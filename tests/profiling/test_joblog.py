@@ -1,24 +1,18 @@
-"""Jobs on a pseudo-terminal, and what their logs say about events."""
+"""What a job's log says about events, and what it does not."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import pickle
-import signal
-import sys
 import threading
-import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import MeasurementError, UserError
+from perflib.errors import UserError
 from perflib.profiling import joblog
-from perflib.profiling.joblog import LINE_LIMIT_BYTES, JobEvent, parse
-from perflib.profiling.jobrun import JobError, JobResult, job_argv, run_job
+from perflib.profiling.joblog import LINE_LIMIT_BYTES, Begun, JobEvent, parse
 from perflib.profiling.logformat import FORMATS, LogFormat
 
 ATHENA = FORMATS["athena"]
@@ -74,12 +68,14 @@ def test_ready_made_formats_read_our_own_jobs(name: str) -> None:
 @pytest.mark.parametrize(
     ("begin", "end", "words"),
     [
-        (r"a [", "b", ["begin", "unterminated character set", "position 2", "a [\n    ^"]),
-        (r"(?P<event>a)", "(b", ["end", "position 0", "Event nr"]),
-        (r"(?P<event>a)", "b{99999999999}", ["end", "too large"]),
+        (r"a [", "b", ["begin", "unterminated character set", "position 3", "a [\n     ^"]),
+        (r"(?P<event>a)", "(b", ["end", "missing ) at position 2", "Event nr"]),
+        (r"(?P<event>a)", "b{99999999999}", ["end", "too big"]),
         (r"start", "b", ["lacks the named group 'event'", "'start'", "start processing event"]),
         (r"(?P<evnt>a)", "b", ["unknown named group 'evnt'", "did you mean 'event'"]),
         (r"(?P<event>a)", "(?P<second>b)", ["did you mean 'seconds'", "For example"]),
+        (r"(?P<event>a)(?P<job>b)", "c", ["'job' stands in one expression only", "end: 'c'"]),
+        (r"(?P<event>a)", "(?P<job>b)", ["'job' stands in one expression only", "end: '(?P<job>"]),
     ],
 )
 def test_format_error_shows_expression_and_example(begin: str, end: str, words: list[str]) -> None:
@@ -152,6 +148,67 @@ def test_long_number_is_a_name() -> None:
     assert events[0].event == digits
 
 
+def test_begin_is_told_before_anything_else_is_read() -> None:
+    told: list[Begun] = []
+
+    def chunks() -> Iterator[tuple[int, bytes]]:
+        yield 3, b"begin 73\nbegin x"
+        assert told == [Begun(73, 3)]
+        yield 5, b"\nend 73\nbegin \n"
+        assert told == [Begun(73, 3), Begun("x", 5)]
+
+    problems: list[str] = []
+    assert list(parse(chunks(), NAMED, problems, told.append)) == [JobEvent(73, 3, 5)]
+    assert len(told) == 2  # not the one without a name
+    assert len(problems) == 2
+
+
+# --- several jobs in one log -------------------------------------------------------------------
+
+JOBS = LogFormat(r"(?P<job>\w+)> begin (?P<event>\d+)", r"(?P<job>\w+)> end (?P<event>\d+)")
+
+
+def test_the_same_event_in_two_jobs_at_once() -> None:
+    told: list[Begun] = []
+    log = b"a> begin 7\nb> begin 7\nb> end 7\na> end 7\nc> end 7\na> begin 8\na> begin 8\n"
+    problems: list[str] = []
+    events = list(parse([(0, log)], JOBS, problems, told.append))
+    assert [(event.job, event.event) for event in events] == [("b", 7), ("a", 7)]
+    assert [(begun.job, begun.event) for begun in told] == [
+        ("a", 7), ("b", 7), ("a", 8), ("a", 8),
+    ]  # fmt: skip
+    assert problems == [
+        "event 7 of job c ended at line 5 but never began",
+        "event 8 of job a began at line 6 and never ended before event 8 of job a began at line 7",
+        "event 8 of job a began at line 7 and never ended",
+    ]
+
+
+def test_one_event_at_a_time_in_each_of_several_jobs() -> None:
+    log_format = LogFormat(r"(?P<job>\w+)> begin (?P<event>\d+)", r"(?P<job>\w+)> end")
+    log = b"a> begin 1\nb> begin 5\na> end\na> begin 2\na> begin 3\nb> end\na> end\n"
+    events, problems = parsed(log, log_format)
+    assert [(event.job, event.event) for event in events] == [("a", 1), ("b", 5), ("a", 3)]
+    assert problems == [
+        "event 2 of job a began at line 4 and never ended before event 3 of job a began at line 5"
+    ]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=20))
+def test_jobs_do_not_disturb_each_other(steps: list[tuple[str, bool]]) -> None:
+    def of(jobs: str) -> list[JobEvent]:
+        lines = [
+            (at, f"{job}> {'begin' if begins else 'end'} 7\n".encode())
+            for at, (job, begins) in enumerate(steps)
+            if job in jobs
+        ]
+        return parsed(lines, JOBS)[0]
+
+    together = of("ab")
+    assert [event for event in together if event.job == "a"] == of("a")
+    assert [event for event in together if event.job == "b"] == of("b")
+
+
 # --- lines of any length, cut anywhere ---------------------------------------------------------
 
 
@@ -201,213 +258,26 @@ def test_binary_output_is_read(log: bytes) -> None:
 # --- expressions that backtrack ----------------------------------------------------------------
 
 
-def test_expression_that_backtracks_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_main_thread", [True, False])
+def test_expression_that_backtracks_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, in_main_thread: bool
+) -> None:
     monkeypatch.setattr(joblog, "_MATCH_LIMIT_S", 0.05)
-    before = signal.getsignal(signal.SIGVTALRM)
-    log_format = LogFormat(r"(?P<event>(a+)+)b", "end")
-    with pytest.raises(UserError, match=r"line 2 .*backtracks") as caught:
-        parsed(b"fine\n" + b"a" * 500 + b"\n", log_format)
-    assert "(?P<event>(a+)+)b" in str(caught.value)
-    assert signal.getsignal(signal.SIGVTALRM) == before
-    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    errors: list[UserError] = []
 
-
-def test_parsing_works_outside_the_main_thread() -> None:
-    found: list[JobEvent] = []
-    thread = threading.Thread(
-        target=lambda: found.extend(parse([(0, b"begin 1\nend 1\n")], NAMED, []))
-    )
-    thread.start()
-    thread.join()
-    assert [event.event for event in found] == [1]
-
-
-# --- the job's command line --------------------------------------------------------------------
-
-
-def test_job_argv_splits_before_it_fills_in() -> None:
-    template = "'my job' --first={first} -n {events} -s{seed} '{\"a\": {}}' {{first}} $HOME"
-    assert job_argv(template, first=73, events=2, seed=5) == [
-        "my job", "--first=73", "-n", "2", "-s5", '{"a": {}}', "{first}", "$HOME",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("template", "words"),
-    [
-        ("job {evnts}", ["unknown placeholder 'evnts'", "'events'", "{{evnts}}", "seed"]),
-        ("job 'a", ["No closing quotation"]),
-        ("  ", ["empty", "{first}"]),
-    ],
-)
-def test_job_argv_refuses(template: str, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        job_argv(template, first=0, events=1, seed=1)
-    for word in words:
-        assert word in str(caught.value)
-
-
-# --- jobs --------------------------------------------------------------------------------------
-
-
-def python(script: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", f"import os, signal, subprocess, sys, time\n{script}", *arguments]
-
-
-def run(script: str, *arguments: str, timeout_s: float = 30) -> JobResult:
-    return run_job(python(script, *arguments), NAMED, timeout_s=timeout_s)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a killed process ends; no one but its parent can wait for it."""
-    for _ in range(1000):
+    def read() -> None:
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if state in "ZX":
-            return True
-        time.sleep(0.01)
-    return False
+            parsed(b"fine\n" + b"a" * 500 + b"\n", LogFormat(r"(?P<event>(a+)+)b", "end"))
+        except UserError as error:
+            errors.append(error)
 
-
-def test_events_arrive_while_the_job_runs_although_it_never_flushes(tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    script = """
-print("begin 1")
-print("end 1 in 0.5")
-while not os.path.exists(sys.argv[1]): time.sleep(0.005)
-print("begin 2")
-time.sleep(0.01)
-print("end 2")
-sys.exit(3)
-"""
-    result = run_job(
-        python(script, str(seen)), NAMED, timeout_s=30, on_event=lambda *_: seen.touch()
-    )
-    assert [event.event for event in result.events] == [1, 2]
-    assert result.events[0].reported_seconds == 0.5
-    assert result.events[1].time_ns > 0
-    assert result.returncode == 3
-    assert result.tail == ["begin 1", "end 1 in 0.5", "begin 2", "end 2"]
-    assert result.wall_s > 0
-
-
-def test_the_job_has_a_terminal_that_changes_nothing_and_no_input() -> None:
-    result = run(
-        "import termios\n"
-        "print(os.isatty(0), os.isatty(1), os.isatty(2), repr(sys.stdin.read()))\n"
-        "print(termios.tcgetattr(1)[1] & termios.OPOST)\n"
-        "print('complaint', file=sys.stderr)\n"
-        "print(os.getpid() == os.getpgid(0))"
-    )
-    assert result.tail == ["False True True ''", "0", "complaint", "True"]
-
-
-def test_the_job_has_the_environment_it_was_given() -> None:
-    result = run_job(
-        python("print(sorted(set(os.environ) & {'GIVEN', 'PATH', 'HOME'}))"),
-        NAMED,
-        environment={"GIVEN": "1"},
-        timeout_s=30,
-    )
-    assert result.tail == ["['GIVEN']"]
-
-
-def test_much_output_is_read_whole_and_the_tail_is_short() -> None:
-    result = run("for k in range(20000): print('begin', k); print('end', k)")
-    assert [event.event for event in result.events] == list(range(20000))
-    assert result.tail[-1] == "end 19999"
-    assert len(result.tail) == 20
-
-
-def test_lines_read_at_once_are_a_problem() -> None:
-    result = run("os.write(1, b'begin 1\\nend 1\\n')")
-    assert len(result.events) == 1
-    assert "the lines of 1 events were read at once" in result.problems[0]
-
-
-def test_job_that_closes_its_output_is_waited_for() -> None:
-    result = run("os.close(1); os.close(2); time.sleep(0.02); os._exit(4)")
-    assert (result.returncode, result.tail) == (4, [])
-
-
-def test_job_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(MeasurementError, match=r"'no-such-job' cannot be started.*on PATH"):
-        run_job(["no-such-job"], NAMED, environment={"PATH": str(tmp_path)}, timeout_s=1)
-    plain = tmp_path / "plain"
-    plain.write_text("echo\n")
-    with pytest.raises(MeasurementError, match="chmod"):
-        run_job([str(plain)], NAMED, timeout_s=1)
-    plain.chmod(0o755)
-    with pytest.raises(MeasurementError, match=r"Exec format error: it lacks a #! line"):
-        run_job([str(plain)], NAMED, timeout_s=1)
-    with pytest.raises(MeasurementError, match="null byte"):
-        run_job(["a\0b"], NAMED, timeout_s=1)
-    with pytest.raises(UserError, match="empty"):
-        run_job([], NAMED, timeout_s=1)
-
-
-def test_no_terminal_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> tuple[int, int]:
-        raise OSError(2, "No such file or directory")
-
-    monkeypatch.setattr(os, "openpty", refuse)
-    with pytest.raises(MeasurementError, match="/dev/pts"):
-        run("pass")
-
-
-@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL (Killed)"), (40, "signal 40")])
-def test_job_that_dies_inside_an_event(number: int, name: str) -> None:
-    script = f"print('begin 1\\nend 1\\nbegin 2\\nlast words'); os.kill(os.getpid(), {number})"
-    with pytest.raises(JobError) as caught:
-        run(script)
-    text = str(caught.value)
-    assert f"died of {name}; events whole by then: 1." in text
-    assert "event 2 began at line 3 and never ended" in text
-    assert "  last words" in text
-    assert caught.value.exit_code == 1
-    assert caught.value.result.returncode == -number
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert (str(copy), copy.result) == (text, caught.value.result)
-
-
-CHILD = "child = subprocess.Popen(['sleep', '600']); print('begin', child.pid)\n"
-
-
-def test_time_limit_kills_the_whole_group() -> None:
-    with pytest.raises(JobError, match=r"did not end within 1 s and was killed") as caught:
-        run(f"{CHILD}print('end', child.pid); time.sleep(600)", timeout_s=1)
-    (event,) = caught.value.result.events
-    assert isinstance(event.event, int)
-    assert is_gone(event.event)
-    assert caught.value.result.returncode == -signal.SIGKILL
-
-
-def test_what_the_job_leaves_behind_is_killed() -> None:
-    result = run(f"{CHILD}print('end', child.pid)")
-    (event,) = result.events
-    assert isinstance(event.event, int)
-    assert is_gone(event.event)
-    assert result.returncode == 0
-
-
-def test_interruption_kills_the_job() -> None:
-    pids: list[int | str] = []
-
-    def interrupt(event: JobEvent, _pid: int) -> None:
-        pids.append(event.event)
-        raise KeyboardInterrupt
-
-    script = "print('begin', os.getpid()); print('end', os.getpid()); time.sleep(600)"
-    with pytest.raises(KeyboardInterrupt):
-        run_job(python(script), NAMED, timeout_s=30, on_event=interrupt)
-    assert is_gone(int(pids[0]))
-
-
-def test_no_file_descriptor_is_left_open() -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    run("pass")
-    with pytest.raises(MeasurementError):
-        run_job(["no-such-job"], NAMED, timeout_s=1)
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    if in_main_thread:
+        read()
+    else:
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+    (error,) = errors
+    assert str(error).startswith("line 2 kept")
+    assert "(?P<event>(a+)+)b" in str(error)
+    assert "backtracks" in str(error)

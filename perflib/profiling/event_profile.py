@@ -1,0 +1,372 @@
+"""Profile some events of a job: perf is on from the line that begins one to the line that ends it.
+
+Either we start the job (`profile_job`): it is held until perf is attached, so that its first event
+is not missed, and writes to a pseudo-terminal, so that its lines come at once. Or it runs already
+and writes a log (`profile_running`). What of each event was missed is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.conditions import Conditions, check
+from perflib.measure.launch import command
+from perflib.profiling.follow import Follower
+from perflib.profiling.joblog import Begun, JobEvent, parse
+from perflib.profiling.jobrun import JobError, JobResult, run_job, too_short
+from perflib.profiling.logformat import LogFormat
+from perflib.profiling.perf_tool import ProcessGoneError
+from perflib.profiling.recorder import CallGraph, Recorder, prompt
+
+__all__ = [
+    "Coverage",
+    "EventProfile",
+    "RecordedEvent",
+    "Sampling",
+    "profile_job",
+    "profile_running",
+]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What perf samples and how often; see `perflib.profiling.recorder.Recorder`."""
+
+    event: str | None = None
+    frequency_hz: int = 4000
+    period: int | None = None
+    call_graph: CallGraph = "none"
+
+    def recorder(self, pid: int, folder: Path) -> Recorder:
+        """A recorder of a process."""
+        return Recorder(
+            pid,
+            folder=folder,
+            event=self.event,
+            frequency_hz=self.frequency_hz,
+            period=self.period,
+            call_graph=self.call_graph,
+        )
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What of an event was recorded.
+
+    Parameters
+    ----------
+    missed_begin_ns
+        From the arrival of the line that began it until perf acknowledged that it counts: at most
+        so much was missed, because perf counts a little before it says so. The line's own way,
+        some 0.1 to 0.2 ms from the job to us, cannot be seen in a log and is not in it.
+    missed_end_ns
+        From perf's end to the arrival of the line that ended the event: zero, unless perf ended
+        before.
+    covered_percent
+        What is left, as a share of the event.
+    samples
+        How many were taken in the event.
+    first_sample_ns, last_sample_ns
+        When (CLOCK_MONOTONIC); None without samples.
+    """
+
+    missed_begin_ns: int
+    missed_end_ns: int
+    covered_percent: float
+    samples: int
+    first_sample_ns: int | None
+    last_sample_ns: int | None
+
+
+@dataclass(frozen=True)
+class RecordedEvent:
+    """One wanted event that began and ended, and what of it was recorded."""
+
+    event: JobEvent
+    coverage: Coverage
+
+
+@dataclass(frozen=True)
+class EventProfile:
+    """The wanted events of a job, and where their samples are.
+
+    Parameters
+    ----------
+    events
+        Those that began and ended, in the order in which they ended. The samples of one are those
+        between its ``begin_ns`` and its ``end_ns``: both clocks are CLOCK_MONOTONIC.
+    unfinished
+        Those that had begun when the recording ended; their samples are there too.
+    samples, data
+        The samples as text, for `perflib.profiling.perfscript.read`, and perf's own file.
+    sampled
+        What was sampled, as perf names it.
+    lost
+        How many samples perf lost.
+    problems
+        What is wrong with the log, the job or the recording, in sentences.
+    remarks
+        What a reader of the samples should know, in sentences.
+    job
+        What the job did, if we started it.
+    """
+
+    events: list[RecordedEvent]
+    unfinished: list[Begun]
+    samples: Path
+    data: Path
+    sampled: str
+    lost: int
+    problems: list[str]
+    remarks: list[str]
+    job: JobResult | None
+
+
+def profile_job(
+    argv: Sequence[str],
+    log_format: LogFormat,
+    events: Collection[int | str] | None = None,
+    *,
+    folder: Path,
+    timeout_s: float,
+    job: str | None = None,
+    conditions: Conditions | None = None,
+    sampling: Sampling | None = None,
+    on_end: Callable[[JobEvent, int], None] | None = None,
+) -> EventProfile:
+    """Start a job, record some of its events, and let it run to its end.
+
+    Parameters
+    ----------
+    argv
+        The job.
+    log_format
+        What its lines look like.
+    events
+        The numbers or names of the wanted events; None: every one.
+    folder
+        Where the samples go.
+    timeout_s
+        When the job is killed.
+    job
+        Only this job's events, where the log tells several apart.
+    conditions
+        What the job's process is to have (its core, its priority ...).
+    sampling
+        What perf samples and how often.
+    on_end
+        Called with each event that has ended, recorded or not, and the job's process id.
+
+    Raises
+    ------
+    PerfUnavailableError
+        There is no perf, it is too old, or it is not allowed here (a MeasurementError).
+    MeasurementError
+        The job cannot be started, or perf cannot record it. A job that dies is no error here but
+        a problem: what it did until then was recorded.
+    UserError
+        The conditions cannot be had, or the log's expressions backtrack.
+
+    Examples
+    --------
+    >>> profile = profile_job(  # doctest: +SKIP
+    ...     ["kv", "--events", "100"], FORMATS["kv"], {73}, folder=Path("profile"), timeout_s=600
+    ... )
+    >>> profile.events[0].coverage.covered_percent  # doctest: +SKIP
+    99.9
+    """
+    conditions = conditions or Conditions()
+    check(conditions)
+    launched, environment = command(conditions, argv)
+    switch = _Switch(log_format, events, job)
+    problems: list[str] = []
+    with contextlib.ExitStack() as recording:
+
+        def attach(pid: int) -> None:
+            if conditions.cpu is not None:  # where it is going to run: perf stays away from there
+                os.sched_setaffinity(pid, {conditions.cpu})
+            switch.recorder = recording.enter_context(
+                (sampling or Sampling()).recorder(pid, folder)
+            )
+            recording.enter_context(prompt(pid))
+
+        def ended(event: JobEvent, pid: int) -> None:
+            switch.end(event)
+            if on_end is not None:
+                on_end(event, pid)
+
+        try:
+            result = run_job(
+                launched,
+                log_format,
+                environment=environment,
+                timeout_s=timeout_s,
+                on_start=attach,
+                on_begin=switch.begin,
+                on_event=ended,
+            )
+        except JobError as error:
+            result = error.result
+            problems.append(f"the job {error.what}")
+    if result.returncode > 0:
+        last = result.tail[-1] if result.tail else "(nothing)"
+        problems.append(f"the job ended with status {result.returncode}; its last line: {last}")
+    return switch.profile([*result.problems, *problems], [], result)
+
+
+def profile_running(
+    pid: int,
+    log: Path,
+    log_format: LogFormat,
+    events: Collection[int | str] | None = None,
+    *,
+    folder: Path,
+    timeout_s: float,
+    job: str | None = None,
+    stop: Event | None = None,
+    sampling: Sampling | None = None,
+) -> EventProfile:
+    """Record events of a job that runs already, as its log tells of them.
+
+    Returns when the wanted events have ended, the job has, the time is over, or ``stop`` is set.
+    What stands in the log before perf is attached is not read. The job goes on.
+
+    Parameters
+    ----------
+    pid
+        The job.
+    log
+        What it writes. It should not buffer: a line that comes late begins the recording late,
+        and no log can tell.
+    log_format, events, folder, job, sampling
+        As for `profile_job`.
+    timeout_s
+        How long to wait for the events.
+    stop
+        Set it, from another thread, to end.
+
+    Raises
+    ------
+    PerfUnavailableError, MeasurementError, UserError
+        As for `profile_job`, and if there is no such log, or no such process.
+    """
+    switch = _Switch(log_format, events, job)
+    problems: list[str] = []
+    with (
+        (sampling or Sampling()).recorder(pid, folder) as switch.recorder,
+        Follower(log, pid=pid, timeout_s=timeout_s, stop=stop) as follower,
+        prompt(pid),
+    ):
+        for event in parse(follower, log_format, problems, switch.begin):
+            switch.end(event)
+            if switch.has_all:
+                break
+    return switch.profile(problems, follower.remarks, None)
+
+
+@dataclass
+class _Switch:
+    """Turns perf on with the first wanted event that is open, and off with the last."""
+
+    log_format: LogFormat
+    wanted: Collection[int | str] | None
+    job: str | None
+    recorder: Recorder = field(init=False)
+    open: dict[tuple[str | None, int | str], Begun] = field(default_factory=dict)
+    ended: list[JobEvent] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    on_ns: list[int] = field(default_factory=list)
+    off_ns: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._names = None if self.wanted is None else {str(event) for event in self.wanted}
+
+    @property
+    def has_all(self) -> bool:
+        ended = {str(event.event) for event in self.ended}
+        return self._names is not None and ended >= self._names and not self.open
+
+    def begin(self, begun: Begun) -> None:
+        if self.log_format.one_at_a_time:  # what was open in this job has never ended
+            self.open = {name: other for name, other in self.open.items() if name[0] != begun.job}
+        wanted = self._names is None or str(begun.event) in self._names
+        if wanted and self.job in (None, begun.job):
+            self.seen.add(str(begun.event))
+            self.open[begun.job, begun.event] = begun
+            if not self._is_on:
+                with contextlib.suppress(ProcessGoneError):  # it began, and died at once
+                    self.on_ns.append(self.recorder.enable())
+        elif not self.open:
+            self._off()
+
+    def end(self, event: JobEvent) -> None:
+        if self.open.pop((event.job, event.event), None) is not None:
+            self.ended.append(event)
+            if not self.open:
+                self._off()
+
+    @property
+    def _is_on(self) -> bool:
+        return len(self.on_ns) > len(self.off_ns)
+
+    def _off(self) -> None:
+        if self._is_on:
+            self.off_ns.append(time.monotonic_ns())  # until here at least
+            with contextlib.suppress(ProcessGoneError):
+                self.recorder.disable()
+
+    def profile(
+        self, problems: list[str], remarks: list[str], job: JobResult | None
+    ) -> EventProfile:
+        """Everything, after the recording has ended."""
+        times, lost = self.recorder.times()
+        if self._names is not None:
+            problems += [
+                f"event {name} was not seen to begin while perf was attached"
+                for name in sorted(self._names - self.seen)
+            ]
+        problems += too_short(self.ended)
+        if lost:
+            problems.append(
+                f"perf lost {lost} samples, {100 * lost / (lost + len(times)):.1f} % of all: ask "
+                "for fewer a second, or for no copies of the stack (call_graph 'dwarf')"
+            )
+        text = self.recorder.script(self.recorder.path.with_suffix(".txt"))
+        return EventProfile(
+            events=[RecordedEvent(event, self._coverage(event, times)) for event in self.ended],
+            unfinished=list(self.open.values()),
+            samples=text,
+            data=self.recorder.path,
+            sampled=self.recorder.event,
+            lost=lost,
+            problems=problems,
+            remarks=[*self.recorder.remarks, *remarks],
+            job=job,
+        )
+
+    def _coverage(self, event: JobEvent, times: NDArray[np.int64]) -> Coverage:
+        begin_ns, end_ns = event.begin_ns, event.end_ns
+        on, off = end_ns, end_ns
+        for index, on_ns in enumerate(self.on_ns):
+            off_ns = self.off_ns[index] if index < len(self.off_ns) else end_ns
+            if on_ns < end_ns and off_ns > begin_ns:
+                on, off = max(on_ns, begin_ns), min(off_ns, end_ns)
+        low, high = np.searchsorted(times, [begin_ns, end_ns])
+        inside = times[low:high]
+        return Coverage(
+            missed_begin_ns=on - begin_ns,
+            missed_end_ns=end_ns - off,
+            covered_percent=100 * (off - on) / event.time_ns if event.time_ns else 0.0,
+            samples=len(inside),
+            first_sample_ns=int(inside[0]) if len(inside) else None,
+            last_sample_ns=int(inside[-1]) if len(inside) else None,
+        )

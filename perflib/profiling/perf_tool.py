@@ -1,0 +1,146 @@
+"""The perf program: where it is, what to install where it is not, and why it was refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+from perflib.errors import MeasurementError
+from perflib.machine.files import fields, integer, text
+
+__all__ = ["PerfUnavailableError", "ProcessGoneError", "explain", "find_perf", "kernel_allowed"]
+
+_INSTALL = {
+    "debian": "apt-get install linux-perf",
+    "ubuntu": "apt-get install linux-tools-common linux-tools-$(uname -r)",
+    "fedora": "dnf install perf",
+    "rhel": "dnf install perf",
+    "suse": "zypper install perf",
+    "arch": "pacman -S perf",
+    "alpine": "apk add perf",
+    "gentoo": "emerge dev-util/perf",
+}
+_CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
+_REFUSED = re.compile(r"[Pp]ermission|not permitted|perf_event_paranoid|Access to performance")
+_TOO_OLD = re.compile(r"unknown option [`'\"]?control|control-fifo|Cannot parse.*control")
+_LINES = 12
+
+
+class PerfUnavailableError(MeasurementError):
+    """There is no perf here, it is too old, or it is not allowed: counters may still work."""
+
+
+class ProcessGoneError(MeasurementError):
+    """The process that was recorded, or was to be, has ended."""
+
+
+def find_perf(root: Path = Path("/")) -> Path:
+    """The perf program on PATH.
+
+    Raises
+    ------
+    PerfUnavailableError
+        There is none; the message has this distribution's line to install it.
+    """
+    found = shutil.which("perf")
+    if found is None:
+        msg = f"perf is not installed (or not on PATH). {_install(root)}"
+        raise PerfUnavailableError(msg)
+    return Path(found)
+
+
+def kernel_allowed(perf: Path | None = None, root: Path = Path("/")) -> bool:
+    """Whether kernel code may be sampled: as root, with CAP_PERFMON, or where paranoid is below 2.
+
+    ``perf``: the program, which may have capabilities of its own (``setcap``).
+    """
+    capabilities = int(fields(root / "proc/self/status").get("CapEff", "0"), 16)
+    if capabilities & (1 << _CAP_PERFMON | 1 << _CAP_SYS_ADMIN):
+        return True
+    try:
+        if perf is not None and os.getxattr(perf, "security.capability"):
+            return True
+    except OSError:  # it has none, or the file system knows of none
+        pass
+    paranoid = integer(root / "proc/sys/kernel/perf_event_paranoid")
+    return paranoid is not None and paranoid <= 1
+
+
+def explain(said: str, perf: Path, pid: int, root: Path = Path("/")) -> MeasurementError:
+    """The error for what perf said when it did not start, or ended on its own.
+
+    Parameters
+    ----------
+    said
+        Its standard error.
+    perf, pid
+        The program, and the process it was to record.
+    root
+        Where /proc and /etc are.
+    """
+    lines = [line.rstrip() for line in said.splitlines() if line.strip()]
+    last = "\n".join(f"  {line}" for line in lines[-_LINES:]) or "  (nothing)"
+    if _TOO_OLD.search(said):
+        msg = (
+            f"{perf} is too old: it has no --control, which came with perf 5.10. {_install(root)}"
+            f"\nperf said:\n{last}"
+        )
+        return PerfUnavailableError(msg)
+    if "perf not found for kernel" in said:  # Ubuntu's wrapper without the program behind it
+        return PerfUnavailableError(f"{perf} lacks this kernel's own part. {_install(root)}")
+    if "No space left on device" in said or "File too large" in said:
+        msg = f"perf could not write its data: the disk is full. perf said:\n{last}"
+        return MeasurementError(msg)
+    owner = _owner(pid, root)
+    if owner is None:
+        msg = f"process {pid} is gone: there is nothing to record. perf said:\n{last}"
+        return ProcessGoneError(msg)
+    if _REFUSED.search(said):
+        return PerfUnavailableError(f"{_refusal(perf, pid, owner, root)} perf said:\n{last}")
+    return MeasurementError(f"perf could not record process {pid}. It said:\n{last}")
+
+
+def _refusal(perf: Path, pid: int, owner: int, root: Path) -> str:
+    allow = f"setcap cap_perfmon,cap_sys_ptrace+ep {shlex.quote(str(perf.resolve()))}"
+    if owner != os.geteuid() and os.geteuid() != 0:
+        return (
+            f"perf may not record process {pid}: it belongs to user {owner}, this is user "
+            f"{os.geteuid()}. Record as that user or as root, or let perf do so: {allow}."
+        )
+    paranoid = integer(root / "proc/sys/kernel/perf_event_paranoid")
+    if os.geteuid() == 0 or paranoid is None:
+        return (
+            "perf is not allowed here although kernel.perf_event_paranoid is "
+            f"{'not there' if paranoid is None else paranoid}: a container's seccomp filter or a "
+            "security module forbids perf_event_open ('--cap-add PERFMON', or "
+            "'--security-opt seccomp=unconfined', allow it)."
+        )
+    return (
+        f"perf is not allowed: kernel.perf_event_paranoid is {paranoid}. As root: sysctl "
+        f"kernel.perf_event_paranoid=2 (-1 to see the kernel too), or give perf CAP_PERFMON: "
+        f"{allow}."
+    )
+
+
+def _owner(pid: int, root: Path) -> int | None:
+    """The user a process runs as; None where it is gone, or has ended and waits for its parent."""
+    status = fields(root / f"proc/{pid}/status")
+    if not status or status.get("State", "Z")[:1] in "ZX":
+        return None
+    return int(status["Uid"].split()[1])
+
+
+def _install(root: Path) -> str:
+    release = dict(
+        line.split("=", 1)
+        for line in (text(root / "etc/os-release") or "").splitlines()
+        if "=" in line
+    )
+    families = [release.get("ID", ""), *release.get("ID_LIKE", "").strip("\"'").split()]
+    for family in (name.strip("\"'") for name in families):
+        if family.split("-")[0] in _INSTALL:
+            return f"Install it, as root: {_INSTALL[family.split('-')[0]]}"
+    return "Install your distribution's package, as root; its name is perf or linux-perf."

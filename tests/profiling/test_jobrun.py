@@ -1,0 +1,297 @@
+"""Jobs on a pseudo-terminal: what they write, how they are held, how they end."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from perflib.errors import MeasurementError, UserError
+from perflib.profiling.joblog import Begun, JobEvent
+from perflib.profiling.jobrun import JobError, JobResult, job_argv, run_job, too_short
+from perflib.profiling.logformat import LogFormat
+
+NAMED = LogFormat(r"begin (?P<event>\w*)", r"end (?P<event>\w*)(?: in (?P<seconds>\S+))?")
+
+# --- the job's command line --------------------------------------------------------------------
+
+
+def test_job_argv_splits_before_it_fills_in() -> None:
+    template = "'my job' --first={first} -n {events} -s{seed} '{\"a\": {}}' {{first}} $HOME"
+    assert job_argv(template, first=73, events=2, seed=5) == [
+        "my job", "--first=73", "-n", "2", "-s5", '{"a": {}}', "{first}", "$HOME",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("job {evnts}", ["unknown placeholder 'evnts'", "'events'", "{{evnts}}", "seed"]),
+        ("job 'a", ["No closing quotation"]),
+        ("  ", ["empty", "{first}"]),
+    ],
+)
+def test_job_argv_refuses(template: str, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        job_argv(template, first=0, events=1, seed=1)
+    for word in words:
+        assert word in str(caught.value)
+
+
+# --- jobs --------------------------------------------------------------------------------------
+
+
+def python(script: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-c", f"import os, signal, subprocess, sys, time\n{script}", *arguments]
+
+
+def run(script: str, *arguments: str, timeout_s: float = 30) -> JobResult:
+    return run_job(python(script, *arguments), NAMED, timeout_s=timeout_s)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a killed process ends; no one but its parent can wait for it."""
+    for _ in range(1000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_events_arrive_while_the_job_runs_although_it_never_flushes(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    script = """
+print("begin 1")
+print("end 1 in 0.5")
+while not os.path.exists(sys.argv[1]): time.sleep(0.005)
+print("begin 2")
+time.sleep(0.01)
+print("end 2")
+sys.exit(3)
+"""
+    result = run_job(
+        python(script, str(seen)), NAMED, timeout_s=30, on_event=lambda *_: seen.touch()
+    )
+    assert [event.event for event in result.events] == [1, 2]
+    assert result.events[0].reported_seconds == 0.5
+    assert result.events[1].time_ns > 0
+    assert result.returncode == 3
+    assert result.tail == ["begin 1", "end 1 in 0.5", "begin 2", "end 2"]
+    assert result.wall_s > 0
+
+
+def test_the_job_has_a_terminal_that_changes_nothing_and_no_input() -> None:
+    result = run(
+        "import termios\n"
+        "print(os.isatty(0), os.isatty(1), os.isatty(2), repr(sys.stdin.read()))\n"
+        "print(termios.tcgetattr(1)[1] & termios.OPOST)\n"
+        "print('complaint', file=sys.stderr)\n"
+        "print(os.getpid() == os.getpgid(0))"
+    )
+    assert result.tail == ["False True True ''", "0", "complaint", "True"]
+
+
+def test_the_job_has_the_environment_it_was_given() -> None:
+    result = run_job(
+        python("print(sorted(set(os.environ) & {'GIVEN', 'PATH', 'HOME'}))"),
+        NAMED,
+        environment={"GIVEN": "1"},
+        timeout_s=30,
+    )
+    assert result.tail == ["['GIVEN']"]
+
+
+def test_much_output_is_read_whole_and_the_tail_is_short() -> None:
+    result = run("for k in range(20000): print('begin', k); print('end', k)")
+    assert [event.event for event in result.events] == list(range(20000))
+    assert result.tail[-1] == "end 19999"
+    assert len(result.tail) == 20
+
+
+def test_lines_read_at_once_are_a_problem() -> None:
+    result = run("os.write(1, b'begin 1\\nend 1\\n')")
+    assert len(result.events) == 1
+    assert result.problems == []
+    assert "the lines of 1 events were read at once" in too_short(result.events)[0]
+    assert too_short(run("print('begin 1'); time.sleep(0.02); print('end 1')").events) == []
+
+
+def test_job_that_closes_its_output_is_waited_for() -> None:
+    result = run("os.close(1); os.close(2); time.sleep(0.02); os._exit(4)")
+    assert (result.returncode, result.tail) == (4, [])
+
+
+def test_job_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match=r"'no-such-job' cannot be started.*on PATH"):
+        run_job(["no-such-job"], NAMED, environment={"PATH": str(tmp_path)}, timeout_s=1)
+    plain = tmp_path / "plain"
+    plain.write_text("echo\n")
+    with pytest.raises(MeasurementError, match="chmod"):
+        run_job([str(plain)], NAMED, timeout_s=1)
+    plain.chmod(0o755)
+    with pytest.raises(MeasurementError, match=r"Exec format error: it lacks a #! line"):
+        run_job([str(plain)], NAMED, timeout_s=1)
+    with pytest.raises(MeasurementError, match="null byte"):
+        run_job(["a\0b"], NAMED, timeout_s=1)
+    with pytest.raises(UserError, match="empty"):
+        run_job([], NAMED, timeout_s=1)
+
+
+def test_no_terminal_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> tuple[int, int]:
+        raise OSError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "openpty", refuse)
+    with pytest.raises(MeasurementError, match="/dev/pts"):
+        run("pass")
+
+
+@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL (Killed)"), (40, "signal 40")])
+def test_job_that_dies_inside_an_event(number: int, name: str) -> None:
+    script = f"print('begin 1\\nend 1\\nbegin 2\\nlast words'); os.kill(os.getpid(), {number})"
+    with pytest.raises(JobError) as caught:
+        run(script)
+    text = str(caught.value)
+    assert f"died of {name}; events whole by then: 1." in text
+    assert "event 2 began at line 3 and never ended" in text
+    assert "  last words" in text
+    assert caught.value.exit_code == 1
+    assert caught.value.result.returncode == -number
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.what, copy.result) == (text, f"died of {name}", caught.value.result)
+
+
+CHILD = "child = subprocess.Popen(['sleep', '600']); print('begin', child.pid)\n"
+
+
+def test_time_limit_kills_the_whole_group() -> None:
+    with pytest.raises(JobError, match=r"did not end within 1 s and was killed") as caught:
+        run(f"{CHILD}print('end', child.pid); time.sleep(600)", timeout_s=1)
+    (event,) = caught.value.result.events
+    assert isinstance(event.event, int)
+    assert is_gone(event.event)
+    assert caught.value.result.returncode == -signal.SIGKILL
+
+
+def test_what_the_job_leaves_behind_is_killed() -> None:
+    result = run(f"{CHILD}print('end', child.pid)")
+    (event,) = result.events
+    assert isinstance(event.event, int)
+    assert is_gone(event.event)
+    assert result.returncode == 0
+
+
+def test_interruption_kills_the_job() -> None:
+    pids: list[int | str] = []
+
+    def interrupt(event: JobEvent, _pid: int) -> None:
+        pids.append(event.event)
+        raise KeyboardInterrupt
+
+    script = "print('begin', os.getpid()); print('end', os.getpid()); time.sleep(600)"
+    with pytest.raises(KeyboardInterrupt):
+        run_job(python(script), NAMED, timeout_s=30, on_event=interrupt)
+    assert is_gone(int(pids[0]))
+
+
+def test_no_file_descriptor_is_left_open() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    run("pass")
+    with pytest.raises(MeasurementError):
+        run_job(["no-such-job"], NAMED, timeout_s=1)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+# --- told of begins, and held before the start ----------------------------------------------------
+
+
+def test_begin_is_told_while_the_event_runs(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    told: list[Begun] = []
+
+    def begin(begun: Begun) -> None:
+        told.append(begun)
+        seen.touch()
+
+    script = (
+        "print('begin 1')\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.005)\nprint('end 1')"
+    )
+    result = run_job(python(script, str(seen)), NAMED, timeout_s=30, on_begin=begin)
+    assert [begun.event for begun in told] == [1]
+    assert told[0].begin_ns == result.events[0].begin_ns
+
+
+def held(
+    argv: list[str], on_start: Callable[[int], None], environment: dict[str, str] | None = None
+) -> JobResult:
+    return run_job(argv, NAMED, environment=environment, timeout_s=30, on_start=on_start)
+
+
+def test_job_is_held_until_told_to_start(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    pids: list[int] = []
+
+    def start(pid: int) -> None:
+        time.sleep(0.02)
+        assert "T (stopped)" in Path(f"/proc/{pid}/status").read_text()
+        assert not mark.exists()
+        pids.append(pid)
+
+    result = held(python("open(sys.argv[1], 'w'); print('begin', os.getpid())", str(mark)), start)
+    assert mark.exists()
+    assert result.tail == [f"begin {pids[0]}"]
+
+
+def test_held_job_has_the_environment_and_the_signals_of_one_that_is_not() -> None:
+    argv = ["sh", "-c", "grep -z . /proc/$$/environ | tr '\\0' ' '; grep SigIgn /proc/$$/status"]
+    environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "GIVEN": "a=b", "EMPTY": ""}
+    plain = run_job(argv, NAMED, environment=environment, timeout_s=30)
+    assert held(argv, lambda _pid: None, environment).tail == plain.tail
+    assert "GIVEN=a=b" in plain.tail[0]
+
+
+def test_held_job_that_cannot_be_started() -> None:
+    result = held(["no-such-job"], lambda _pid: None)
+    assert result.returncode == 1
+    assert result.tail == ["cannot start 'no-such-job': No such file or directory"]
+
+
+def test_what_goes_wrong_while_a_job_is_held_ends_it() -> None:
+    pids: list[int] = []
+
+    def fail(pid: int) -> None:
+        pids.append(pid)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        held(python("time.sleep(600)"), fail)
+    assert is_gone(pids[0])
+
+
+def test_held_job_dies_with_us() -> None:
+    script = """
+import time
+from perflib.profiling.jobrun import run_job, too_short
+from perflib.profiling.logformat import FORMATS
+def dawdle(pid):
+    print(pid, flush=True)
+    time.sleep(600)
+run_job(["true"], FORMATS["kv"], timeout_s=60, on_start=dawdle)
+"""
+    us = [sys.executable, "-c", script]
+    with subprocess.Popen(us, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        job = int(process.stdout.readline())
+        process.kill()
+    assert is_gone(job)

@@ -1,0 +1,592 @@
+"""perf attached, switched on and off: with the real one, and with false ones that fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perflib.errors import MeasurementError, UserError
+from perflib.machine.files import integer
+from perflib.machine.pmu import Pmu
+from perflib.profiling import recorder as module
+from perflib.profiling.perf_tool import PerfUnavailableError, ProcessGoneError
+from perflib.profiling.recorder import Recorder, away_from, prompt
+from tests.disk import small_disk
+
+TOP = Path(__file__).parents[2]
+
+
+def _perf_works() -> bool:
+    argv = ["perf", "record", "-q", "-e", "cpu-clock", "-o", os.devnull, "true"]
+    try:
+        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+needs_perf = pytest.mark.skipif(not _perf_works(), reason="perf is not here, or not allowed")
+
+BURN = """
+def burn(ms):
+    import time
+    end = time.monotonic() + ms / 1e3
+    while time.monotonic() < end:
+        sum(range(500))
+"""
+
+
+@pytest.fixture
+def job() -> Iterator[subprocess.Popen[str]]:
+    """A process that burns CPU time in the function burn() for as long as a test takes."""
+    with subprocess.Popen([sys.executable, "-c", f"{BURN}\nburn(60_000)"], text=True) as process:
+        yield process
+        process.kill()
+
+
+def switched(recorder: Recorder, seconds: float = 0.05) -> tuple[int, int]:
+    """Before what the first sample, and after what the last one cannot have been taken."""
+    before_ns = time.monotonic_ns()
+    assert before_ns < recorder.enable()
+    time.sleep(seconds)
+    return before_ns, recorder.disable()
+
+
+def is_gone(pid: int) -> bool:
+    for _ in range(1000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def perf_of(recorder: Recorder) -> int:
+    assert recorder._process is not None
+    return recorder._process.pid
+
+
+# --- the real perf -----------------------------------------------------------------------------
+
+
+@needs_perf
+def test_samples_are_taken_only_while_on(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    with Recorder(job.pid, folder=tmp_path, event="cpu-clock", frequency_hz=2000) as recorder:
+        time.sleep(0.02)
+        spans = [switched(recorder)]
+        time.sleep(0.05)
+        spans.append(switched(recorder))
+    times, lost = recorder.times()
+    assert lost == 0
+    first, second = [(times > on_ns) & (times < off_ns) for on_ns, off_ns in spans]
+    assert first.any()
+    assert second.any()
+    assert (first | second).all()
+
+    text = recorder.script(tmp_path / "text").read_text()
+    samples = [line for line in text.splitlines() if "cpu-clock" in line and line[0] != "#"]
+    assert len(samples) == len(times)
+    line = re.compile(
+        r"\s*\S+\s+(\d+)/(\d+) +\[\d{3}\] +\d+\.\d{9}: +\d+ +cpu-clock: +[0-9a-f]+ .*\(.*\)"
+    )
+    match = line.fullmatch(samples[0])
+    assert match is not None, samples[0]
+    assert int(match[1]) == job.pid
+    assert text.startswith("#")
+    assert "cpu-clock" in recorder.event
+
+
+@needs_perf
+def test_threads_and_children_before_and_after_are_recorded(tmp_path: Path) -> None:
+    script = f"""{BURN}
+import os, threading
+before = os.fork()
+if not before:
+    burn(60_000)
+print("ready", before, flush=True)
+input()
+threading.Thread(target=burn, args=(60_000,), daemon=True).start()
+after = os.fork()
+if not after:
+    burn(60_000)
+print(after, flush=True)
+burn(60_000)
+"""
+    argv = [sys.executable, "-W", "ignore", "-c", script]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        try:
+            before = int(parent.stdout.readline().split()[1])
+            with Recorder(parent.pid, folder=tmp_path, event="cpu-clock") as recorder:
+                parent.stdin.write("\n")
+                parent.stdin.flush()
+                after = int(parent.stdout.readline())
+                switched(recorder, 0.2)
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+    text = recorder.script(tmp_path / "text").read_text()
+    pairs = re.findall(r"^\s*\S+\s+(\d+)/(\d+) ", text, re.MULTILINE)
+    found = {(int(pid), int(tid)) for pid, tid in pairs}
+    assert {pid for pid, _ in found} == {parent.pid, before, after}
+    assert len({tid for pid, tid in found if pid == parent.pid}) == 2
+
+
+@needs_perf
+def test_call_graphs_and_periods(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    with Recorder(
+        job.pid, folder=tmp_path, event="cpu-clock", period=1_000_000, call_graph="fp"
+    ) as recorder:
+        switched(recorder)
+    text = recorder.script(tmp_path / "text", inline=True).read_text()
+    assert set(re.findall(r": +(\d+) cpu-clock", text)) == {"1000000"}
+    assert re.search(r"cpu-clock: *\n\s+[0-9a-f]+ \S+", text)  # frames stand on their own lines
+    assert len(recorder.times()[0]) == text.count(" cpu-clock: ")
+
+
+@needs_perf
+def test_two_recorders_at_once(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    with (
+        Recorder(job.pid, folder=tmp_path, event="cpu-clock") as one,
+        Recorder(job.pid, folder=tmp_path, event="cpu-clock") as two,
+    ):
+        assert one.path != two.path
+        on_ns, off_ns = switched(one)
+        two.enable()
+        time.sleep(0.05)
+    assert len(one.times()[0]) > 0
+    assert one.times()[0].max() < off_ns
+    assert two.times()[0].min() > on_ns
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@needs_perf
+def test_nothing_recorded_is_no_error(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    with Recorder(job.pid, folder=tmp_path) as recorder:
+        pass
+    times, lost = recorder.times()
+    assert (len(times), lost) == (0, 0)
+    assert recorder.script(tmp_path / "text").exists()
+
+
+@needs_perf
+def test_lost_samples_are_counted(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    with Recorder(
+        job.pid, folder=tmp_path, event="cpu-clock", frequency_hz=10_000, call_graph="dwarf"
+    ) as recorder:
+        recorder.enable()
+        os.kill(perf_of(recorder), signal.SIGSTOP)  # nobody empties the buffer
+        time.sleep(0.4)
+        os.kill(perf_of(recorder), signal.SIGCONT)
+        time.sleep(0.05)
+        recorder.disable()
+    assert recorder.times()[1] > 0
+
+
+@needs_perf
+def test_process_that_ends_while_recorded(tmp_path: Path) -> None:
+    def until_noticed() -> None:
+        while True:
+            recorder.disable()
+            time.sleep(0.01)
+
+    with (
+        subprocess.Popen([sys.executable, "-c", f"{BURN}\nburn(60_000)"]) as process,
+        Recorder(process.pid, folder=tmp_path, event="cpu-clock") as recorder,
+    ):
+        switched(recorder)
+        process.kill()
+        with pytest.raises(ProcessGoneError, match=f"process {process.pid} has ended"):
+            until_noticed()
+    assert len(recorder.times()[0]) > 0
+
+
+@needs_perf
+def test_process_that_is_gone(tmp_path: Path) -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    with pytest.raises(ProcessGoneError, match="is gone"), Recorder(process.pid, folder=tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_perf
+def test_unknown_event_is_said_by_perf_itself(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    with (
+        pytest.raises(MeasurementError, match=r"(?s)could not record.*no-such-event"),
+        Recorder(job.pid, folder=tmp_path, event="no-such-event"),
+    ):
+        pass
+
+
+@needs_perf
+@pytest.mark.parametrize("noticed", ["by the next order", "at the end"])
+def test_killed_perf_is_an_error(job: subprocess.Popen[str], tmp_path: Path, noticed: str) -> None:
+    def kill() -> None:
+        with Recorder(job.pid, folder=tmp_path) as recorder:
+            os.kill(perf_of(recorder), signal.SIGKILL)
+            assert is_gone(perf_of(recorder))
+            if noticed == "by the next order":
+                recorder.enable()
+
+    with pytest.raises(MeasurementError, match="could not record process"):
+        kill()
+
+
+@needs_perf
+def test_perf_ends_with_an_exception_and_nothing_stays_open(
+    job: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    recorder = Recorder(job.pid, folder=tmp_path)
+
+    def interrupted() -> None:
+        with recorder:
+            recorder.enable()
+            raise KeyboardInterrupt
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert is_gone(perf_of(recorder))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert recorder.path.stat().st_size > 0
+
+
+@needs_perf
+def test_perf_ends_when_we_are_killed(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    script = textwrap.dedent(f"""
+        import time
+        from pathlib import Path
+        from perflib.profiling.recorder import Recorder
+        with Recorder({job.pid}, folder=Path({str(tmp_path)!r})) as recorder:
+            print(recorder._process.pid, flush=True)
+            time.sleep(600)
+    """)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as us:
+        assert us.stdout is not None
+        perf = int(us.stdout.readline())
+        us.kill()
+    assert is_gone(perf)
+
+
+@needs_perf
+def test_data_that_cannot_be_written_is_a_full_disk(
+    job: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    def fill(disk: Path) -> None:
+        with Recorder(
+            job.pid, folder=disk, event="cpu-clock", frequency_hz=10_000, call_graph="dwarf"
+        ) as recorder:
+            recorder.enable()
+            assert is_gone(perf_of(recorder))
+
+    with (
+        small_disk(tmp_path / "disk", 64) as disk,
+        pytest.raises(MeasurementError, match="the disk is full"),
+    ):
+        fill(disk)
+
+
+# --- as another user ---------------------------------------------------------------------------
+
+AS_USER = """
+import os, sys
+from pathlib import Path
+from perflib.errors import PerflibError
+from perflib.profiling.recorder import Recorder
+try:
+    with Recorder(int(sys.argv[1]) or os.getpid(), folder=Path(sys.argv[2])) as recorder:
+        recorder.enable()
+        for _ in range(100): sum(range(100_000))
+    print(len(recorder.times()[0]) > 0, recorder.event, *recorder.remarks)
+except PerflibError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def as_nobody(pid: int, folder: Path) -> str:
+    """What a recording by a user without rights says; it may read files, to find this Python."""
+    argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set"]
+    argv += ["-all,+dac_read_search", "--inh-caps=-all,+dac_read_search"]
+    argv += ["--ambient-caps=-all,+dac_read_search"]
+    own = folder / "own"
+    own.mkdir()
+    own.chmod(0o777)
+    argv += [sys.executable, "-c", AS_USER, str(pid), str(own)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=TOP)
+    if done.returncode and "setpriv" in done.stderr:
+        pytest.skip(f"no other user can be had here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+only_root = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None,
+    reason="only root may become another user, with setpriv",
+)
+
+
+@needs_perf
+@only_root
+def test_user_may_not_record_anothers_process(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    said = as_nobody(job.pid, tmp_path)
+    assert said.startswith("PerfUnavailableError")
+    assert "it belongs to user 0, this is user 65534" in said
+
+
+@needs_perf
+@only_root
+def test_user_records_the_user_code_of_an_own_process(tmp_path: Path) -> None:
+    if (integer("/proc/sys/kernel/perf_event_paranoid") or 0) != 2:
+        pytest.skip("kernel.perf_event_paranoid is not 2 here")
+    said = as_nobody(0, tmp_path)
+    assert said.startswith(("True cpu-clock:u", "True cycles:u"))
+    assert "Only user code is sampled: kernel.perf_event_paranoid is 2" in said
+
+
+# --- false perfs -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def false_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder / "perf"
+
+
+def program(path: Path, body: str) -> None:
+    path.write_text(f"#!{sys.executable}\nimport os, sys, time\n{body}\n")
+    path.chmod(0o755)
+
+
+OBEY = """
+words = sys.argv[sys.argv.index("--control") + 1].removeprefix("fd:").split(",")
+order, answer = map(int, words)
+def obey():
+    got = os.read(order, 64)
+    os.write(answer, b"ack\\n\\0")
+    return got
+"""
+
+
+def test_perf_that_is_not_allowed(tmp_path: Path, false_perf: Path) -> None:
+    program(false_perf, "print('Error:\\nNo permission to enable', file=sys.stderr); sys.exit(255)")
+    with (
+        pytest.raises(PerfUnavailableError, match=r"(?s)not allowed.*No permission to enable"),
+        Recorder(os.getpid(), folder=tmp_path),
+    ):
+        pass
+
+
+def test_perf_that_is_too_old(tmp_path: Path, false_perf: Path) -> None:
+    program(false_perf, "print(' Error: unknown option `control', file=sys.stderr); sys.exit(129)")
+    with (
+        pytest.raises(PerfUnavailableError, match="too old: it has no --control"),
+        Recorder(os.getpid(), folder=tmp_path),
+    ):
+        pass
+
+
+def test_no_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PerfUnavailableError, match="not installed"):
+        Recorder(os.getpid(), folder=tmp_path)
+
+
+def test_perf_that_never_gets_ready(
+    tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_READY_S", 0.3)
+    program(false_perf, "print(os.getpid(), 'dawdles', flush=True); time.sleep(600)")
+    with (
+        pytest.raises(
+            MeasurementError, match=r"did not acknowledge 'disable' within 0\.3 s"
+        ) as caught,
+        Recorder(os.getpid(), folder=tmp_path),
+    ):
+        pass
+    if said := re.search(r"(\d+) dawdles", str(caught.value)):
+        assert is_gone(int(said[1]))
+
+
+def test_perf_that_stops_answering(
+    tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ACK_S", 0.05)
+    program(false_perf, f"{OBEY}\nobey(); time.sleep(600)")
+    with (
+        pytest.raises(MeasurementError, match="did not acknowledge 'enable'"),
+        Recorder(os.getpid(), folder=tmp_path) as recorder,
+    ):
+        recorder.enable()
+    assert is_gone(perf_of(recorder))
+
+
+def test_perf_that_does_not_end(
+    tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_END_S", 0.1)
+    program(
+        false_perf,
+        f"{OBEY}\nimport signal; signal.signal(2, signal.SIG_IGN); obey(); time.sleep(600)",
+    )
+    with (
+        pytest.raises(MeasurementError, match=r"did not end within 0\.1 s and was killed"),
+        Recorder(os.getpid(), folder=tmp_path) as recorder,
+    ):
+        pass
+    assert is_gone(perf_of(recorder))
+
+
+def test_perf_that_fails_at_its_end(tmp_path: Path, false_perf: Path) -> None:
+    program(
+        false_perf,
+        f"{OBEY}\nobey()\ntry: time.sleep(600)\nexcept KeyboardInterrupt:\n"
+        "    sys.exit('failed to write perf data, error: No space left on device')",
+    )
+    with (
+        pytest.raises(MeasurementError, match="the disk is full"),
+        Recorder(os.getpid(), folder=tmp_path),
+    ):
+        pass
+
+
+def test_what_perf_is_told(tmp_path: Path, false_perf: Path) -> None:
+    told = tmp_path / "told"
+    program(
+        false_perf,
+        f"{OBEY}\nimport json; json.dump([sys.argv, os.environ['PERF_CONFIG'],"
+        f"os.sched_getscheduler(0)], open({str(told)!r}, 'w'))\n"
+        "try:\n    while True: print(obey(), flush=True)\nexcept KeyboardInterrupt: sys.exit(0)",
+    )
+    with Recorder(
+        os.getpid(), folder=tmp_path, event="cycles:pp", frequency_hz=77, call_graph="lbr"
+    ) as recorder:
+        assert recorder.enable() <= recorder.disable() <= time.monotonic_ns()
+    argv, config, scheduler = json.loads(told.read_text())
+    for words in (
+        "record -p",
+        "-D -1",
+        "-k CLOCK_MONOTONIC",
+        "-e cycles:pp",
+        "-F 77",
+        "--call-graph lbr",
+    ):
+        assert words in " ".join(argv)
+    assert config == os.devnull
+    said = [remark for remark in recorder.remarks if "real-time priority" in remark]
+    assert bool(said) == (scheduler != os.SCHED_FIFO)
+
+
+def test_samples_that_cannot_be_read(tmp_path: Path, false_perf: Path) -> None:
+    program(false_perf, "print('incompatible file format', file=sys.stderr); sys.exit(255)")
+    recorder = Recorder(os.getpid(), folder=tmp_path)
+    with pytest.raises(MeasurementError, match=r"(?s)could not read.*incompatible file format"):
+        recorder.script(tmp_path / "text")
+
+
+# --- before anything starts --------------------------------------------------------------------
+
+
+def test_options_that_mean_nothing(tmp_path: Path, false_perf: Path) -> None:
+    program(false_perf, "")
+    with pytest.raises(UserError, match="unknown call_graph 'dwarv': did you mean 'dwarf'"):
+        Recorder(1, folder=tmp_path, call_graph="dwarv")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="frequency_hz=0"):
+        Recorder(1, folder=tmp_path, frequency_hz=0)
+    with pytest.raises(UserError, match="period=0"):
+        Recorder(1, folder=tmp_path, period=0)
+
+
+def test_rate_beyond_what_the_kernel_allows_is_lowered_and_said(
+    tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(false_perf, "")
+    monkeypatch.setattr(module, "integer", lambda _path: 25_000)
+    recorder = Recorder(1, folder=tmp_path, event="cpu-clock:u", frequency_hz=50_000)
+    assert recorder.remarks == [
+        "25000 samples a second instead of 50000: kernel.perf_event_max_sample_rate allows no more."
+    ]
+    assert recorder._rate == ["-F", "25000"]
+
+
+def test_default_event_is_said_where_it_is_no_cycles(
+    tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(false_perf, "")
+    monkeypatch.setattr(module, "kernel_allowed", lambda _perf: True)
+    monkeypatch.setattr(module, "pmu", lambda **_: Pmu(False, "no driver"))
+    recorder = Recorder(1, folder=tmp_path)
+    assert recorder.event == "cpu-clock"
+    assert recorder.remarks == ["The CPU clock is sampled, not core cycles: no driver."]
+    monkeypatch.setattr(module, "pmu", lambda **_: Pmu(True, "can be counted"))
+    recorder = Recorder(1, folder=tmp_path)
+    assert (recorder.event, recorder.remarks) == ("cycles", [])
+    monkeypatch.setattr(module, "kernel_allowed", lambda _perf: False)
+    recorder = Recorder(1, folder=tmp_path)
+    assert recorder.event == "cycles:u"
+    assert "Only user code is sampled" in recorder.remarks[0]
+
+
+# --- where and how promptly --------------------------------------------------------------------
+
+
+def test_cpus_away_from_a_job() -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    with subprocess.Popen(["sleep", "600"]) as job:
+        try:
+            assert away_from(job.pid) == []  # it may be anywhere
+            os.sched_setaffinity(job.pid, allowed[:1])
+            assert allowed[0] not in away_from(job.pid)
+            assert bool(away_from(job.pid)) == (len(allowed) > 1)
+        finally:
+            job.kill()
+    assert away_from(job.pid) == []
+
+
+def state() -> tuple[int, int, set[int]]:
+    return os.sched_getscheduler(0), os.sched_getparam(0).sched_priority, os.sched_getaffinity(0)
+
+
+def test_the_reading_thread_gets_back_what_it_had() -> None:
+    def interrupted() -> None:
+        with prompt(os.getpid()):
+            assert os.sched_getscheduler(0) in (before[0], os.SCHED_FIFO)
+            raise KeyboardInterrupt
+
+    before = state()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert state() == before
+    with subprocess.Popen(["sleep", "600"]) as job:
+        os.sched_setaffinity(job.pid, {min(before[2])})
+        with prompt(job.pid):
+            assert len(before[2]) == 1 or min(before[2]) not in os.sched_getaffinity(0)
+        job.kill()
+    assert state() == before
+
+
+def test_without_permission_the_thread_stays_ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    before = state()
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    with prompt(os.getpid()):
+        assert state() == before
