@@ -1,0 +1,343 @@
+"""The figures of one event's profile: where its time went, where two profiles differ, and when."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from perflib.profiling.comparison import Comparison
+    from perflib.profiling.entry_cost import EntryCost
+
+__all__ = ["abbreviated", "additional_time", "cost_on_both", "entry_shares", "time_line"]
+
+_WIDTH = 40  # characters of a function's name beside an axis
+_COMMON, _ODD = "C0", "C3"
+
+
+# --- names and units ---------------------------------------------------------------------------
+
+
+def abbreviated(name: str, width: int = _WIDTH) -> str:
+    """A function's name without arguments, and its end if it is still too long.
+
+    >>> abbreviated("std::vector<int, std::allocator<int> >::push_back(int const&)")
+    'std::vector<…>::push_back'
+    >>> abbreviated("G4VEnergyLossProcess::PostStepGetPhysicalInteractionLength", 40)
+    '…::PostStepGetPhysicalInteractionLength'
+    """
+    operator = re.search(r"operator\s*(?:\(\)|<=>|<<=|>>=|->\*?|<<|>>|<=|>=|<|>)", name)
+    head, tail = (name, "") if operator is None else (name[: operator.start()], operator[0])
+    plain = _without(head.replace("(anonymous namespace)", "{anonymous}"))
+    if "(" in name or "::" in name:
+        plain = re.sub(r"^.*(?<!operator)\s", "", plain)  # a template's name begins with its type
+    short = plain + tail
+    parts = short.split("::")
+    while len(short) > width and len(parts) > 1:
+        parts = parts[1:]
+        short = "…::" + "::".join(parts)
+    return short if len(short) <= width else "…" + short[len(short) - width + 1 :]
+
+
+def _without(name: str) -> str:
+    """Template arguments as ``<…>``, and no arguments: what stands in brackets is cut out."""
+    kept, depth, opened = [], 0, ""
+    for sign in name:
+        if sign in "<(":
+            if not depth:
+                opened = sign
+            depth += 1
+        if not depth:
+            kept.append(sign)
+        if sign in ">)" and depth:
+            depth -= 1
+            if not depth and opened == "<":
+                kept.append("<…>")
+    return "".join(kept).removesuffix(" const").strip() if not depth else name
+
+
+def _labels(names: Iterable[str]) -> list[str]:
+    """Short names; those of overloads, which would look alike, are numbered."""
+    seen: Counter[str] = Counter()
+    labels = []
+    for name in names:
+        short = abbreviated(name)
+        seen[short] += 1
+        labels.append(short if seen[short] == 1 else f"{short} #{seen[short]}")
+    return labels
+
+
+def _scaled(largest: float, unit: str) -> tuple[float, str]:
+    """By what to divide values of that size, and the unit they are in then."""
+    steps = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")] if unit == "ns" else []
+    steps = steps or [(1e9, f"10⁹ {unit}"), (1e6, f"10⁶ {unit}"), (1e4, f"10³ {unit}")]
+    for size, name in steps:
+        if largest >= size:
+            return (1e3 if size == 1e4 else size), name
+    return 1.0, unit
+
+
+def _finite_max(*columns: pd.Series[float]) -> float:
+    values = np.abs(np.concatenate([column.to_numpy(np.float64) for column in columns]))
+    return float(np.max(values[np.isfinite(values)], initial=0.0))
+
+
+# --- comparison --------------------------------------------------------------------------------
+
+
+def additional_time(compared: Comparison, most: int = 12) -> Figure:
+    """The additional time by function, beside what the slowdown common to all explains.
+
+    The ``most`` functions of the largest additional time, and all that stand out.
+    """
+    table = compared.table
+    largest = table["additional"].abs().nlargest(most).index
+    rows = table[table.index.isin(largest) | table["stands_out"]].sort_values("additional")
+    by, unit = _scaled(_finite_max(rows["additional_low"], rows["additional_high"]), compared.unit)
+    figure, axes = _list_of(rows["function"])
+    place = np.arange(len(rows))
+    odd = rows["stands_out"].to_numpy(dtype=bool)
+    value, low, high = (
+        rows[f"additional{end}"].to_numpy(np.float64) / by for end in ("", "_low", "_high")
+    )
+    level = f"{100 * compared.confidence:g} % interval"
+    for chosen, colour, label in ((~odd, _COMMON, level), (odd, _ODD, f"stands out, {level}")):
+        if chosen.any():
+            axes.barh(place[chosen], value[chosen], color=colour, alpha=0.35, height=0.6)
+            axes.errorbar(
+                value[chosen],
+                place[chosen],
+                xerr=[(value - low)[chosen], (high - value)[chosen]],
+                fmt="o",
+                ms=5,
+                capsize=3,
+                color=colour,
+                label=label,
+            )
+    explained = rows["cost_first"] * compared.common.effect / 100 / by
+    axes.plot(explained, place, "D", ms=6, mfc="none", color="0.2", label="common slowdown's part")
+    for at, (_, row) in enumerate(rows.iterrows()):
+        if row["stands_out"]:
+            axes.annotate(
+                _excess_words(row["excess_percent"]),
+                (high[at], at),
+                xytext=(6, 0),
+                textcoords="offset points",
+                va="center",
+                color=_ODD,
+                fontsize="small",
+            )
+    axes.margins(x=0.22 if odd.any() else 0.05)
+    axes.axvline(0, color="0.3", lw=0.8)
+    axes.set_xlabel(f"additional time per event on {compared.second} ({unit})")
+    total = compared.total
+    axes.set_title(
+        f"Where {compared.second} takes longer than {compared.first}\n"
+        f"event {total.effect:+.1f} % [{total.low:+.1f}, {total.high:+.1f}], "
+        f"{_repetitions(compared)}"
+    )
+    _legend_below(figure)
+    return figure
+
+
+def cost_on_both(compared: Comparison, most: int = 12) -> Figure:
+    """What the costliest functions cost per event, on both arms."""
+    table = compared.table
+    largest = (table["cost_first"] + table["cost_second"]).nlargest(most).index
+    rows = table.loc[largest[::-1]]
+    by, unit = _scaled(
+        _finite_max(rows["cost_first_high"], rows["cost_second_high"]), compared.unit
+    )
+    figure, axes = _list_of(rows["function"])
+    place = np.arange(len(rows))
+    arms = (("first", compared.first, 0.15, "o"), ("second", compared.second, -0.15, "s"))
+    for name, arm, aside, sign in arms:
+        value, low, high = (
+            rows[f"cost_{name}{end}"].to_numpy(np.float64) / by for end in ("", "_low", "_high")
+        )
+        axes.errorbar(
+            value,
+            place + aside,
+            xerr=[value - np.maximum(low, 0), high - value],
+            fmt=sign,
+            ms=5,
+            capsize=3,
+            label=str(arm),
+        )
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"cost per event ({unit}), {100 * compared.confidence:g} % interval")
+    axes.set_title(f"What the costliest functions cost\n{_repetitions(compared)}")
+    _legend_below(figure)
+    return figure
+
+
+def _repetitions(compared: Comparison) -> str:
+    if compared.counting_only:
+        return "1 repetition (counting only)"
+    return f"{compared.rounds} repetitions"
+
+
+def _excess_words(percent: float) -> str:
+    return f"{percent:+.0f} % excess" if np.isfinite(percent) else "new"
+
+
+def _list_of(functions: pd.Series[str]) -> tuple[Figure, Axes]:
+    """A figure with a line for each function, the first lowest."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 2.2 + 0.33 * len(functions)))
+    axes = figure.subplots()
+    axes.set_yticks(np.arange(len(functions)), _labels(functions[::-1])[::-1])
+    axes.set_ylim(-0.7, len(functions) - 0.3)
+    return figure, axes
+
+
+def _legend_below(figure: Figure) -> None:
+    """Below the axes, where it hides no function."""
+    figure.legend(loc="outside lower right", ncols=3, fontsize="small")
+
+
+# --- entry cost --------------------------------------------------------------------------------
+
+
+def entry_shares(found: EntryCost, most_labels: int = 6) -> Figure:
+    """Each function's share of samples on its entry, against an even spread; sham windows too."""
+    from matplotlib.figure import Figure
+
+    table = found.table
+    figure = Figure(figsize=(8, 6))
+    axes = figure.subplots()
+    even, share = table["even_percent"], table["share_percent"]
+    floor = 0.5 * float(min(even.min(), share.where(share > 0, np.inf).min()))
+    sham = np.maximum(table["sham_ratio"] * even, floor)
+    axes.plot(even, sham, ".", color="0.65", ms=5, label="sham window elsewhere")
+    dear = (table["verdict"] == "supported").to_numpy(dtype=bool)
+    level = f"{100 * found.confidence:g} % interval"
+    groups = ((~dear, _COMMON, f"entry, {level}"), (dear, _ODD, f"dear entry, {level}"))
+    for chosen, colour, label in groups:
+        if chosen.any():
+            rows = table[chosen]
+            y = np.maximum(rows["share_percent"], floor)
+            low = np.maximum(rows["share_low"], floor)
+            axes.errorbar(
+                rows["even_percent"],
+                y,
+                yerr=[y - low, np.maximum(rows["share_high"] - y, 0)],
+                fmt="o",
+                ms=4,
+                lw=1,
+                color=colour,
+                label=label,
+            )
+    ends = np.array([0.8 * float(even.min()), 1.25 * float(even.max())])
+    axes.plot(ends, ends, color="0.3", lw=1, label="even spread")
+    axes.plot(ends, found.times * ends, "--", color="0.3", lw=1, label=f"{found.times:g} × even")
+    _number_outliers(axes, table[dear].nlargest(most_labels, "ratio"))
+    axes.set(xscale="log", yscale="log", xlabel="share of an even spread (%)")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.set_ylabel("share of the function's samples\nthat lie on its entry (%)")
+    over = found.overall
+    axes.set_title(
+        f"Samples on the {found.window}\n"
+        f"all functions: {over.effect:.2f} × even [{over.low:.2f}, {over.high:.2f}]; "
+        f"sham {found.sham.effect:.2f} × [{found.sham.low:.2f}, {found.sham.high:.2f}]",
+        fontsize="medium",
+    )
+    _legend_below(figure)
+    return figure
+
+
+def _number_outliers(axes: Axes, rows: pd.DataFrame) -> None:
+    """A number at each outlier, and the names below the diagonal, where no dear entry lies."""
+    for number, (_, row) in enumerate(rows.iterrows(), 1):
+        axes.annotate(
+            str(number),
+            (row["even_percent"], row["share_percent"]),
+            xytext=(-5, 5),
+            textcoords="offset points",
+            ha="right",
+            fontsize="small",
+            color=_ODD,
+        )
+    names = [f"{number}  {name}" for number, name in enumerate(_labels(rows["function"]), 1)]
+    if names:
+        axes.text(
+            0.985,
+            0.02,
+            "\n".join(names),
+            transform=axes.transAxes,
+            ha="right",
+            va="bottom",
+            multialignment="left",
+            fontsize="small",
+            bbox={"facecolor": "white", "edgecolor": "0.8", "alpha": 0.9},
+        )
+
+
+# --- one event ---------------------------------------------------------------------------------
+
+
+def time_line(
+    sample_ns: ArrayLike,
+    event_ns: int,
+    missed_begin_ns: int = 0,
+    missed_end_ns: int = 0,
+    bin_ms: float = 1.0,
+) -> Figure:
+    """When samples were taken: their number in each bin, from before the event to after it.
+
+    Parameters
+    ----------
+    sample_ns
+        The samples' times since the event's begin.
+    event_ns
+        How long the event took.
+    missed_begin_ns, missed_end_ns
+        How much of the event passed before recording was on, and after it was off.
+    bin_ms
+        The bins' width; wider where more than a thousand would be needed.
+    """
+    from matplotlib.figure import Figure
+
+    times_ms: NDArray[np.float64] = np.asarray(sample_ns, dtype=np.float64) / 1e6
+    end_ms = event_ns / 1e6
+    first = min(0.0, float(times_ms.min(initial=0.0)))
+    last = max(end_ms, float(times_ms.max(initial=end_ms)))
+    width = max(bin_ms, (last - first) / 1000)
+    edges = np.arange(np.floor(first / width), np.ceil(last / width) + 1) * width
+    edges = edges if edges.size > 1 else np.array([0.0, width])
+    number, _ = np.histogram(times_ms, edges)
+    figure = Figure(figsize=(9, 3.6))
+    axes = figure.subplots()
+    axes.stairs(number, edges, fill=True, color=_COMMON, alpha=0.6, label="samples")
+    for at, label, style in ((0.0, "begin", "-"), (end_ms, "end", "--")):
+        axes.axvline(at, color="0.2", lw=1.2, ls=style, label=f"{label} of the event")
+    missed = [(0.0, missed_begin_ns / 1e6), (end_ms - missed_end_ns / 1e6, end_ms)]
+    label = f"missed: {_missed_words(event_ns, missed_begin_ns, missed_end_ns)}"
+    for low, high in missed:
+        if high > low:
+            axes.axvspan(low, high, color=_ODD, alpha=0.5, lw=0, label=label)
+            label = "_"  # one line in the legend for both ends
+    axes.set_ylim(bottom=0)
+    aside = 0.02 * (last - first) or 1.0
+    axes.set_xlim(first - aside, last + aside)
+    axes.set_xlabel("time since the event's begin (ms)")
+    axes.set_ylabel(f"samples per {width:.3g} ms")
+    axes.set_title(f"{times_ms.size:,} samples of an event of {end_ms:,.1f} ms")
+    _legend_below(figure)
+    return figure
+
+
+def _missed_words(event_ns: int, *missed_ns: int) -> str:
+    lost = sum(max(0, part) for part in missed_ns)
+    return f"{lost / 1e6:.2f} ms, {100 * lost / event_ns if event_ns else 100:.2g} %"

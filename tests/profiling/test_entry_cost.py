@@ -1,0 +1,299 @@
+"""The cost of entries, on simulated functions whose spread is known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom, binomtest
+
+from perflib.errors import UserError
+from perflib.finding import Finding
+from perflib.profiling.entry_cost import SKID, EntryCost, entry_cost
+
+Ints = NDArray[np.int64]
+
+
+class Program(NamedTuple):
+    """``functions`` of 12 to 300 instructions; of ``dear`` ones the entry costs ``times`` as much.
+
+    ``uneven``: how much the cost of instructions varies, in every place alike (log).
+    """
+
+    functions: int = 20
+    dear: int = 0
+    times: float = 1.0
+    uneven: float = 0.0
+
+
+def made(program: Program, generator: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Ints]]:
+    parts = []
+    code = {}
+    for number in range(program.functions):
+        count = int(generator.integers(12, 300))
+        starts = np.concatenate([[0], np.cumsum(generator.integers(1, 8, count - 1))])
+        weight = np.exp(generator.normal(0, program.uneven, count))
+        if number < program.dear:
+            weight[:4] *= program.times
+        name = f"f{number:02d}"
+        code[name] = starts
+        samples = 60 + int(generator.lognormal(5.5, 1.2))
+        offset = generator.choice(starts, samples, p=weight / weight.sum())
+        parts.append(pd.DataFrame({"symbol": name, "offset": offset}))
+    table = pd.concat(parts, ignore_index=True).sample(frac=1, random_state=1)
+    return table.astype({"symbol": "category"}), code
+
+
+@functools.cache
+def studied(program: Program, runs: int, times: float = 1.0) -> tuple[EntryCost, ...]:
+    generator = np.random.default_rng(2)
+    found = []
+    for run in range(runs):
+        samples, code = made(program, generator)
+        found.append(entry_cost(samples, code, times=times, seed=run))
+    return tuple(found)
+
+
+def by_subject(found: EntryCost) -> Mapping[str, Finding]:
+    return {finding.subject: finding for finding in found.findings()}
+
+
+def at_least(runs: int, probability: float) -> int:
+    """What a count of that probability falls below once in a thousand times."""
+    return int(binom.ppf(1e-3, runs, probability))
+
+
+def at_most(runs: int, probability: float) -> int:
+    """What it exceeds once in a thousand times."""
+    return int(binom.ppf(1 - 1e-3, runs, probability))
+
+
+# --- even spread ---------------------------------------------------------------------------------
+
+
+def test_null_an_even_spread_makes_no_entry_dear_more_often_than_stated() -> None:
+    runs = studied(Program(20), 60)
+    for column in ("verdict", "sham_verdict"):
+        wrong = sum("supported" in set(found.table[column]) for found in runs)
+        assert wrong <= at_most(60, 0.05)
+    for subject in ("entry", "entry sham"):
+        wrong = sum(by_subject(found)[subject].verdict == "supported" for found in runs)
+        assert wrong <= at_most(60, 0.025)
+
+
+@pytest.mark.parametrize("functions", [3, 20])
+def test_intervals_cover_an_even_spread(functions: int) -> None:
+    runs = studied(Program(functions), 60)
+    inside = [((t := one.table)["ratio_low"] <= 1) & (t["ratio_high"] >= 1) for one in runs]
+    each = np.concatenate(inside)
+    assert each.sum() >= at_least(each.size, 0.95)  # Clopper and Pearson's covers at least
+    for name in ("overall", "sham"):
+        covered = sum(getattr(one, name).low <= 1 <= getattr(one, name).high for one in runs)
+        assert covered >= at_least(60, 0.95)
+
+
+def test_the_interval_is_that_of_clopper_and_pearson() -> None:
+    samples, code = made(Program(5), np.random.default_rng(3))
+    for _, row in entry_cost(samples, code).table.iterrows():
+        exact = binomtest(row["at_entry"], row["samples"]).proportion_ci(0.95, method="exact")
+        assert row["share_low"] == pytest.approx(100 * exact.low)
+        assert row["share_high"] == pytest.approx(100 * exact.high)
+        assert row["ratio"] == pytest.approx(row["share_percent"] / row["even_percent"])
+
+
+def test_an_even_spread_is_refuted_where_samples_suffice() -> None:
+    starts = np.arange(0, 400, 4)
+    even = pd.DataFrame({"symbol": "f", "offset": np.tile(starts, 60)})
+    found = entry_cost(even, {"f": starts})
+    assert by_subject(found)["entry f"].verdict == "refuted"
+    assert found.table["ratio"][0] == 1
+
+
+# --- dear entries --------------------------------------------------------------------------------
+
+
+def test_dear_entries_are_found_and_their_sham_windows_are_not() -> None:
+    runs = studied(Program(20, dear=20, times=4.0), 20, 1.5)
+    for found in runs:
+        overall = by_subject(found)
+        assert overall["entry"].verdict == "supported"
+        assert overall["entry"].low > 1.5
+        assert overall["entry sham"].verdict == "refuted"
+    # What the entry has more, all other places have less.
+    assert np.mean([found.sham.effect for found in runs]) < 1
+
+
+def test_the_dear_functions_are_told_from_the_others() -> None:
+    missed = wrong = 0
+    for found in studied(Program(20, dear=4, times=6.0), 20, 1.5):
+        table = found.table[found.table["samples"] > 400]
+        dear = table["function"] < "f04"
+        named = table["verdict"] == "supported"
+        missed += int((dear & ~named).sum())
+        wrong += int((named & ~dear).sum())
+    assert wrong == 0
+    assert missed <= 5
+
+
+def test_a_supported_function_has_its_numbers() -> None:
+    samples = pd.DataFrame(
+        {"symbol": "f", "offset": [0, 4, 8, 12] * 100 + [*range(16, 400, 4)] * 5}
+    )
+    found = entry_cost(samples, {"f": np.arange(0, 400, 4)})
+    finding = by_subject(found)["entry f"]
+    assert finding.verdict == "supported"
+    assert finding.effect == pytest.approx((400 / 880) / 0.04)
+    assert finding.low > 8
+    assert finding.evidence["p_holm"] < 1e-6
+    assert finding.evidence["even_by"] == "instructions"
+
+
+def test_code_that_is_uneven_everywhere_is_no_dear_entry() -> None:
+    """Hot loops at random places: over all functions, the entry does not come out dear."""
+    runs = studied(Program(30, uneven=1.5), 40, 1.5)
+    dear = sum(by_subject(found)["entry"].verdict == "supported" for found in runs)
+    assert dear <= at_most(40, 0.05)
+    # Windows of single functions do exceed an even spread, the sham ones as often: that is shown.
+    at_entry = sum((found.table["verdict"] == "supported").sum() for found in runs)
+    at_sham = sum((found.table["sham_verdict"] == "supported").sum() for found in runs)
+    assert at_sham > 20
+    assert 0.6 < at_entry / at_sham < 1.7
+    said = sum(by_subject(found)["entry"].evidence["dear_sham_windows"] for found in runs)
+    assert said == at_sham
+
+
+def test_an_entry_no_dearer_than_its_sham_is_inconclusive() -> None:
+    """Two instructions in every short function are hot: the entry and, by chance, the sham."""
+    samples = pd.DataFrame({"symbol": np.repeat(["a", "b", "c"], 900), "offset": 0})
+    samples["offset"] = np.tile(np.repeat([0, 9, *range(1, 9)], [41, 41, *[1] * 8]), 30)
+    code = dict.fromkeys("abc", range(10))
+    runs = [entry_cost(samples, code, instructions=1, seed=seed) for seed in range(40)]
+    verdicts = {by_subject(found)["entry"].verdict for found in runs}
+    assert verdicts == {"supported", "inconclusive"}
+    hidden = next(one for one in runs if by_subject(one)["entry"].verdict == "inconclusive")
+    assert "random place elsewhere" in by_subject(hidden)["entry"].reason
+
+
+def test_of_one_function_nothing_follows_for_all() -> None:
+    samples = pd.DataFrame({"symbol": "f", "offset": [0] * 500 + list(range(0, 400, 4))})
+    finding = by_subject(entry_cost(samples, {"f": range(0, 400, 4)}))["entry"]
+    assert finding.verdict == "inconclusive"
+    assert "Of 1 functions" in finding.reason
+
+
+# --- sizes and windows ---------------------------------------------------------------------------
+
+
+def one_function(code: Any, last: int = 396) -> pd.Series[Any]:
+    samples = pd.DataFrame({"symbol": "f", "offset": [*range(0, last + 1, 4)] * 10})
+    return entry_cost(samples, code).table.iloc[0]
+
+
+def test_an_even_spread_over_instructions_bytes_or_what_was_seen() -> None:
+    by_instruction = one_function({"f": list(range(0, 400, 4))})
+    assert (by_instruction["even_by"], by_instruction["even_percent"]) == ("instructions", 4)
+    by_size = one_function({"f": 800})
+    assert (by_size["even_by"], by_size["even_percent"]) == ("bytes", 2)
+    by_sight = one_function(None)
+    assert by_sight["even_by"] == "largest offset seen"
+    assert by_sight["even_percent"] == pytest.approx(100 * 16 / 397)
+
+
+@pytest.mark.parametrize("code", [{"f": 200}, {"f": [0, 4, 8]}, {"g": 4000}])
+def test_a_size_that_does_not_fit_is_not_used_and_said_so(code: Any) -> None:
+    samples = pd.DataFrame({"symbol": "f", "offset": [*range(0, 400, 4)] * 10})
+    found = entry_cost(samples, code)
+    assert found.table["even_by"][0] == "largest offset seen"
+    assert "not known" in by_subject(found)["entry f"].reason
+
+
+def test_an_offset_within_an_instruction_belongs_to_it() -> None:
+    samples = pd.DataFrame({"symbol": "f", "offset": [1, 2, 5] * 10 + [40] * 70})
+    found = entry_cost(samples, {"f": [0, 7, 20, 33, 40, 41]}, instructions=1)
+    assert found.table["at_entry"][0] == 30
+
+
+def test_the_sham_window_is_elsewhere_and_as_long() -> None:
+    """Samples on the entry alone: the sham window holds none of them, wherever it lies."""
+    samples = pd.DataFrame({"symbol": "f", "offset": [0, 1, 2, 3] * 50 + [199]})
+    for seed in range(50):
+        table = entry_cost(samples, {"f": range(200)}, seed=seed).table
+        assert table["at_entry"][0] == 200
+        assert table["at_sham"][0] <= 1
+
+
+def test_the_same_seed_gives_the_same_sham() -> None:
+    samples, code = made(Program(10), np.random.default_rng(3))
+    first, again = (entry_cost(samples, code, seed=5) for _ in range(2))
+    pd.testing.assert_frame_equal(first.table, again.table)
+    other = entry_cost(samples, code, seed=6)
+    assert (other.table["at_sham"] != first.table["at_sham"]).any()
+
+
+# --- samples that cannot be used -----------------------------------------------------------------
+
+
+def test_what_is_left_out_is_counted() -> None:
+    even = list(range(0, 400, 4)) * 2
+    samples = pd.concat(
+        [
+            pd.DataFrame({"symbol": "f", "offset": even}),
+            pd.DataFrame({"symbol": "f", "offset": [-1] * 7}),
+            pd.DataFrame({"symbol": "[unknown]", "offset": [3] * 5}),
+            pd.DataFrame({"symbol": "rare", "offset": [0, 9] * 4}),
+            pd.DataFrame({"symbol": "short", "offset": [0, 4] * 60}),
+        ]
+    )
+    found = entry_cost(samples, {"f": 400, "short": 8})
+    assert list(found.table["function"]) == ["f"]
+    assert found.table["samples"][0] == 200
+    assert (found.without_offset, found.too_few, found.too_short) == (12, 8, 120)
+
+
+@pytest.mark.parametrize("offset", [-1, 0])
+def test_text_without_offsets(offset: int) -> None:
+    samples = pd.DataFrame({"symbol": "f", "offset": [offset] * 500})
+    with pytest.raises(UserError, match="symoff"):
+        entry_cost(samples, {"f": 100})
+
+
+def test_no_samples_at_all() -> None:
+    with pytest.raises(UserError, match="none of the 0 samples"):
+        entry_cost(pd.DataFrame({"symbol": [], "offset": []}), {})
+
+
+def test_no_function_with_enough_samples() -> None:
+    samples = pd.DataFrame({"symbol": list("abcd") * 10, "offset": range(40)})
+    with pytest.raises(UserError, match="no function can be judged: 40 samples"):
+        entry_cost(samples)
+
+
+def test_a_table_without_offsets() -> None:
+    with pytest.raises(UserError, match="lacks the column 'offset'"):
+        entry_cost(pd.DataFrame({"symbol": ["f"]}))
+
+
+@pytest.mark.parametrize("code", [{"f": 0}, {"f": [4, 8]}, {"f": [0, 8, 4]}, {"f": []}])
+def test_code_that_is_none(code: Any) -> None:
+    with pytest.raises(UserError, match="'f'"):
+        one_function(code)
+
+
+@pytest.mark.parametrize("window", [{"instructions": 0}, {"window_bytes": 0}])
+def test_an_empty_window(window: dict[str, int]) -> None:
+    with pytest.raises(UserError, match="window at the entry"):
+        entry_cost(pd.DataFrame({"symbol": ["f"], "offset": [1]}), **window)  # type: ignore[arg-type]
+
+
+def test_a_clock_brings_the_warning_of_skid() -> None:
+    samples, code = made(Program(5), np.random.default_rng(3))
+    clock = entry_cost(samples.assign(event="cpu-clock"), code)
+    assert SKID in by_subject(clock)["entry"].reason
+    assert by_subject(clock)["entry f01"].evidence["clock_skid"] is True
+    precise = entry_cost(samples.assign(event="cycles:pp"), code)
+    assert SKID not in by_subject(precise)["entry"].reason
