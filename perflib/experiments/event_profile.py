@@ -1,0 +1,346 @@
+"""One event profiled on each core: which functions take the additional time of a slow core.
+
+The source attached perf to ATLAS Kit Validation only while event 73 was simulated, on core 8 and on
+core 0, and shared the additional cycles out among functions. Here the event is profiled on the
+cores in turn, again and again, so that each function's share has an interval.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BeforeValidator, Field, model_validator
+
+from perflib.errors import UserError, choose
+from perflib.experiments.base import Column, Experiment, Session
+from perflib.experiments.event_turns import ProfiledJobs, ProfiledRunning, repeats_for
+from perflib.experiments.jobs import (
+    JOB_BEGIN,
+    JOB_COMMAND,
+    JOB_END,
+    JOB_TIMEOUT_S,
+    copies_for,
+    job_template,
+    log_format,
+)
+from perflib.experiments.params import Params, parameter
+from perflib.finding import Finding
+from perflib.kernels import build
+from perflib.measure.rounds import Columns, take_rounds
+from perflib.profiling.comparison import Comparison, compare, costs_of
+from perflib.profiling.entry_cost import EntryCost, entry_cost
+from perflib.profiling.event_profile import Sampling
+from perflib.profiling.recorder import CallGraph
+from perflib.profiling.views import merge_copies
+from perflib.reference import published
+from perflib.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EventParams", "EventProfiles", "experiment", "profiled"]
+
+_LEAST_S = 8.0
+_CLOCKS = ("cpu-clock", "task-clock")
+
+EventName = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    Field(min_length=1, max_length=200),
+]
+
+
+class EventParams(Params):
+    """Which event of which job, how it is sampled, and what it is compared with."""
+
+    precision_percent: float = parameter(
+        1.0,
+        "measure until no excess of a function larger than this share of the event could have "
+        "stayed unseen; with one core: until each function's share of the event is so well known",
+        "percentage points",
+        gt=0,
+        le=100,
+    )
+    event: EventName = parameter("73", "number or name of the event, as the job's log has it")
+    events_before: int = parameter(
+        2, "how many events the job does before it; fewer if its number is smaller", ge=0, le=10_000
+    )
+    event_ms: float = parameter(
+        500.0,
+        "job=program: the event is simulated so often over that it takes about so long",
+        "ms",
+        ge=1,
+        le=600_000,
+    )
+    code_kib: int = parameter(
+        256, "job=program: size of the physics code, which is copied", "KiB", ge=100, le=8192
+    )
+    reference_core: int | None = parameter(
+        None, "the core that the others are compared with (none: the first)", ge=0, le=65535
+    )
+    dearer_core: int | None = parameter(
+        None,
+        "job=program, to try the method: this core is given a build whose kv_runge_kutta is "
+        "about a tenth dearer",
+        ge=0,
+        le=65535,
+    )
+    frequency_hz: int = parameter(
+        2000, "samples a second of each thread that runs", "Hz", ge=10, le=50_000
+    )
+    sampled_event: str | None = parameter(
+        None,
+        "what perf samples, as it names it (none: core cycles, or the CPU clock without them)",
+    )
+    call_graph: CallGraph = parameter(
+        "fp", "how callers are found: by frame pointers, 'dwarf' (copies of the stack), 'lbr'"
+    )
+    job: Literal["program", "pythia", "command", "running"] = parameter(
+        "program",
+        "what is profiled: our simulation as a 'program', 'pythia' (needs perflib[hep]), any "
+        "'command' with job_command, or a job that is 'running' with job_pid and job_log",
+    )
+    job_command: str = JOB_COMMAND
+    job_pid: int | None = parameter(None, "process id of job=running", ge=1)
+    job_log: str = parameter("", "the log that job=running writes")
+    job_begin: str = JOB_BEGIN
+    job_end: str = JOB_END
+    job_timeout_s: float = JOB_TIMEOUT_S
+
+    @model_validator(mode="after")
+    def _job_is_whole(self) -> EventParams:
+        if (self.job == "command") != bool(self.job_command):
+            msg = "job=command and job_command=... go together"
+            raise ValueError(msg)
+        if len({self.job == "running", self.job_pid is not None, bool(self.job_log)}) > 1:
+            msg = "job=running, job_pid=... and job_log=... go together"
+            raise ValueError(msg)
+        if self.job in ("program", "pythia") and not self.event.isdecimal():
+            msg = f"events of job={self.job} have numbers from 0: event={self.event!r} is none"
+            raise ValueError(msg)
+        if self.dearer_core is not None and self.job != "program":
+            msg = "dearer_core needs job=program: only of our own simulation is there such a build"
+            raise ValueError(msg)
+        log_format(self.job_begin, self.job_end)
+        return self
+
+
+class EventProfiles(Experiment):
+    """The profile of one event on every core, compared."""
+
+    name = "event_profile"
+    title = "Profile one event"
+    question = "Which functions take the additional time of an event on a slower core?"
+    notebook = "02_event_profile"
+    Params: ClassVar[type[Params]] = EventParams
+    columns = (
+        Column("symbol", "text", "", "the function in which the sample was taken", True),
+        Column("period", "number", "", "what the sample stands for: ns of a clock, cycles", True),
+        Column("round", "integer", "", "number of the round; cores are compared within"),
+        Column("position", "integer", "", "place of the core's turn in its round"),
+        Column("core", "integer", "", "the core that the job was given; -1: a running job's own"),
+        Column("offset", "integer", "B", "where in the function; -1: unknown"),
+        Column("object", "text", "", "the program or library that the function is in"),
+        Column("stack", "text", "", "the functions from the outermost caller on, ';' between"),
+        Column("event", "text", "", "what perf sampled"),
+        Column("time_ns", "integer", "ns", "when, on CLOCK_MONOTONIC"),
+        Column("cpu", "integer", "", "where the sample was taken"),
+        Column("pid", "integer", "", "process"),
+        Column("tid", "integer", "", "thread"),
+        Column("comm", "text", "", "the thread's name"),
+        Column("ip", "integer", "", "the instruction's address, as a signed number"),
+        Column("begin_ns", "integer", "ns", "when the event began (its line arrived)"),
+        Column("event_time_ns", "integer", "ns", "how long the event took"),
+        Column("missed_begin_ns", "integer", "ns", "of it before perf counted; at most"),
+        Column("missed_end_ns", "integer", "ns", "of it after perf had ended"),
+    )
+    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "quick": {"budget_s": 40.0},
+        "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.3, "code_kib": 2048},
+    }
+
+    # --- measuring -----------------------------------------------------------------------------
+
+    def plan(self, params: EventParams) -> dict[str, Any]:
+        """The cores, and of our own simulation the copies of the code and repeats of the event."""
+        if params.job == "running":
+            return {"cores": [-1], "reference": -1}
+        cores = params.resolved_cores()
+        reference = cores[0] if params.reference_core is None else params.reference_core
+        for name, core in (("reference_core", reference), ("dearer_core", params.dearer_core)):
+            if core is not None and core not in cores:
+                unknown = choose(f"core in {name}", str(core), map(str, cores))
+                raise UserError(unknown)
+        plan: dict[str, Any] = {"cores": cores, "reference": reference}
+        if params.job == "program":
+            plan["copies"] = copies_for(params.code_kib)
+            program = build("kv", variant="framed", copies=plan["copies"], executable=True)
+            plan["repeats"] = repeats_for(
+                program.library,
+                params.event,
+                params.seed,
+                params.event_ms,
+                params.conditions(cores[0]),
+            )
+        self._turns(params, plan)
+        return plan
+
+    def _turns(self, params: EventParams, plan: dict[str, Any]) -> ProfiledJobs | ProfiledRunning:
+        expressions = log_format(params.job_begin, params.job_end)
+        sampling = Sampling(
+            event=params.sampled_event,
+            frequency_hz=params.frequency_hz,
+            call_graph=params.call_graph,
+        )
+        if params.job == "running":
+            assert params.job_pid is not None
+            return ProfiledRunning(
+                params.job_pid,
+                params.job_log,
+                expressions,
+                params.event,
+                params.job_timeout_s,
+                sampling,
+            )
+        templates = [self._template(params, plan, core) for core in plan["cores"]]
+        return ProfiledJobs(
+            templates,
+            expressions,
+            [params.conditions(core) for core in plan["cores"]],
+            event=params.event,
+            events_before=params.events_before,
+            seed=params.seed,
+            timeout_s=params.job_timeout_s,
+            sampling=sampling,
+        )
+
+    @staticmethod
+    def _template(params: EventParams, plan: dict[str, Any], core: int) -> str:
+        if params.job == "command":
+            return params.job_command
+        if params.job == "pythia":
+            return job_template("pythia", None)
+        variant = "dearer" if core == params.dearer_core else "framed"
+        program = build("kv", variant=variant, copies=plan["copies"], executable=True).library
+        return f"{job_template('program', program)} --repeat {params.event}:{plan['repeats']}"
+
+    def take(self, params: EventParams, session: Session) -> str:
+        """Profile the event on every core, round by round."""
+        plan = session.plan
+        with self._turns(params, plan) as turns:
+
+            def turn(_round: int, arm: int) -> Columns:
+                columns = turns.take(arm, session.stop)
+                count = len(columns["time_ns"])
+                return {"core": [plan["cores"][arm]] * count, **columns}
+
+            running = params.job == "running"  # its event comes once
+            stopped = take_rounds(
+                session.journal,
+                len(plan["cores"]),
+                turn,
+                seed=params.seed,
+                budget_s=params.budget_s,
+                least_s=0.0 if running else min(_LEAST_S, params.budget_s),
+                target=params.precision_percent,
+                half_width=lambda samples: 0.0 if running else _unseen(samples, plan["reference"]),
+                progress=session.progress,
+                stop=session.stop,
+            )
+            session.note(turns)
+            session.problems += turns.problems
+            return stopped
+
+    # --- what it says --------------------------------------------------------------------------
+
+    def comparisons(self, run: Run) -> dict[str, Comparison]:
+        """Each core against the reference core, by its name."""
+        reference = run.provenance.get("plan", {}).get("reference")
+        return _comparisons(profiled(run), reference)
+
+    def entry(self, run: Run) -> EntryCost:
+        """The share of samples on functions' first instructions, over all cores."""
+        return entry_cost(profiled(run), run.provenance.get("instructions"))
+
+    def analyse(self, run: Run) -> list[Finding]:
+        """Of each core: longer, does a function stand out, which; and of all: the entry's cost."""
+        compared = self.comparisons(run)
+        findings = [
+            finding if len(compared) == 1 else replace(finding, subject=f"{core} {finding.subject}")
+            for core, comparison in compared.items()
+            for finding in comparison.findings()
+        ]
+        try:
+            every, sham, *functions = self.entry(run).findings()
+        except UserError:  # no offsets, or too few samples in each function
+            return findings
+        return [*findings, every, sham, *(f for f in functions if f.verdict == "supported")]
+
+    def compare(self, first: Run, second: Run) -> list[Finding]:
+        """Two runs' profiles, whatever their cores: two builds, two machines, two days."""
+        both = [profiled(run).assign(arm=run.id) for run in (first, second)]
+        return compare(costs_of(pd.concat(both)), first.id, second.id).findings()
+
+    def figures(self, run: Run) -> dict[str, Figure]:
+        """Additional time by function, the cost on both cores, the entry's share, one time line."""
+        from perflib.experiments import event_figures
+
+        drawn: dict[str, Figure] = {}
+        for core, comparison in self.comparisons(run).items():
+            drawn[f"additional_time_{core}"] = event_figures.additional_time(comparison)
+            drawn[f"cost_{core}"] = event_figures.cost_on_both(comparison)
+        with contextlib.suppress(UserError):  # no offsets, or too few samples in each function
+            drawn["entry"] = event_figures.entry_shares(self.entry(run))
+        if "begin_ns" in run.samples:
+            turn = next(iter(run.samples.groupby(["round", "core"])))[1]
+            since_ns = turn["time_ns"] - turn["begin_ns"]
+            known = ("event_time_ns", "missed_begin_ns", "missed_end_ns")
+            drawn["time_line"] = event_figures.time_line(
+                since_ns, *(int(turn[name].iloc[0]) for name in known)
+            )
+        return drawn
+
+    def published(self) -> pd.DataFrame:
+        """The functions with most of the additional cycles on core 8, as the source reports."""
+        return published("kv_additional_cycles")
+
+
+def profiled(run: Run) -> pd.DataFrame:
+    """A run's samples as the views take them, with the column ``arm``; copies of code as one."""
+    samples = run.samples.copy()
+    samples["event"] = samples.get("event", "unknown")
+    for name in ("symbol", "object", "stack", "event", "comm"):
+        if name in samples:
+            samples[name] = samples[name].astype("category")
+    if "ip" in samples:
+        samples["ip"] = samples["ip"].to_numpy(np.int64).view(np.uint64)
+    cores = samples["core"] if "core" in samples else pd.Series(-1, index=samples.index)
+    samples["arm"] = "cpu" + cores.astype(str)
+    return merge_copies(samples) if "stack" in samples else samples
+
+
+def _comparisons(samples: pd.DataFrame, reference: int | None) -> dict[str, Comparison]:
+    arms = sorted(samples["arm"].unique(), key=lambda arm: int(arm.removeprefix("cpu")))
+    first = arms[0] if reference is None else f"cpu{reference}"
+    costs = costs_of(samples)
+    unit = str(samples["event"].iloc[0]).partition(":")[0]
+    unit = "ns" if unit in _CLOCKS else unit
+    return {arm: compare(costs, first, arm, unit=unit) for arm in arms if arm != first}
+
+
+def _unseen(samples: pd.DataFrame, reference: int) -> float:
+    """How precise the run is by now: the largest excess that no comparison could have seen."""
+    table = profiled(Run("unfinished", "event_profile", {}, samples))
+    compared = _comparisons(table, reference)
+    if compared:
+        return max(comparison.open_percent for comparison in compared.values())
+    share = table["symbol"].value_counts(normalize=True).max()  # one core: a counting error
+    return float(100 * 1.96 * np.sqrt(share * (1 - share) / len(table)))
+
+
+experiment = EventProfiles()

@@ -1,0 +1,231 @@
+"""One turn of an event's profile: a job started on a core, or one that is running already."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, PerflibError
+from perflib.experiments.jobs import Jobs
+from perflib.measure.launch import command
+from perflib.measure.process import WorkerError
+from perflib.measure.rounds import Columns
+from perflib.profiling import perfscript
+from perflib.profiling.annotate import annotate
+from perflib.profiling.event_profile import EventProfile, Sampling, profile_job, profile_running
+from perflib.profiling.jobrun import job_argv, run_job
+from perflib.profiling.logformat import FORMATS, LogFormat
+from perflib.profiling.views import merge_copies
+
+__all__ = ["ProfiledJobs", "ProfiledRunning", "repeats_for"]
+
+_PILOT_REPEATS = 200
+_PILOT_TIMEOUT_S = 600.0
+_LEAST_SAMPLES = 50  # of a function whose instructions are worth looking up
+_POOR_COVERAGE_PERCENT = 95.0
+
+
+def repeats_for(
+    program: Path, event: str, seed: int, event_ms: float, conditions: Conditions
+) -> int:
+    """How often KV must simulate an event to be busy for about ``event_ms``."""
+    argv = [str(program), "--events", "1", "--first", event, "--seed", str(seed)]
+    launched, environment = command(conditions, [*argv, "--repeat", f"{event}:{_PILOT_REPEATS}"])
+    result = run_job(launched, FORMATS["kv"], environment=environment, timeout_s=_PILOT_TIMEOUT_S)
+    seconds = result.events[0].reported_seconds if result.events else None
+    if seconds is None:
+        msg = f"the pilot run of event {event} gave no time: {' '.join(result.tail)}"
+        raise MeasurementError(msg)
+    return max(1, round(event_ms / 1e3 / max(1e-9, seconds / _PILOT_REPEATS)))
+
+
+class _Found:
+    """What turns have in common: problems, remarks, and the layout of the functions they met."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._said: dict[str, Any] = {}
+        self._counts: Counter[str] = Counter()
+        self._instructions: dict[str, list[int]] = {}
+
+    def said(self) -> dict[str, Any]:
+        """What was sampled, what is to be known of it, and functions' instructions."""
+        return {**self._said, "instructions": self._instructions}
+
+    def columns(self, profile: EventProfile, event: str) -> Columns:
+        """The samples of the wanted event, with the event's own times on every row."""
+        recorded = [one for one in profile.events if str(one.event.event) == event]
+        if not recorded:
+            msg = (
+                f"event {event} was not recorded: {' '.join(profile.problems) or 'no reason known'}"
+            )
+            raise WorkerError(msg)
+        one = recorded[0]
+        read = perfscript.read(profile.samples)
+        if read.unread_count:
+            first = read.unread[0]
+            self.problems.append(
+                f"{read.unread_count} lines of perf's text could not be read, the first, line "
+                f"{first.line}: {first.reason}"
+            )
+        time_ns = read.samples["time_ns"]
+        samples = read.samples[(time_ns >= one.event.begin_ns) & (time_ns <= one.event.end_ns)]
+        if samples.empty:
+            msg = f"no sample was taken during event {event}, which took {one.event.time_ns} ns"
+            raise WorkerError(msg)
+        if one.coverage.covered_percent < _POOR_COVERAGE_PERCENT:
+            self.problems.append(
+                f"only {one.coverage.covered_percent:.0f} % of an event was recorded: "
+                f"{one.coverage.missed_begin_ns / 1e6:.1f} ms are missed at its begin"
+            )
+        self.problems += profile.problems
+        self._said = {"sampled": profile.sampled, "remarks": profile.remarks}
+        self._look_up(samples)
+        return _columns(samples) | {
+            "begin_ns": [one.event.begin_ns] * len(samples),
+            "event_time_ns": [one.event.time_ns] * len(samples),
+            "missed_begin_ns": [one.coverage.missed_begin_ns] * len(samples),
+            "missed_end_ns": [one.coverage.missed_end_ns] * len(samples),
+        }
+
+    def _look_up(self, samples: pd.DataFrame) -> None:
+        """Note where a function's instructions begin, while its file is still there."""
+        merged = merge_copies(samples)
+        here = Counter(merged["symbol"].astype(str))
+        self._counts += here
+        for function in here:
+            new = function not in self._instructions and function != "[unknown]"
+            if new and self._counts[function] >= _LEAST_SAMPLES:
+                table = annotate(merged, function).table
+                offsets = sorted({int(at) for at in table["offset"][table["instruction"].notna()]})
+                if offsets[:1] == [0]:
+                    self._instructions[function] = offsets
+
+
+def _columns(samples: pd.DataFrame) -> Columns:
+    columns: Columns = {}
+    for name in samples:
+        values = samples[name]
+        if name == "ip":  # DuckDB and JSON take signed numbers
+            values = pd.Series(values.to_numpy(np.uint64).view(np.int64))
+        columns[str(name)] = values.tolist()
+    return columns
+
+
+class ProfiledJobs(Jobs):
+    """A job started for each turn, held until perf is attached, recorded during one event."""
+
+    def __init__(
+        self,
+        templates: Sequence[str],
+        log_format: LogFormat,
+        conditions: Sequence[Conditions],
+        *,
+        event: str,
+        events_before: int,
+        seed: int,
+        timeout_s: float,
+        sampling: Sampling,
+    ) -> None:
+        super().__init__(templates[0], conditions)
+        number = int(event) if event.isdecimal() else 0
+        before = min(events_before, number)
+        self._argv = [
+            job_argv(template, first=number - before, events=before + 2, seed=seed)
+            for template in templates
+        ]
+        self._format = log_format
+        self._event = event
+        self._timeout_s = timeout_s
+        self._sampling = sampling
+        self._found = _Found()
+
+    @property
+    def problems(self) -> list[str]:
+        """What was wrong with some turns."""
+        return self._found.problems
+
+    def provenance(self) -> dict[str, Any]:
+        """The job, its conditions, and what was sampled."""
+        return {**super().provenance(), **self._found.said()}
+
+    def take(self, arm: int, _stop: threading.Event | None) -> Columns:
+        """Run the job on a core and record the event: one row a sample."""
+        with tempfile.TemporaryDirectory(prefix="perflib-profile-") as folder:
+            try:
+                profile = profile_job(
+                    self._argv[arm],
+                    self._format,
+                    {self._event},
+                    folder=Path(folder),
+                    timeout_s=self._timeout_s,
+                    conditions=self.conditions[arm],
+                    sampling=self._sampling,
+                    on_end=lambda _event, pid: self.read_back(arm, pid),
+                )
+                return self._found.columns(profile, self._event)
+            except WorkerError:
+                raise
+            except PerflibError as error:
+                raise WorkerError(str(error)) from error
+
+
+class ProfiledRunning:
+    """A job that runs already, where it happens to run; its event is recorded once."""
+
+    unmet: ClassVar[list[str]] = []
+
+    def __init__(
+        self,
+        pid: int,
+        log: str,
+        log_format: LogFormat,
+        event: str,
+        timeout_s: float,
+        sampling: Sampling,
+    ) -> None:
+        self._pid = pid
+        self._log = Path(log)
+        self._format = log_format
+        self._event = event
+        self._timeout_s = timeout_s
+        self._sampling = sampling
+        self._found = _Found()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @property
+    def problems(self) -> list[str]:
+        """What was wrong with the recording."""
+        return self._found.problems
+
+    def provenance(self) -> dict[str, Any]:
+        """The process, its log, and what was sampled."""
+        return {"job": f"process {self._pid}, log {self._log.name}", **self._found.said()}
+
+    def take(self, _arm: int, stop: threading.Event | None) -> Columns:
+        """Wait for the event and record it: one row a sample."""
+        with tempfile.TemporaryDirectory(prefix="perflib-profile-") as folder:
+            profile = profile_running(
+                self._pid,
+                self._log,
+                self._format,
+                {self._event},
+                folder=Path(folder),
+                timeout_s=self._timeout_s,
+                stop=stop,
+                sampling=self._sampling,
+            )
+            return self._found.columns(profile, self._event)
