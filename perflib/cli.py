@@ -340,6 +340,59 @@ def _print_noise(noise: pd.DataFrame) -> None:
             click.echo(f"    {length} {row['gaps']:6.0f} gaps, {taken:>9s} {bar}")
 
 
+# --- profiles -----------------------------------------------------------------------------------
+
+
+def _out(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(f"--{name}", metavar="OUT", type=click.Path(path_type=Path), help=what)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_out("folded", "Write folded stacks, as stackcollapse-perf does, for flame graphs.")
+@_out("speedscope", "Write a file for https://www.speedscope.app.")
+@_out("parquet", "Write the table of samples.")
+@click.option("--event", metavar="NAME", help="Only this event (default: the first sample's).")
+@_json_option
+def profile(
+    file: Path,
+    folded: Path | None,
+    speedscope: Path | None,
+    parquet: Path | None,
+    event: str | None,
+    as_json: bool,
+) -> None:
+    """Read FILE, the text of 'perf script': what was sampled, and which functions have most of it.
+
+    The Parquet table has the samples of every event unless one is named. An output that is there
+    already is replaced.
+    """
+    from perflib.profiling import export, summary
+    from perflib.profiling.perfscript import read
+
+    outputs = {"folded": folded, "speedscope": speedscope, "parquet": parquet}
+    wanted = {name: path for name, path in outputs.items() if path is not None}
+    summary.check_outputs(file, wanted)
+    read_profile = read(file)
+    chosen = summary.of_event(read_profile, event)
+    if folded:
+        export.write_text("".join(f"{line}\n" for line in export.folded(chosen.samples)), folded)
+    if speedscope:
+        made = export.speedscope(chosen.samples, file.name)
+        export.write_text(json.dumps(made, allow_nan=False), speedscope)
+    if parquet:
+        export.write_parquet(chosen if event else read_profile, parquet)
+    if as_json:
+        written = {name: str(path) for name, path in wanted.items()}
+        _print_json({"file": str(file), **summary.record(read_profile, chosen), **written})
+        return
+    click.echo(f"{file}: {summary.headline(read_profile)}")
+    for line in (*summary.unread_lines(read_profile), *summary.function_lines(chosen)):
+        click.echo(f"  {line}")
+    for name, path in wanted.items():
+        click.echo(f"{name}: {path}")
+
+
 # --- notebooks ---------------------------------------------------------------------------------
 
 

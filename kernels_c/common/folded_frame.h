@@ -1,0 +1,98 @@
+// A frame's name as stackcollapse-perf writes it into a folded stack.
+#ifndef FOLDED_FRAME_H
+#define FOLDED_FRAME_H
+
+#include "words.h"
+#include <string.h>
+
+/* What rustc writes for signs that a linker may not take; "::h" and 16 digits are a hash. */
+static span undo_rust(span s, char *to) {
+  static const char *const escapes[][2] = {
+      {"$SP$", "@"},  {"$BP$", "*"},  {"$RF$", "&"},  {"$LT$", "<"},  {"$GT$", ">"},
+      {"$LP$", "("},  {"$RP$", ")"},  {"$C$", ","},   {"$u7e$", "~"}, {"$u20$", " "},
+      {"$u27$", "'"}, {"$u3d$", "="}, {"$u5b$", "["}, {"$u5d$", "]"}, {"$u7b$", "{"},
+      {"$u7d$", "}"}, {"$u3b$", ";"}, {"$u2b$", "+"}, {"$u21$", "!"}, {"$u22$", "\""}};
+  if (length(s) < 17 || s.end[-17] != 'h')
+    return s;
+  for (int i = 1; i <= 16; i++)
+    if (hex_value(s.end[-i]) < 0)
+      return s;
+  s.end -= 17;
+  if (length(s) >= 2 && memcmp(s.end - 2, "::", 2) == 0)
+    s.end -= 2;
+  if (begins(s, "_$"))
+    s.at++;
+  char *out = to;
+  while (s.at < s.end) {
+    if (begins(s, "..")) {
+      memcpy(out, "::", 2);
+      out += 2;
+      s.at += 2;
+    } else if (*s.at == '$') {
+      size_t known = sizeof escapes / sizeof *escapes, i = 0;
+      while (i < known && !begins(s, escapes[i][0]))
+        i++;
+      if (i == known) { /* not rustc's after all: the rest stays */
+        memcpy(out, s.at, length(s));
+        out += length(s);
+        break;
+      }
+      *out++ = *escapes[i][1];
+      s.at += strlen(escapes[i][0]);
+    } else {
+      *out++ = *s.at++;
+    }
+  }
+  return (span){to, out};
+}
+
+/*
+ * Where a function's arguments begin. No arguments: parentheses within brackets (templates, C++
+ * lambdas), a Go receiver as in "net/http.(*Client).Do", "(anonymous namespace)".
+ */
+static const char *arguments(span s) {
+  int64_t depth = 0;
+  for (const char *c = s.at; c < s.end; c++) {
+    if (*c == '<' || *c == '{' || *c == '[') {
+      depth++;
+    } else if (*c == '>' || *c == '}' || *c == ']' || *c == ')') {
+      depth--;
+    } else if (*c == '(') {
+      int receiver = c > s.at && c[-1] == '.';
+      if (depth == 0 && !receiver && !begins((span){c, s.end}, "(anonymous namespace)"))
+        return c;
+      depth++;
+    }
+  }
+  return s.end;
+}
+
+/* One frame's name, into a buffer with room for the name, the object and 8 bytes more. */
+static span folded_frame(span name, span object, int java, int inlined, char *to) {
+  char *out = to;
+  if (is(name, "[unknown]") && !is(object, "[unknown]")) {
+    const char *slash = memrchr(object.at, '/', length(object));
+    if (slash)
+      object.at = slash + 1;
+    *out++ = '[';
+    memcpy(out, object.at, length(object));
+    out += length(object);
+    *out++ = ']';
+  } else {
+    memcpy(out, name.at, length(name));
+    out += length(name);
+  }
+  for (char *c = to; c < out; c++)
+    if (*c == ';')
+      *c = ':';
+  span s = {to, arguments((span){to, out})};
+  if (java && begins(s, "L") && memchr(s.at, '/', length(s)))
+    s.at++;
+  if (inlined && !contains(s, "_[i]")) {
+    memcpy(to + (s.end - to), "_[i]", 4);
+    s.end += 4;
+  }
+  return s;
+}
+
+#endif

@@ -1,0 +1,295 @@
+"""The text of ``perf script`` as a table of samples.
+
+Any such text is read: with and without header, process and thread, core, time, period, several
+events, tracepoints with their fields, call chains or none, inlined functions, lines of source. The
+text is gone through once, in pieces, by a C kernel; what cannot be read is counted and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perflib import kernels
+from perflib.errors import MeasurementError, UserError
+
+__all__ = ["Profile", "Unread", "read"]
+
+_PIECE = 1 << 21  # bytes of text in memory; a line may have half of it
+_ROOM = 1 << 14  # samples that the kernel hands over at once
+_SAMPLE = np.dtype(
+    [
+        ("time_ns", "i8"),
+        ("period", "i8"),
+        ("ip", "u8"),
+        ("offset", "i8"),
+        ("cpu", "i4"),
+        ("pid", "i4"),
+        ("tid", "i4"),
+        ("comm", "i4"),
+        ("event", "i4"),
+        ("symbol", "i4"),
+        ("object", "i4"),
+        ("stack", "i4"),
+    ]
+)
+_STRINGS = ("comm", "event", "symbol", "object", "stack")  # in the kernel's order
+_COLUMNS = (
+    *("time_ns", "cpu", "pid", "tid", "comm", "event", "period"),
+    *("ip", "symbol", "offset", "object", "stack"),
+)
+_REASONS = (
+    "neither a sample's first line nor a frame",
+    "a frame that belongs to no sample",
+    "cut: a part of it is missing",
+    "longer than 1 MiB",
+)
+_HOW = "Such a text is made with: perf script -i perf.data > out.txt"
+_COMPRESSED = {
+    b"\x1f\x8b": ("gzip", "gunzip -c"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"),
+    b"\xfd7zXZ\x00": ("xz", "xz -dc"),
+    b"BZh": ("bzip2", "bunzip2 -c"),
+    b"PK\x03\x04": ("zip", "unzip -p"),
+}
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A line that could not be read: its number from 1, its beginning, and why."""
+
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a text of ``perf script`` holds.
+
+    Attributes
+    ----------
+    samples
+        One row a sample; see :func:`read`.
+    unread
+        The first hundred lines that could not be read.
+    unread_count
+        How many there are in all.
+    header
+        What ``perf script --header`` says, by its own names (``hostname``, ``cmdline`` ...); a name
+        that comes more than once (``event``) has its values in lines.
+    lines
+        Lines of the text.
+    records
+        Lines about something else than a sample (``PERF_RECORD_MMAP2`` ..., ``---``), left out.
+    """
+
+    samples: pd.DataFrame
+    unread: list[Unread]
+    unread_count: int
+    header: dict[str, str]
+    lines: int
+    records: int
+
+
+def read(path: Path) -> Profile:
+    """Read the text of ``perf script``.
+
+    Parameters
+    ----------
+    path
+        A file, or anything else that can be read from its beginning to its end.
+
+    Returns
+    -------
+    Profile
+        Its ``samples`` have the columns ``time_ns``, ``cpu``, ``pid``, ``tid``, ``period`` (-1
+        where the text has none; the period in the event's own unit), ``comm``, ``event`` (``""``
+        where the text has none), ``ip`` (0: none), and of the innermost frame ``symbol`` as it is
+        printed, ``offset`` in the function in bytes (-1: unknown) and ``object``, its file
+        (``[unknown]`` where they are). ``stack`` has the frames as ``stackcollapse-perf`` tidies
+        them, the outermost first, with ``;`` between them; it is empty for a sample without any.
+        An inlined function's object is the one of the function that it was inlined into.
+
+    Raises
+    ------
+    UserError
+        There is no such file, it may not be read, is something else than such a text, or has not
+        one sample in it.
+
+    Examples
+    --------
+    >>> profile = read(Path("out.txt"))  # doctest: +SKIP
+    >>> profile.samples["symbol"].value_counts().head()  # doctest: +SKIP
+    """
+    try:
+        with path.open("rb", buffering=0) as file, _reader() as kernel:
+            columns = _columns(kernel, file, path)
+            return _profile(kernel, _table(kernel, columns), path)
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}"
+        raise UserError(msg) from error
+
+
+class _Reader:
+    """The C kernel, with one text's state."""
+
+    def __init__(self) -> None:
+        kernel = kernels.load("perf_script")
+        self.lib: Any = kernel.lib
+        self.ffi: Any = kernel.ffi
+        self.state = self.lib.perf_script_open()
+        if not self.state:
+            raise _no_memory()
+
+
+@contextmanager
+def _reader() -> Iterator[_Reader]:
+    reader = _Reader()
+    try:
+        yield reader
+    finally:
+        reader.lib.perf_script_close(reader.state)
+
+
+def _no_memory() -> MeasurementError:
+    msg = "there is not enough memory for what is different in this text: read a part of it"
+    return MeasurementError(msg)
+
+
+def _columns(reader: _Reader, file: FileIO, path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Every sample's numbers; strings are numbers still."""
+    pieces: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in _COLUMNS}
+    text = bytearray(_PIECE)
+    text_at = reader.ffi.from_buffer(text, require_writable=True)
+    samples = np.empty(_ROOM, dtype=_SAMPLE)
+    samples_at = reader.ffi.from_buffer("perf_script_sample[]", samples)
+    count = reader.ffi.new("int64_t *")
+    filled, last, first = 0, False, True
+    while not last:
+        got = file.readinto(memoryview(text)[filled:])
+        last = not got
+        filled += got
+        if first:
+            _check_kind(bytes(text[:8]), path)
+            first = False
+        taken = 0
+        while True:
+            used = reader.lib.perf_script_feed(
+                reader.state, text_at + taken, filled - taken, last, samples_at, _ROOM, count
+            )
+            if used < 0:
+                raise _no_memory()
+            taken += used
+            for name in _COLUMNS:
+                pieces[name].append(samples[name][: count[0]].copy())
+            if count[0] <= _ROOM - 3:
+                break
+        text[: filled - taken] = text[taken:filled]
+        filled -= taken
+    return {name: np.concatenate(pieces.pop(name)) for name in _COLUMNS}
+
+
+def _check_kind(begin: bytes, path: Path) -> None:
+    """Refuse what is no text of perf script, and name what it is."""
+    if begin.startswith((b"PERFILE", b"2ELIFREP")):
+        msg = f"{path} is perf's own data, not its text: perf script -i {path} > out.txt"
+        raise UserError(msg)
+    for magic, (name, command) in _COMPRESSED.items():
+        if begin.startswith(magic):
+            msg = f"{path} is compressed ({name}): {command} {path} > out.txt"
+            raise UserError(msg)
+
+
+def _strings(reader: _Reader, kind: int) -> list[str]:
+    """Every string of one kind, by its number."""
+    found: list[str] = []
+    total = reader.lib.perf_script_count(reader.state, kind)
+    room = 1 << 20
+    ends = np.empty(1 << 14, dtype="i8")
+    ends_at = reader.ffi.from_buffer("int64_t[]", ends)
+    buffer = bytearray(room)
+    while len(found) < total:
+        got = reader.lib.perf_script_strings(
+            reader.state, kind, len(found), reader.ffi.from_buffer(buffer), room, ends_at, len(ends)
+        )
+        if got == 0:  # one that is longer than the buffer
+            room *= 4
+            buffer = bytearray(room)
+        begin = 0
+        for end in ends[:got].tolist():
+            found.append(buffer[begin:end].decode(errors="replace"))
+            begin = end
+    return found
+
+
+def _categorical(codes: npt.NDArray[np.integer[Any]], strings: list[str]) -> Any:
+    """Strings are distinct bytes; where they are no UTF-8, their text may be the same."""
+    numbers: dict[str, int] = {}
+    renumbered = [numbers.setdefault(text, len(numbers)) for text in strings]
+    if len(numbers) < len(strings):
+        codes = np.array(renumbered)[codes]
+    return pd.Categorical.from_codes(codes, pd.Index(list(numbers)))
+
+
+def _table(reader: _Reader, columns: dict[str, np.ndarray[Any, Any]]) -> pd.DataFrame:
+    table: dict[str, Any] = {}
+    for name in _COLUMNS:
+        numbers = columns.pop(name)
+        if name in _STRINGS:
+            table[name] = _categorical(numbers, _strings(reader, _STRINGS.index(name)))
+        else:
+            table[name] = numbers
+    return pd.DataFrame(table, copy=False)
+
+
+def _header(text: str) -> dict[str, str]:
+    """``# hostname : box`` by its name."""
+    header: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.lstrip("# ").partition(":")
+        name = name.strip()
+        if colon and name:
+            header[name] = f"{header[name]}\n{value.strip()}" if name in header else value.strip()
+    return header
+
+
+def _profile(reader: _Reader, samples: pd.DataFrame, path: Path) -> Profile:
+    report = reader.lib.perf_script_reported(reader.state)
+    unread = [
+        Unread(
+            entry.line,
+            bytes(reader.ffi.buffer(entry.text, entry.bytes)).decode(errors="replace"),
+            _REASONS[entry.reason],
+        )
+        for entry in report.unread[0 : report.kept]
+    ]
+    header = bytes(reader.ffi.buffer(report.header, report.header_bytes)) if report.header else b""
+    if samples.empty:
+        raise UserError(_nothing(path, report.lines, unread))
+    return Profile(
+        samples=samples,
+        unread=unread,
+        unread_count=report.unread_count,
+        header=_header(header.decode(errors="replace")),
+        lines=report.lines,
+        records=report.records,
+    )
+
+
+def _nothing(path: Path, lines: int, unread: list[Unread]) -> str:
+    if lines == 0:
+        return f"{path} is empty. {_HOW}"
+    why = f"; line {unread[0].line} is {unread[0].reason}" if unread else ""
+    return (
+        f"{path} has no sample in its {lines} lines{why}. {_HOW} (with -F: comm, pid or tid, time, "
+        "event, ip, sym and dso)"
+    )

@@ -1,0 +1,181 @@
+"""perf_script.c against its Python reference, and with every access to memory checked."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from perflib import kernels
+from tests.profiling.perf_texts import NAMES, RECORDED, Text, scrambled, texts
+from tests.reference.perf_script import CUT, NEITHER, ORPHAN, TOO_LONG, Parsed, perf_script
+
+KINDS = ("comm", "event", "symbol", "object", "stack")
+NUMBERS = ("time_ns", "cpu", "pid", "tid", "period", "ip", "offset")
+REASONS = (NEITHER, ORPHAN, CUT, TOO_LONG)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> kernels.Kernel:
+    return kernels.load("perf_script")
+
+
+def parse(kernel: kernels.Kernel, data: bytes, piece: int = 10**9, room: int = 50) -> Parsed:
+    """The kernel's answer in the reference's form; the text comes in pieces."""
+    lib, ffi = kernel.lib, kernel.ffi
+    state = lib.perf_script_open()
+    samples, count = ffi.new("perf_script_sample[]", room), ffi.new("int64_t *")
+    found: list[Any] = []
+    at, given_ = 0, 0
+    last = False
+    while not last:
+        given_ = min(len(data), given_ + piece)
+        last = given_ == len(data)
+        while True:
+            text = data[at:given_]
+            used = lib.perf_script_feed(state, text, len(text), last, samples, room, count)
+            assert used >= 0
+            at += used
+            found += [
+                {name: getattr(samples[i], name) for name in (*NUMBERS, *KINDS)}
+                for i in range(count[0])
+            ]
+            if count[0] <= room - 3:
+                break
+    assert at == len(data)
+    strings = {kind: strings_of(kernel, state, i) for i, kind in enumerate(KINDS)}
+    for sample in found:
+        sample |= {kind: strings[kind][sample[kind]] for kind in KINDS}
+    report = lib.perf_script_reported(state)
+    header = bytes(ffi.buffer(report.header, report.header_bytes)) if report.header else b""
+    unread = [
+        (u.line, bytes(ffi.buffer(u.text, u.bytes)).decode(errors="replace"), REASONS[u.reason])
+        for u in report.unread[0 : report.kept]
+    ]
+    assert report.kept == min(report.unread_count, 100)
+    parsed = Parsed(found, unread, header.decode("latin-1").split("\n")[:-1], report.lines)
+    parsed.records = report.records
+    lib.perf_script_close(state)
+    return parsed
+
+
+def strings_of(kernel: kernels.Kernel, state: Any, kind: int) -> list[str]:
+    ends = kernel.ffi.new("int64_t[]", 3)
+    found: list[str] = []
+    room = 40
+    while len(found) < kernel.lib.perf_script_count(state, kind):
+        buffer = kernel.ffi.new("char[]", room)
+        got = kernel.lib.perf_script_strings(state, kind, len(found), buffer, room, ends, 3)
+        room *= 1 if got else 2
+        begins = [0, *ends[0:got]]
+        raw = bytes(kernel.ffi.buffer(buffer, begins[-1]))
+        found += [raw[begins[i] : begins[i + 1]].decode(errors="replace") for i in range(got)]
+    return found
+
+
+def same(ours: Parsed, reference: Parsed) -> None:
+    reference.unread = reference.unread[:100]
+    assert ours == reference
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_texts(kernel: kernels.Kernel, name: str) -> None:
+    data = (RECORDED / name).read_bytes()
+    expected = perf_script(data)
+    assert expected.samples
+    same(parse(kernel, data), expected)
+
+
+@given(text=texts())
+def test_made_texts(kernel: kernels.Kernel, text: Text) -> None:
+    expected = perf_script(text.data)
+    assert expected.samples == text.rows
+    assert expected.unread == []
+    assert expected.records == text.records
+    same(parse(kernel, text.data), expected)
+
+
+@given(data=scrambled(), piece=st.integers(1, 400), room=st.integers(3, 9))
+@example(data=b"", piece=1, room=3)
+@example(data=b"\n\n \n#", piece=1, room=3)
+@example(data=b"a 1 1.5: c: 12 ((x)", piece=2, room=3)
+@example(data=b"a 1 1.5: c: 12 (x) y)\n", piece=2, room=3)
+def test_scrambled_texts(kernel: kernels.Kernel, data: bytes, piece: int, room: int) -> None:
+    same(parse(kernel, data, piece, room), perf_script(data))
+
+
+@given(text=texts(), data=st.data())
+def test_a_text_that_ends_early_has_no_sample_that_the_whole_one_has_not(
+    kernel: kernels.Kernel, text: Text, data: st.DataObject
+) -> None:
+    whole = text.data
+    cut = whole[: data.draw(st.integers(0, len(whole)))]
+    found = parse(kernel, cut).samples
+    same(parse(kernel, cut), perf_script(cut))
+    assert found[:-1] == text.rows[: max(0, len(found) - 1)]
+    if found:  # of the last one, callers may be missing
+        last = text.rows[len(found) - 1]
+        head = ("time_ns", "cpu", "pid", "tid", "comm", "event", "period")
+        assert [found[-1][name] for name in head] == [last[name] for name in head]
+        assert last["stack"].endswith(found[-1]["stack"])
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+@pytest.mark.parametrize("begin", [b"#", b"\t", b"x"])
+def test_a_line_that_is_too_long(kernel: kernels.Kernel, begin: bytes, end: bytes) -> None:
+    sample = b"a 1 1.5: c: \n\t12 f (/x)\n"
+    data = sample + begin + b"y" * (1 << 20) + end
+    for more in (b"", b"\n\t13 g (/x)\n"):
+        ours = parse(kernel, data + more, 1 << 20)
+        same(ours, perf_script(data + more))
+        assert [(line, reason) for line, _, reason in ours.unread][:1] == [(3, TOO_LONG)]
+
+
+def test_many_different_strings(kernel: kernels.Kernel) -> None:
+    lines = []
+    for i in range(3000):
+        lines += [f"comm{i} {i} 1.{i:06d}: e{i}: ", f"\t{i:x} f{i} (/o{i})", f"\t{i:x} g (/x)", ""]
+    ours = parse(kernel, "\n".join(lines).encode(), 1000)
+    assert [s["symbol"] for s in ours.samples] == [f"f{i}" for i in range(3000)]
+    assert [s["stack"] for s in ours.samples] == [f"g;f{i}" for i in range(3000)]
+    assert [s["object"] for s in ours.samples] == [f"/o{i}" for i in range(3000)]
+    assert [s["event"] for s in ours.samples] == [f"e{i}" for i in range(3000)]
+
+
+def test_no_access_outside_memory(tmp_path: Path) -> None:
+    """The kernel as a program, under the address and the undefined behaviour sanitizer."""
+    program = kernels.build("perf_script", variant="sanitized", executable=True).library
+    rng = random.Random(3)
+    files = [RECORDED / name for name in NAMES]
+    made = [
+        b"a 1 1.5: c: 1 ::h0123456789abcdef (/x)\n",
+        b"",
+        b"(" * 70_000,
+        b"a 1 1.5: c: \n\t1 " + b"->" * 3000 + b" (/x)\n",
+        b"x" * 3_000_000,
+    ]
+    for file in list(files):
+        whole = file.read_bytes()
+        for _ in range(12):
+            data = bytearray(whole[rng.randrange(len(whole)) :][: rng.randrange(2000)])
+            for _ in range(rng.randrange(20)):
+                at = rng.randrange(len(data) + 1)
+                data[at : at + rng.randrange(4)] = rng.randbytes(rng.randrange(3))
+            made.append(bytes(data))
+    for i, one in enumerate(made):
+        files.append(tmp_path / str(i))
+        files[-1].write_bytes(one)
+    # Leaks cannot be looked for under every tracer and container; accesses always can.
+    options = {"ASAN_OPTIONS": "detect_leaks=0"}
+    done = subprocess.run(
+        [program, *files], capture_output=True, text=True, check=False, env=os.environ | options
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(files)
+    assert sum(int(line.split()[0]) for line in done.stdout.splitlines()) > 100

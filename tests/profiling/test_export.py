@@ -1,0 +1,207 @@
+"""Folded stacks against inferno's, speedscope's format, Parquet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from perflib.errors import UserError
+from perflib.profiling.export import folded, speedscope, write_parquet, write_text
+from perflib.profiling.perfscript import read
+from tests.profiling.perf_texts import RECORDED, Text, texts
+
+FOLDED = sorted(path.stem for path in RECORDED.glob("*.folded"))
+
+
+def samples_of(folder: Path, text: str | bytes) -> pd.DataFrame:
+    path = folder / "perf.txt"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read(path).samples
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_recorded_texts_fold_as_inferno_folds_them(name: str) -> None:
+    expected = (RECORDED / f"{name}.folded").read_text().splitlines()
+    assert expected
+    assert folded(read(RECORDED / f"{name}.txt").samples) == expected
+
+
+def inferno(path: Path) -> list[str]:
+    program = shutil.which("inferno-collapse-perf")
+    if program is None:
+        pytest.skip("no inferno-collapse-perf on PATH: cargo install inferno")
+    done = subprocess.run([program, "-q", path], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_inferno_still_folds_recorded_texts_so(name: str) -> None:
+    expected = (RECORDED / f"{name}.folded").read_text().splitlines()
+    assert inferno(RECORDED / f"{name}.txt") == expected
+
+
+@given(text=texts(plain=True))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_made_texts_fold_as_inferno_folds_them(tmp_path: Path, text: Text) -> None:
+    samples = samples_of(tmp_path, text.data)
+    assert folded(samples) == inferno(tmp_path / "perf.txt")
+
+
+def test_the_first_event_is_folded_and_any_other_on_request(tmp_path: Path) -> None:
+    text = "".join(
+        f"a b 1 1.{i}: {period} {event}: 12 f{i} (/x)\n"
+        for i, (period, event) in enumerate([(5, "cycles:u"), (7, "cycles:k"), (11, "faults")])
+    )
+    samples = samples_of(tmp_path, text)
+    assert folded(samples) == ["a_b;f0 5"]
+    assert folded(samples, "cycles:k") == ["a_b;f1 7"]
+    assert folded(samples, "faults") == ["a_b;f2 11"]
+    with pytest.raises(UserError, match="unknown event 'fault': did you mean 'faults'"):
+        folded(samples, "fault")
+
+
+def test_samples_without_a_period_count_one_and_without_frames_none(tmp_path: Path) -> None:
+    text = "k 1 1.5: c: \n\t12 f (/x)\n\nk 1 1.6: c: \n\t12 f (/x)\n\nk 1 1.7: c: \n\n"
+    assert folded(samples_of(tmp_path, text)) == ["k;f 2"]
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        (["g", "(anonymous namespace)::f()"], "k;g 1"),
+        (["h", "(anonymous namespace)::p->q", "g"], "k;h;g 1"),
+        (["h", "a->(anonymous namespace)::b"], "k;h;a;(anonymous namespace)::b_[i] 1"),
+        (["N::(anonymous namespace)::f(int)"], "k;N::(anonymous namespace)::f 1"),
+    ],
+)
+def test_anonymous_namespaces(tmp_path: Path, frames: list[str], expected: str) -> None:
+    """stackcollapse-perf leaves such frames out; the table has them."""
+    text = "k 1 1.5: c: \n" + "".join(f"\t1 {frame} (/x)\n" for frame in reversed(frames)) + "\n"
+    samples = samples_of(tmp_path, text)
+    assert folded(samples) == [expected]
+    assert "(anonymous namespace)" in samples["stack"].iloc[0]
+
+
+def test_tracepoints_fold_although_inferno_cannot_read_them() -> None:
+    samples = read(RECORDED / "tracepoints.txt").samples
+    lines = folded(samples)
+    first = samples[samples["event"] == samples["event"].iloc[0]]
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == len(first)
+    assert all(line.count(";") > 5 for line in lines)
+
+
+# --- speedscope ----------------------------------------------------------------------------------
+
+
+def check_speedscope(made: dict[str, Any]) -> None:
+    """What https://www.speedscope.app/file-format-schema.json requires of sampled profiles."""
+    assert made["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    frames = made["shared"]["frames"]
+    assert all(isinstance(frame["name"], str) for frame in frames)
+    assert made["profiles"]
+    assert 0 <= made["activeProfileIndex"] < len(made["profiles"])
+    for profile in made["profiles"]:
+        assert profile["type"] == "sampled"
+        assert isinstance(profile["name"], str)
+        assert profile["unit"] in {"none", "nanoseconds"}
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert profile["endValue"] - profile["startValue"] == sum(profile["weights"])
+        assert all(0 <= at < len(frames) for sample in profile["samples"] for at in sample)
+    json.dumps(made, allow_nan=False)
+
+
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.txt")), ids=lambda path: path.stem)
+def test_recorded_texts_for_speedscope(path: Path) -> None:
+    samples = read(path).samples
+    made = speedscope(samples, "name")
+    check_speedscope(made)
+    first = samples[samples["event"] == samples["event"].iloc[0]]
+    assert sum(len(profile["samples"]) for profile in made["profiles"]) == len(first)
+    assert len(made["profiles"]) == len(first[["pid", "tid"]].drop_duplicates())
+
+
+def test_speedscope_says_what_folded_says(tmp_path: Path) -> None:
+    text = (
+        "kv 1/2 1.1: 10 cpu-clock: 1 f (/x)\nkv 1/3 1.2: 20 cpu-clock: 1 g (/x)\n"
+        "kv 1/3 1.3: 30 cpu-clock: 1 f (/x)\nkv 1/3 1.4: 1 faults: 1 f (/x)\n"
+    )
+    samples = samples_of(tmp_path, text)
+    made = speedscope(samples, "kv")
+    check_speedscope(made)
+    names = [frame["name"] for frame in made["shared"]["frames"]]
+    seen = {
+        profile["name"]: [
+            (names[s[-1]], w) for s, w in zip(profile["samples"], profile["weights"], strict=True)
+        ]
+        for profile in made["profiles"]
+    }
+    assert seen == {"kv 1/3": [("g", 20), ("f", 30)], "kv 1/2": [("f", 10)]}
+    assert [profile["name"] for profile in made["profiles"]] == ["kv 1/3", "kv 1/2"]
+    assert {profile["unit"] for profile in made["profiles"]} == {"nanoseconds"}
+    other = speedscope(samples, "kv", "faults")["profiles"]
+    assert [(profile["unit"], profile["weights"]) for profile in other] == [("none", [1])]
+
+
+@pytest.mark.parametrize(
+    ("event", "unit"),
+    [("5 task-clock:u", "nanoseconds"), ("task-clock", "none"), ("5 cycles:u", "none")],
+)
+def test_units(tmp_path: Path, event: str, unit: str) -> None:
+    samples = samples_of(tmp_path, f"kv 2 1.1: {event}: 1 f (/x)\n")
+    (profile,) = speedscope(samples, "kv")["profiles"]
+    assert profile["unit"] == unit
+    assert profile["name"] == "kv 2"
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_parquet_reads_back(tmp_path: Path) -> None:
+    profile = read(RECORDED / "two_events.txt")
+    path = tmp_path / "it's.parquet"
+    write_parquet(profile, path)
+    quoted = str(path).replace("'", "''")
+    with duckdb.connect() as connection:
+        back = connection.execute(f"SELECT * FROM '{quoted}'").df()
+        ((header,),) = connection.execute(
+            f"SELECT value FROM parquet_kv_metadata('{quoted}') WHERE key = 'perf'"
+        ).fetchall()
+    assert json.loads(header) == profile.header
+    strings = profile.samples.select_dtypes("category").columns
+    texts_ = dict.fromkeys(strings, object)
+    pd.testing.assert_frame_equal(
+        back.astype(texts_), profile.samples.astype(texts_), check_dtype=True
+    )
+
+
+def test_what_lay_there_stays_where_writing_fails(tmp_path: Path) -> None:
+    profile = read(RECORDED / "cut.txt")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    writers: list[Callable[[Path], None]] = [
+        lambda path: write_text("x", path),
+        lambda path: write_parquet(profile, path),
+    ]
+    for write in writers:
+        with pytest.raises(UserError, match="cannot be written: it is no ordinary file"):
+            write(folder)
+        with pytest.raises(UserError, match="cannot be written"):
+            write(tmp_path / "no" / "such")
+    out = folder / "a.txt"
+    write_text("first", out)
+    (folder / "link").symlink_to(out)
+    with pytest.raises(UnicodeEncodeError):
+        write_text("\ud800", out)
+    assert out.read_text() == "first"
+    write_text("second", folder / "link")
+    assert out.read_text() == "second"
+    assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "link"]

@@ -1,0 +1,245 @@
+"""perfscript.read: the table, what it says of what it could not read, and its errors."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from perflib.errors import UserError
+from perflib.profiling import perfscript
+from perflib.profiling.perfscript import read
+from tests.profiling.perf_texts import NAMES, RECORDED, Text, scrambled, texts
+from tests.reference.perf_script import perf_script
+
+SAMPLE = (
+    "kv 12/13 [001] 1.000002003: 25 cycles:u: \n\t401136 f+0x4 (/bin/kv)\n\t2 main (/bin/kv)\n\n"
+)
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "perf.txt"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def plain(samples: pd.DataFrame) -> Any:
+    strings = samples.select_dtypes("category").columns
+    rows: Any = samples.astype(dict.fromkeys(strings, object)).to_dict("records")
+    return rows
+
+
+def test_the_table_and_its_types(tmp_path: Path) -> None:
+    samples = read(written(tmp_path, SAMPLE)).samples
+    assert plain(samples) == [
+        {
+            "time_ns": 1_000_002_003,
+            "cpu": 1,
+            "pid": 12,
+            "tid": 13,
+            "comm": "kv",
+            "event": "cycles:u",
+            "period": 25,
+            "ip": 0x401136,
+            "symbol": "f",
+            "offset": 4,
+            "object": "/bin/kv",
+            "stack": "main;f",
+        }
+    ]
+    kinds = {name: str(kind) for name, kind in samples.dtypes.items()}
+    assert kinds == {
+        "time_ns": "int64",
+        "cpu": "int32",
+        "pid": "int32",
+        "tid": "int32",
+        "comm": "category",
+        "event": "category",
+        "period": "int64",
+        "ip": "uint64",
+        "symbol": "category",
+        "offset": "int64",
+        "object": "category",
+        "stack": "category",
+    }
+
+
+@given(text=texts())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+def test_a_text_made_from_a_table_reads_back(tmp_path: Path, text: Text) -> None:
+    profile = read(written(tmp_path, text.data))
+    assert plain(profile.samples) == text.rows
+    assert (profile.unread, profile.unread_count, profile.records) == ([], 0, text.records)
+
+
+@given(data=scrambled())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+def test_anything_is_a_table_or_a_users_mistake(tmp_path: Path, data: bytes) -> None:
+    expected = perf_script(data)
+    path = written(tmp_path, data)
+    if expected.samples:
+        profile = read(path)
+        assert plain(profile.samples) == expected.samples
+        assert profile.unread_count == len(expected.unread)
+    else:
+        with pytest.raises(UserError):
+            read(path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_texts(name: str) -> None:
+    profile = read(RECORDED / name)
+    assert plain(profile.samples) == perf_script((RECORDED / name).read_bytes()).samples
+    if name != "cut.txt":
+        assert profile.unread == []
+
+
+def test_text_that_comes_in_many_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, SAMPLE * 300)
+    whole = read(path)
+    monkeypatch.setattr(perfscript, "_PIECE", 200)
+    monkeypatch.setattr(perfscript, "_ROOM", 4)
+    pd.testing.assert_frame_equal(read(path).samples, whole.samples)
+    assert len(whole.samples) == 300
+
+
+def test_a_stack_longer_than_the_buffer_for_strings(tmp_path: Path) -> None:
+    frames = "".join(f"\t1 f{i:04d}{'x' * 1000} (/x)\n" for i in range(1200))
+    samples = read(written(tmp_path, f"kv 1 1.5: c: \n{frames}\n")).samples
+    stack = samples["stack"].iloc[0]
+    assert len(stack) == 1200 * 1006 - 1
+    assert stack.startswith("f1199x")
+
+
+def test_bytes_that_are_no_utf8_are_one_category(tmp_path: Path) -> None:
+    lines = [b"kv\xff 1 1.5: c: 12 f (/x)\n", b"kv\xfe 1 1.6: c: 12 f (/x)\n"]
+    comm = read(written(tmp_path, b"".join(lines))).samples["comm"]
+    assert list(comm) == ["kv\ufffd"] * 2
+    assert len(comm.cat.categories) == 1
+
+
+def test_the_header(tmp_path: Path) -> None:
+    header = read(RECORDED / "two_events.txt").header
+    assert header["perf version"].startswith("6.1")
+    assert header["cmdline"].startswith("/usr/bin/perf record")
+    assert [line.split(",")[0] for line in header["event"].splitlines()] == [
+        "name = cpu-clock:u",
+        "name = task-clock",
+    ]
+    assert read(written(tmp_path, SAMPLE)).header == {}
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    profile = read(RECORDED / "cut.txt")
+    assert profile.records == 2
+    assert [(entry.line, entry.reason.split()[0]) for entry in profile.unread] == [
+        (1, "a"), (5, "cut:"), (8, "cut:"), (9, "a"), (11, "neither"), (17, "neither"),
+    ]  # fmt: skip
+    assert profile.unread[4].text == "prog 12 [00"
+    many = read(written(tmp_path, SAMPLE + "nonsense\n" * 5000))
+    assert many.unread_count == 5000
+    assert [entry.line for entry in many.unread] == list(range(5, 105))
+
+
+@pytest.mark.parametrize(
+    ("frames", "symbol", "obj", "stack"),
+    [
+        (["1 f (inlined)", "1 g+0x3 (/x)"], "f", "/x", "g;f"),
+        (["1 f (inlined)", "1 g (inlined)", "1 h ([k])", "1 i (/x)"], "f", "[k]", "i;h;g;f"),
+        (["1 f (/a)", "1 g (inlined)", "1 h (/b)"], "f", "/a", "h;g;f"),
+        (["1 [unknown] (/lib/a b (deleted))"], "[unknown]", "/lib/a b (deleted)",
+         "[a b (deleted)]"),
+        (["1 f+0x1 (/x (deleted))"], "f", "/x (deleted)", "f"),
+        (["1 f", "2 g+0x12"], "f", "[unknown]", "g;f"),
+        (["1 (/lib/a)"], "[unknown]", "/lib/a", "[a]"),
+        (["1"], "[unknown]", "[unknown]", "[unknown]"),
+        ([], "[unknown]", "[unknown]", ""),
+        (["1 (idle) (/x)", "2 g (/x)"], "(idle)", "/x", "g"),
+    ],
+)  # fmt: skip
+def test_leaf_and_stack(
+    tmp_path: Path, frames: list[str], symbol: str, obj: str, stack: str
+) -> None:
+    text = "kv 1 1.5: c: \n" + "".join(f"\t{frame}\n" for frame in frames) + "\n"
+    row = read(written(tmp_path, text)).samples.iloc[0]
+    assert (row["symbol"], row["object"], row["stack"]) == (symbol, obj, stack)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("kv 12 U     1.5: c: ", {"tid": 12, "time_ns": 1_500_000_000, "event": "c"}),
+        ("pool 3 5.0 x 12/-1 [002] 1.5: c: ", {"comm": "pool 3 5.0 x", "pid": 12, "tid": -1}),
+        ("kv 12 1.5: 77 7f (/x)", {"event": "", "period": -1, "ip": 0x77}),
+        ("kv 12 1.5: ", {"event": "", "period": -1, "time_ns": 1_500_000_000}),
+        ("kv 12 1.5: 77", {"event": "", "period": 77}),
+        ("kv 12 [003] c: ", {"event": "c", "time_ns": -1, "cpu": 3}),
+        ("kv 12 7f f (/x)", {"event": "", "ip": 0x7F, "symbol": "f", "time_ns": -1}),
+        ("kv 12 1.5: sched:s: add=1 (x)", {"event": "sched:s", "symbol": "[unknown]", "ip": 0}),
+        ("kv 12 1.5: c: 7f12", {"ip": 0x7F12, "symbol": "[unknown]", "stack": ""}),
+        ("kv 12 1.5: 9223372036854775807 c: ", {"period": 2**63 - 1}),
+        ("kv 12 1.5: c: 12 f+0xffffffffffffffff (/x)", {"symbol": "f", "offset": -1}),
+    ],
+)
+def test_first_lines(tmp_path: Path, line: str, expected: dict[str, object]) -> None:
+    row = read(written(tmp_path, line + "\n")).samples.iloc[0]
+    assert {name: row[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kv 12 1.5: c",
+        "kv 12 9223372036.5: c: ",
+        "kv 2147483648 1.5: c: ",
+        "kv 12 1.1234567890: c: ",
+        "12 1.5: c: ",
+        "kv 12",
+        "kv 1.5: c: ",
+        "took 12 seconds: fine",
+        "\t7f12 main (/x)",
+    ],
+)
+def test_lines_that_are_no_sample(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UserError, match="no sample in its 1 lines; line 1 is "):
+        read(written(tmp_path, line + "\n"))
+
+
+def test_a_first_line_that_lacks_what_the_others_have_is_cut(tmp_path: Path) -> None:
+    text = SAMPLE + "kv 12/13 [001] cycles:u: \n\n" + "kv 12/13 [001] 1.000002003: 25\n"
+    profile = read(written(tmp_path, text))
+    assert len(profile.samples) == 1
+    assert [entry.reason[:4] for entry in profile.unread] == ["cut:"] * 2
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty.*perf script -i perf.data"),
+        (b"# a : b\n\n", "no sample in its 2 lines. Such a text is made with: perf script"),
+        (b"PERFILE2" + bytes(100), "perf's own data, not its text: perf script -i"),
+        (gzip.compress(SAMPLE.encode()), r"compressed \(gzip\): gunzip -c"),
+        (b"\x28\xb5\x2f\xfd rest", r"compressed \(zstd\)"),
+        (bytes(range(256)) * 100, "no sample in its 101 lines; line 1 is neither"),
+    ],
+)
+def test_what_is_no_such_text(tmp_path: Path, content: bytes, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        read(written(tmp_path, content))
+
+
+def test_no_file_and_no_permission(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        read(tmp_path / "none.txt")
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        read(tmp_path)
+
+
+def test_large_numbers_stay_exact(tmp_path: Path) -> None:
+    samples = read(written(tmp_path, "kv 1 1.5: 1 c: ffffffff9aa3c8de f (/x)\n")).samples
+    assert samples["ip"].iloc[0] == np.uint64(0xFFFFFFFF9AA3C8DE)

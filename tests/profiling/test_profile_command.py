@@ -1,0 +1,149 @@
+"""``perflib profile``: what it prints and writes, and what it says of mistakes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from perflib.cli import main
+from perflib.profiling.export import folded
+from perflib.profiling.perfscript import read
+from tests.profiling.perf_texts import RECORDED
+
+TWO = RECORDED / "two_events.txt"
+CUT = RECORDED / "cut.txt"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
+
+
+def profile(*words: str | Path) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["profile", *map(str, words)])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert profile(TWO) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    first, event, title, *functions = out.splitlines()
+    assert first == (
+        f"{TWO}: 8 samples of 2 events (cpu-clock:u 4, task-clock 4) in 1 thread; 69 lines, "
+        "0 not read"
+    )
+    assert event == "  cpu-clock:u: 4 samples, by function"
+    assert title.split() == ["self", "%", "self", "total", "%", "function", "object"]
+    assert functions[0].split()[-1] == "/tmp/ps/prog"
+    assert [line.split()[3] for line in functions][-2:] == ["__libc_start_call_main", "main"]
+
+
+def test_lines_that_were_not_read_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert profile(CUT) == 0
+    out = capsys.readouterr().out
+    assert "17 lines, 6 not read" in out
+    assert "  line 5 is cut: a part of it is missing: '\\t          401137 mid+0x1 (/bi'" in out
+    assert "  ... and 1 more line was not read" in out
+    binary = tmp_path / "x.txt"
+    binary.write_bytes(b"kv 1 1.5: c: \n\n\x1b[31m\0\xff\n")
+    assert profile(binary) == 0
+    out = capsys.readouterr().out
+    assert r"'\x1b[31m\x00" in out  # nothing that would drive the terminal
+    assert "(no frames)" in out
+
+
+def events_of(path: Path) -> list[str]:
+    with duckdb.connect() as connection:
+        query = f"SELECT event FROM read_parquet('{path}') ORDER BY event"
+        return [event for (event,) in connection.execute(query).fetchall()]
+
+
+def test_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outs = {name: tmp_path / name for name in ("folded", "speedscope", "parquet")}
+    words = [word for name, path in outs.items() for word in (f"--{name}", path)]
+    assert profile(TWO, *words) == 0
+    out = capsys.readouterr().out
+    assert all(f"{name}: {path}" in out for name, path in outs.items())
+    assert outs["folded"].read_text() == (RECORDED / "two_events.folded").read_text()
+    made = json.loads(outs["speedscope"].read_text())
+    assert made["profiles"][0]["unit"] == "nanoseconds"
+    assert events_of(outs["parquet"]) == ["cpu-clock:u"] * 4 + ["task-clock"] * 4
+    assert profile(TWO, *words, "--event", "task-clock") == 0  # they are replaced
+    samples = read(TWO).samples
+    lines = folded(samples, "task-clock")
+    assert outs["folded"].read_text().splitlines() == lines
+    assert events_of(outs["parquet"]) == ["task-clock"] * 4
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert profile(CUT, "--json", "--folded", tmp_path / "f") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    record = json.loads(out)
+    assert (record["samples"], record["events"], record["threads"]) == (2, {"cycles:u": 2}, 1)
+    assert (record["lines"], record["records"], record["unread_count"]) == (17, 2, 6)
+    assert record["unread"][0]["line"] == 1
+    assert record["event"] == "cycles:u"
+    assert record["functions"][0]["function"] == "leaf"
+    assert record["functions"][0]["self_samples"] == 2
+    assert record["folded"] == str(tmp_path / "f")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["none.txt"], "none.txt cannot be read: No such file or directory"),
+        (["."], ". cannot be read: Is a directory"),
+        ([TWO, "--event", "task-clok"], "unknown event 'task-clok': did you mean 'task-clock'?"),
+        ([TWO, "--folded", "."], "--folded . cannot be written: it is no ordinary file"),
+        ([TWO, "--folded", "/dev/null"], "cannot be written: it is no ordinary file"),
+        ([TWO, "--parquet", "no/x"], "--parquet no/x cannot be written: there is no folder no"),
+        ([TWO, "--folded", "a", "--parquet", "./a"], "it is where --folded goes"),
+        ([TWO, "--speedscope", TWO], "cannot be written: it is the text that is read"),
+        (["perf.data"], "perf.data is perf's own data, not its text: perf script -i perf.data"),
+        (["empty"], "empty is empty. Such a text is made with: perf script -i perf.data"),
+        ([], "Missing argument 'FILE'"),
+    ],
+)
+def test_mistakes(
+    words: list[str | Path],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("perf.data").write_bytes(b"PERFILE2")
+    Path("empty").touch()
+    before = {path.name for path in tmp_path.iterdir()} | {"home"}
+    assert profile(*words) == 2
+    out, err = capsys.readouterr()
+    assert says in err
+    assert out == ""
+    assert {path.name for path in tmp_path.iterdir()} <= before
+
+
+def test_an_output_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "f"
+    out.write_text("old")
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert profile(TWO, "--folded", out) == 2
+    assert f"{out} cannot be written: No space left on device" in capsys.readouterr().err
+    assert out.read_text() == "old"
+    assert [path.name for path in tmp_path.glob("*f*")] == ["f"]
