@@ -300,8 +300,9 @@ class EventProfiles(Experiment):
             turn = next(iter(run.samples.groupby(["round", "core"])))[1]
             since_ns = turn["time_ns"] - turn["begin_ns"]
             known = ("event_time_ns", "missed_begin_ns", "missed_end_ns")
+            times_ns = [int(turn[name].iloc[0]) for name in known]
             drawn["time_line"] = event_figures.time_line(
-                since_ns, *(int(turn[name].iloc[0]) for name in known)
+                since_ns, *times_ns, bin_ms=max(1.0, times_ns[0] / 1e8)
             )
         return drawn
 

@@ -20,7 +20,7 @@ def summary(findings: Iterable[Finding]) -> list[str]:
 
     Claims that differ only in whom they are about ("cpu0 is more than 1 % slower ...", "cpu1 is
     ...") are told together: "No core is more than 1 % slower ... (2 cores, widest interval ±0.4
-    points)."
+    points)." A claim that does not begin with its subject is told alone.
     """
     families: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -39,6 +39,9 @@ def _predicate(finding: Finding) -> str:
 
 
 def _family(predicate: str, findings: Sequence[Finding]) -> Iterable[str]:
+    if predicate == findings[0].claim:
+        yield from (_alone(finding) for finding in findings)
+        return
     supported = [finding for finding in findings if finding.verdict == "supported"]
     refuted = [finding for finding in findings if finding.verdict == "refuted"]
     undecided = [finding for finding in findings if finding.verdict == "inconclusive"]
@@ -51,6 +54,11 @@ def _family(predicate: str, findings: Sequence[Finding]) -> Iterable[str]:
         yield _undecided(predicate, undecided)
     if refuted:
         yield _refuted(predicate, refuted, alone=len(refuted) == len(findings))
+
+
+def _alone(finding: Finding) -> str:
+    told = f"{finding.verdict.capitalize()}: {finding.claim}: {_estimate(finding)}."
+    return f"{told} {finding.reason}".rstrip()
 
 
 def _undecided(predicate: str, findings: Sequence[Finding]) -> str:
