@@ -41,7 +41,7 @@ class Outcome:
     """What became of one notebook with one parameter set.
 
     ``output`` is the executed notebook, as far as it got; ``message`` says in a sentence why it
-    failed.
+    failed, or, where it is ``ok``, why it was left out.
     """
 
     notebook: Path
@@ -326,15 +326,24 @@ def investigate(
     if not notebooks:
         msg = f"there are no notebooks in {notebooks_dir()}"
         raise UserError(msg)
+    left_out = {
+        experiment.notebook: why
+        for experiment in map(experiments.get, experiments.NAMES)
+        if (why := experiment.unavailable())
+    }
     out = out or Path("reports") / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     since = datetime.now(UTC).isoformat(timespec="milliseconds")
     tag = f"investigate-{secrets.token_hex(6)}"
-    outcomes = batch(
-        notebooks, [{"profile": profile}], out, tag=tag, timeout_s=timeout_s, done=done
-    )
+    chosen = [notebook for notebook in notebooks if notebook.stem not in left_out]
+    outcomes = batch(chosen, [{"profile": profile}], out, tag=tag, timeout_s=timeout_s, done=done)
+    outcomes += [
+        Outcome(notebook, {}, out / notebook.name, True, left_out[notebook.stem], 0.0)
+        for notebook in notebooks
+        if notebook.stem in left_out
+    ]
     executed = [outcome.output for outcome in outcomes if outcome.output.is_file()]
     failures = [
-        f"{outcome.notebook.stem}: {outcome.message}" for outcome in outcomes if not outcome.ok
+        f"{outcome.notebook.stem}: {outcome.message}" for outcome in outcomes if outcome.message
     ]
     report = out / "report.html"
     summary = write_report(tagged_runs(tag, since), report, executed, failures)

@@ -442,13 +442,17 @@ def batch(
 
 def _print_outcomes(outcomes: Sequence[Any]) -> None:
     for outcome in outcomes:
-        state = "ok    " if outcome.ok else "FAILED"
+        state = "FAILED" if not outcome.ok else "absent" if outcome.message else "ok    "
         given = " ".join(f"{key}={value}" for key, value in outcome.parameters.items())
         click.echo(f"{state} {outcome.seconds:7.1f} s  {outcome.output}  {given}")
-        if not outcome.ok:
+        if outcome.message:
             click.echo(f"        {outcome.message}")
     failed = sum(not outcome.ok for outcome in outcomes)
-    click.echo(f"{len(outcomes) - failed} of {len(outcomes)} notebooks succeeded")
+    absent = sum(outcome.ok and bool(outcome.message) for outcome in outcomes)
+    left_out = f", {absent} cannot run here" if absent else ""
+    click.echo(
+        f"{len(outcomes) - failed - absent} of {len(outcomes)} notebooks succeeded{left_out}"
+    )
     if failed:
         msg = f"{failed} of {len(outcomes)} notebooks failed"
         raise MeasurementError(msg)

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from perflib import batch as batches
+from perflib import experiments
 from perflib.batch import Outcome, batch, investigate, load_sets, parse_assignments, tagged_runs
 from perflib.errors import UserError
 
@@ -195,6 +196,23 @@ def test_investigate_runs_all_notebooks_and_reports(
     assert "The machine and its noise" in text
     assert text.count("How it was measured") == 1  # its own runs only
     assert tagged_runs("investigate-of-another", "") == []
+
+
+def test_investigate_leaves_out_what_cannot_run_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebooks = tmp_path / "notebooks"
+    notebook(notebooks / "00_machine.ipynb", _MEASURES, parameters='profile = "full"')
+    notebook(notebooks / "02_event_profile.ipynb", "1 / 0", parameters='profile = "full"')
+    monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
+    profiles = type(experiments.get("event_profile"))
+    monkeypatch.setattr(profiles, "unavailable", lambda _self: "perf is not installed")
+    outcomes, report, _ = investigate("quick", tmp_path / "out")
+    assert [(outcome.ok, outcome.message) for outcome in outcomes] == [
+        (True, ""),
+        (True, "perf is not installed"),
+    ]
+    assert "02_event_profile: perf is not installed" in report.read_text()
 
 
 def test_investigate_needs_notebooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

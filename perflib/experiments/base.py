@@ -106,6 +106,10 @@ class Experiment(ABC):
     def figures(self, run: Run) -> dict[str, Figure]:
         """Figures by name, each with units, uncertainty and legend."""
 
+    def unavailable(self) -> str:
+        """Why this machine cannot measure it at all, and what to do; empty where it can."""
+        return ""
+
     def published(self) -> pd.DataFrame | None:
         """What others measured, to show beside it."""
         return None

@@ -8,16 +8,29 @@ cores in turn, again and again, so that each function's share has an interval.
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.errors import UserError, choose
 from perflib.experiments.base import Column, Experiment, Session
+from perflib.experiments.event_samples import (
+    as_one_arm,
+    comparisons,
+    nothing_compared,
+    profiled,
+    reference_of,
+    shares_percent,
+    unit_of,
+    unseen_percent,
+)
 from perflib.experiments.event_turns import ProfiledJobs, ProfiledRunning, repeats_for
 from perflib.experiments.jobs import (
     JOB_BEGIN,
@@ -30,13 +43,13 @@ from perflib.experiments.jobs import (
 )
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding
-from perflib.kernels import build
+from perflib.kernels import Build, build
 from perflib.measure.rounds import Columns, take_rounds
 from perflib.profiling.comparison import Comparison, compare, costs_of
 from perflib.profiling.entry_cost import EntryCost, entry_cost
 from perflib.profiling.event_profile import Sampling
-from perflib.profiling.recorder import CallGraph
-from perflib.profiling.views import merge_copies
+from perflib.profiling.perf_tool import PerfUnavailableError, find_perf
+from perflib.profiling.recorder import CallGraph, Recorder
 from perflib.reference import published
 from perflib.run import Run
 
@@ -46,13 +59,20 @@ if TYPE_CHECKING:
 __all__ = ["EventParams", "EventProfiles", "experiment", "profiled"]
 
 _LEAST_S = 8.0
-_CLOCKS = ("cpu-clock", "task-clock")
+_MOST_SHOWN = 12  # functions in a figure
+_TERMS = re.compile(r"/[^/]*/")  # cpu/event=0x3c,umask=0x00/ is one event
 
-EventName = Annotated[
-    str,
-    BeforeValidator(lambda value: str(value) if type(value) is int else value),
-    Field(min_length=1, max_length=200),
-]
+
+def _as_logged(value: object) -> object:
+    """A number as the log's reader has it: 73, '73' and '073' are one event."""
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        return str(int(value))
+    return value
+
+
+EventName = Annotated[str, BeforeValidator(_as_logged), Field(min_length=1, max_length=200)]
 
 
 class EventParams(Params):
@@ -126,6 +146,9 @@ class EventParams(Params):
         if self.dearer_core is not None and self.job != "program":
             msg = "dearer_core needs job=program: only of our own simulation is there such a build"
             raise ValueError(msg)
+        if re.search("[,{]", _TERMS.sub("", self.sampled_event or "")):
+            msg = f"sampled_event={self.sampled_event!r} is several: their samples cannot be added"
+            raise ValueError(msg)
         log_format(self.job_begin, self.job_end)
         return self
 
@@ -168,6 +191,7 @@ class EventProfiles(Experiment):
 
     def plan(self, params: EventParams) -> dict[str, Any]:
         """The cores, and of our own simulation the copies of the code and repeats of the event."""
+        find_perf()
         if params.job == "running":
             return {"cores": [-1], "reference": -1}
         cores = params.resolved_cores()
@@ -179,9 +203,8 @@ class EventProfiles(Experiment):
         plan: dict[str, Any] = {"cores": cores, "reference": reference}
         if params.job == "program":
             plan["copies"] = copies_for(params.code_kib)
-            program = build("kv", variant="framed", copies=plan["copies"], executable=True)
             plan["repeats"] = repeats_for(
-                program.library,
+                self._program(plan, "framed").library,
                 params.event,
                 params.seed,
                 params.event_ms,
@@ -220,13 +243,16 @@ class EventProfiles(Experiment):
         )
 
     @staticmethod
-    def _template(params: EventParams, plan: dict[str, Any], core: int) -> str:
+    def _program(plan: dict[str, Any], variant: str) -> Build:
+        return build("kv", variant=variant, copies=plan["copies"], executable=True)
+
+    def _template(self, params: EventParams, plan: dict[str, Any], core: int) -> str:
         if params.job == "command":
             return params.job_command
         if params.job == "pythia":
             return job_template("pythia", None)
         variant = "dearer" if core == params.dearer_core else "framed"
-        program = build("kv", variant=variant, copies=plan["copies"], executable=True).library
+        program = self._program(plan, variant).library
         return f"{job_template('program', program)} --repeat {params.event}:{plan['repeats']}"
 
     def take(self, params: EventParams, session: Session) -> str:
@@ -248,20 +274,34 @@ class EventProfiles(Experiment):
                 budget_s=params.budget_s,
                 least_s=0.0 if running else min(_LEAST_S, params.budget_s),
                 target=params.precision_percent,
-                half_width=lambda samples: 0.0 if running else _unseen(samples, plan["reference"]),
+                half_width=lambda samples: 0.0 if running else unseen_percent(samples, plan),
                 progress=session.progress,
                 stop=session.stop,
             )
+            if params.job == "program":
+                session.provenance["kernel"] = self._program(plan, "framed").provenance
             session.note(turns)
             session.problems += turns.problems
             return stopped
+
+    def unavailable(self) -> str:
+        """Try to record this very process for a moment."""
+        try:
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                Recorder(os.getpid(), folder=Path(folder)) as recorder,
+            ):
+                recorder.enable()
+                recorder.disable()
+        except PerfUnavailableError as error:
+            return str(error)
+        return ""
 
     # --- what it says --------------------------------------------------------------------------
 
     def comparisons(self, run: Run) -> dict[str, Comparison]:
         """Each core against the reference core, by its name."""
-        reference = run.provenance.get("plan", {}).get("reference")
-        return _comparisons(profiled(run), reference)
+        return comparisons(profiled(run), reference_of(run), run.params.get("sampled_event"))
 
     def entry(self, run: Run) -> EntryCost:
         """The share of samples on functions' first instructions, over all cores."""
@@ -274,7 +314,7 @@ class EventProfiles(Experiment):
             finding if len(compared) == 1 else replace(finding, subject=f"{core} {finding.subject}")
             for core, comparison in compared.items()
             for finding in comparison.findings()
-        ]
+        ] or [nothing_compared(profiled(run))]
         try:
             every, sham, *functions = self.entry(run).findings()
         except UserError:  # no offsets, or too few samples in each function
@@ -283,8 +323,13 @@ class EventProfiles(Experiment):
 
     def compare(self, first: Run, second: Run) -> list[Finding]:
         """Two runs' profiles, whatever their cores: two builds, two machines, two days."""
-        both = [profiled(run).assign(arm=run.id) for run in (first, second)]
-        return compare(costs_of(pd.concat(both)), first.id, second.id).findings()
+        samples = [as_one_arm(run) for run in (first, second)]
+        sampled = [" and ".join(sorted(set(table["event"].astype(str)))) for table in samples]
+        if sampled[0] != sampled[1]:
+            msg = f"{first.id} has samples of {sampled[0]}, {second.id} of {sampled[1]}"
+            raise UserError(f"{msg}: they cannot be compared")
+        both = pd.concat(samples)
+        return compare(costs_of(both), first.id, second.id, unit=unit_of(both)).findings()
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Additional time by function, the cost on both cores, the entry's share, one time line."""
@@ -294,16 +339,22 @@ class EventProfiles(Experiment):
         for core, comparison in self.comparisons(run).items():
             drawn[f"additional_time_{core}"] = event_figures.additional_time(comparison)
             drawn[f"cost_{core}"] = event_figures.cost_on_both(comparison)
+        if not drawn:
+            drawn["cost"] = _cost(profiled(run))
         with contextlib.suppress(UserError):  # no offsets, or too few samples in each function
             drawn["entry"] = event_figures.entry_shares(self.entry(run))
-        if "begin_ns" in run.samples:
-            turn = next(iter(run.samples.groupby(["round", "core"])))[1]
-            since_ns = turn["time_ns"] - turn["begin_ns"]
-            known = ("event_time_ns", "missed_begin_ns", "missed_end_ns")
-            times_ns = [int(turn[name].iloc[0]) for name in known]
-            drawn["time_line"] = event_figures.time_line(
-                since_ns, *times_ns, bin_ms=max(1.0, times_ns[0] / 1e8)
-            )
+        times = ["begin_ns", "event_time_ns", "missed_begin_ns", "missed_end_ns"]
+        if {"round", "core", "time_ns", *times} <= set(run.samples):
+            timed = run.samples.dropna(subset=["time_ns", *times])
+            for _, turn in timed.groupby(["round", "core"]):
+                begin_ns, event_ns, *missed_ns = (int(turn[name].iloc[0]) for name in times)
+                drawn["time_line"] = event_figures.time_line(
+                    turn["time_ns"] - begin_ns,
+                    event_ns,
+                    *missed_ns,
+                    bin_ms=max(1.0, event_ns / 1e8),
+                )
+                break
         return drawn
 
     def published(self) -> pd.DataFrame:
@@ -311,37 +362,23 @@ class EventProfiles(Experiment):
         return published("kv_additional_cycles")
 
 
-def profiled(run: Run) -> pd.DataFrame:
-    """A run's samples as the views take them, with the column ``arm``; copies of code as one."""
-    samples = run.samples.copy()
-    samples["event"] = samples.get("event", "unknown")
-    for name in ("symbol", "object", "stack", "event", "comm"):
-        if name in samples:
-            samples[name] = samples[name].astype("category")
-    if "ip" in samples:
-        samples["ip"] = samples["ip"].to_numpy(np.int64).view(np.uint64)
-    cores = samples["core"] if "core" in samples else pd.Series(-1, index=samples.index)
-    samples["arm"] = "cpu" + cores.astype(str)
-    return merge_copies(samples) if "stack" in samples else samples
+def _cost(samples: pd.DataFrame) -> Figure:
+    """What the costliest functions of one core's profile cost, with the errors of counting."""
+    from matplotlib.figure import Figure
 
+    from perflib.experiments.event_figures import abbreviated
 
-def _comparisons(samples: pd.DataFrame, reference: int | None) -> dict[str, Comparison]:
-    arms = sorted(samples["arm"].unique(), key=lambda arm: int(arm.removeprefix("cpu")))
-    first = arms[0] if reference is None else f"cpu{reference}"
-    costs = costs_of(samples)
-    unit = str(samples["event"].iloc[0]).partition(":")[0]
-    unit = "ns" if unit in _CLOCKS else unit
-    return {arm: compare(costs, first, arm, unit=unit) for arm in arms if arm != first}
-
-
-def _unseen(samples: pd.DataFrame, reference: int) -> float:
-    """How precise the run is by now: the largest excess that no comparison could have seen."""
-    table = profiled(Run("unfinished", "event_profile", {}, samples))
-    compared = _comparisons(table, reference)
-    if compared:
-        return max(comparison.open_percent for comparison in compared.values())
-    share = table["symbol"].value_counts(normalize=True).max()  # one core: a counting error
-    return float(100 * 1.96 * np.sqrt(share * (1 - share) / len(table)))
+    shares = shares_percent(samples)[:_MOST_SHOWN][::-1]
+    places = range(len(shares))
+    error = 1.96 * (shares * (100 - shares) / len(samples)) ** 0.5
+    figure = Figure(figsize=(9, 2.2 + 0.33 * len(shares)))
+    axes = figure.subplots()
+    axes.barh(places, shares, xerr=error, capsize=3, alpha=0.6)
+    axes.set_yticks(places, [abbreviated(str(name)) for name in shares.index])
+    axes.set_xlim(left=0)
+    axes.set_xlabel("share of the event (%), 95 % interval (counting only)")
+    axes.set_title(f"What the costliest functions cost\n{len(samples):,} samples")
+    return figure
 
 
 experiment = EventProfiles()

@@ -13,6 +13,7 @@ from perflib.machine import activity
 from perflib.machine.check_settings import check_settings
 from perflib.machine.check_speed import check_speed
 from perflib.machine.check_surroundings import check_surroundings
+from perflib.machine.check_tools import check_tools
 from perflib.machine.checkup import Check, State, examine
 from perflib.machine.cpuid import Leaves, leaves_or_reason
 
@@ -44,4 +45,5 @@ def diagnose(
         *check_settings(patient),
         *check_speed(patient),
         *check_surroundings(patient, total, recent),
+        *check_tools(root),
     ]
