@@ -1,0 +1,196 @@
+"""Ready-made sets of events, and the ratios of their counts; both are data, in sets.toml."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perflib.counters.events import Event, event
+from perflib.counters.groups import Asked, Lacking
+from perflib.counters.multiplexing import Scaled, ratio_of_slices
+from perflib.errors import UserError, choose
+
+__all__ = ["Ratio", "Set", "events_of", "published_names", "ratio_table", "ratios", "sets"]
+
+_COLUMNS = ["ratio", "set", "value", "error", "formula", "status"]
+
+
+@dataclass(frozen=True)
+class Set:
+    """Events that are counted together, by name."""
+
+    name: str
+    events: tuple[str, ...]
+    meaning: str
+
+
+Terms = tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """``factor * sum(above) / sum(below)``; each term is an event's name with its sign."""
+
+    name: str
+    above: Terms
+    below: Terms
+    factor: float
+
+    @property
+    def events(self) -> set[str]:
+        """Every event that it needs."""
+        return {name for _, name in (*self.above, *self.below)}
+
+    @property
+    def formula(self) -> str:
+        """The formula in words."""
+        words = f"({_words(self.above)}) / ({_words(self.below)})"
+        return words if self.factor == 1 else f"{self.factor:g} * {words}"
+
+
+def _words(terms: Terms) -> str:
+    return " ".join(f"{'+-'[sign < 0]} {name}" for sign, name in terms).removeprefix("+ ")
+
+
+@functools.cache
+def _data() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+
+
+@functools.cache
+def sets() -> dict[str, Set]:
+    """Every ready-made set by its name."""
+    return {
+        name: Set(name, tuple(entry["events"]), entry["meaning"])
+        for name, entry in _data()["sets"].items()
+    }
+
+
+@functools.cache
+def ratios() -> dict[str, Ratio]:
+    """Every derived ratio by its name."""
+    return {
+        name: Ratio(name, _terms(entry["above"]), _terms(entry["below"]), entry.get("factor", 1))
+        for name, entry in _data()["ratios"].items()
+    }
+
+
+def published_names() -> dict[str, str]:
+    """The source's name of a counter to ours, where it is the same count."""
+    return dict(_data()["published"])
+
+
+def _terms(formula: str) -> Terms:
+    first, *rest = formula.split()
+    pairs = zip(rest[::2], rest[1::2], strict=True)
+    return ((1, first), *((-1 if sign == "-" else 1, name) for sign, name in pairs))
+
+
+def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Asked]:
+    """The events of a set, as `Group` takes them.
+
+    A name that has no encoding on this machine becomes a `Lacking` with the reason, and in the
+    end a row that says so.
+
+    Raises
+    ------
+    UserError
+        No such set.
+
+    >>> [one.name for one in events_of("software")]
+    ['task-clock', 'page-faults', 'context-switches', 'cpu-migrations']
+    """
+    if name not in sets():
+        raise UserError(choose("set of events", name, sets()))
+    found: list[Asked] = []
+    for wanted in sets()[name].events:
+        try:
+            found.append(lookup(wanted))
+        except UserError as error:
+            found.append(Lacking(wanted, f"absent: {error}"))
+    return found
+
+
+# --- ratios --------------------------------------------------------------------------------------
+
+
+def ratio_table(counts: pd.DataFrame, series: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Every ratio whose events were asked for in one set, with its standard uncertainty.
+
+    Parameters
+    ----------
+    counts
+        Rows of `Group.read` or `monitor.totals`: ``event``, ``set``, ``scaled``, ``scaled_error``,
+        ``status``. Names may end in ``:u`` or ``:k``; the two are not mixed.
+    series
+        The rows of `Monitor.series` that the totals are of. Counts of one set come from the same
+        slices, and rise and fall together: with the slices the uncertainty is that of their ratio
+        (`multiplexing.ratio_of_slices`). Without, the counts' uncertainties are taken to be
+        independent, which in one set mostly overstates it.
+
+    Returns
+    -------
+    ``ratio``, ``set``, ``value``, ``error``, ``formula`` and ``status``: ``counted``, ``scaled``,
+    or what is missing; the value is then NaN.
+    """
+    rows = []
+    for name, part in counts.groupby("set", sort=False):
+        for domain in ("", ":u", ":k"):
+            mine = {
+                row["event"].removesuffix(":u").removesuffix(":k"): row
+                for row in part.to_dict("records")
+                if (row["event"][-2:] if row["event"].endswith((":u", ":k")) else "") == domain
+            }
+            for ratio in ratios().values():
+                if ratio.events <= mine.keys():
+                    value, error, status = _ratio(ratio, mine, series, domain)
+                    rows.append(
+                        (f"{ratio.name}{domain}", name, value, error, ratio.formula, status)
+                    )
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _ratio(
+    ratio: Ratio, counts: Mapping[str, Any], series: pd.DataFrame | None, domain: str
+) -> tuple[float, float, str]:
+    lacking = [name for name in sorted(ratio.events) if not np.isfinite(counts[name]["scaled"])]
+    if lacking:
+        return np.nan, np.nan, f"needs {lacking[0]}: {counts[lacking[0]]['status']}"
+    above, above_error = _sum(ratio.above, counts)
+    below, below_error = _sum(ratio.below, counts)
+    if not below > 0:
+        return np.nan, np.nan, f"{_words(ratio.below)} is zero"
+    scaled = any(counts[name]["status"] == "scaled" for name in ratio.events)
+    value = above / below
+    error = float(np.hypot(above_error, value * below_error)) / below
+    if scaled and series is not None:
+        set_name = str(counts[ratio.below[0][1]]["set"])
+        value, error, _ = _in_slices(ratio, series, set_name, domain)
+    return ratio.factor * value, ratio.factor * error, "scaled" if scaled else "counted"
+
+
+def _sum(terms: Terms, counts: Mapping[str, Any]) -> tuple[float, float]:
+    total = sum(sign * counts[name]["scaled"] for sign, name in terms)
+    variance = sum(counts[name]["scaled_error"] ** 2 for _, name in terms)
+    return float(total), float(np.sqrt(variance))
+
+
+def _in_slices(ratio: Ratio, series: pd.DataFrame, set_name: str, domain: str) -> Scaled:
+    """The ratio estimator over the slices in which the set was on."""
+    rows = series.dropna(subset=["clock_ns"])
+    all_ns = float(rows.drop_duplicates("time_ns")["clock_ns"].sum())
+    rows = rows[rows["set"] == set_name]
+    share = float(rows.groupby("event")["running_ns"].sum().max()) / all_ns
+    seen = rows.pivot_table(index="time_ns", columns="event", values="scaled")
+    seen = seen[[f"{name}{domain}" for name in sorted(ratio.events)]].dropna()
+
+    above = sum(sign * seen[f"{name}{domain}"] for sign, name in ratio.above)
+    below = sum(sign * seen[f"{name}{domain}"] for sign, name in ratio.below)
+    return ratio_of_slices(np.asarray(above), np.asarray(below), share)

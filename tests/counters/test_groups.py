@@ -1,0 +1,559 @@
+"""Groups of counters: what is counted, on what, and the rows of what cannot be."""
+
+from __future__ import annotations
+
+import errno
+import math
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from perflib.counters.events import Event, event
+from perflib.counters.groups import Group, Lacking, in_domain, open_counter, why_not
+from perflib.counters.kernel_names import GENERIC, SOFTWARE
+from perflib.counters.readings import READING, count_rows
+from perflib.counters.watched import Target, watch
+from perflib.errors import UserError
+
+FAULTS, CLOCK, SWITCHES = (
+    event(name) for name in ("page-faults", "task-clock", "context-switches")
+)
+ABSENT = Event("no-such-event", type=1, config=10**6)
+PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: CPUs, or another user")
+
+
+@pytest.fixture(autouse=True)
+def _allowed() -> None:
+    """These tests count in the kernel, too: not for everyone where perf_event_paranoid is 2."""
+    with Group([event("page-faults")]) as group:
+        for reason in group.refused.values():
+            pytest.skip(reason)
+
+
+def touch(pages: int) -> None:
+    """Fault in so many new pages."""
+    with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(pages):
+            memory[page * mmap.PAGESIZE] = 1
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def by_event(table: pd.DataFrame) -> dict[str, Any]:
+    """Each event's row; cells of a table are of no static type."""
+    return {str(row["event"]): row for row in table.to_dict("records")}
+
+
+def value(group: Group, name: str) -> float:
+    return float(by_event(group.read())[name]["value"])
+
+
+JOB = """
+import mmap, os, sys, threading
+def touch(pages):
+    with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(pages):
+            memory[page * mmap.PAGESIZE] = 1
+def serve():
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "touch":
+            touch(int(words[1]))
+        elif words[0] == "thread":
+            one = threading.Thread(target=touch, args=(int(words[1]),))
+            one.start()
+            one.join()
+        elif os.fork() == 0:
+            touch(int(words[1]))
+            os._exit(0)
+        else:
+            os.wait()
+        print("done", flush=True)
+where = sys.argv[1]
+if where == "thread":
+    threading.Thread(target=serve).start()
+elif where == "child" and os.fork():
+    os.wait()
+else:
+    serve()
+"""
+
+
+@contextmanager
+def job(where: str = "main") -> Iterator[tuple[int, Callable[[str], None]]]:
+    """A job that does what it is told: its pid, and how to tell it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", JOB, where],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def tell(command: str) -> None:
+            stdin.write(f"{command}\n")
+            stdin.flush()
+            assert stdout.readline() == "done\n"
+
+        tell("touch 1")  # it is up
+        yield process.pid, tell
+        stdin.close()
+
+
+# --- this thread ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_counted_before_and_after() -> None:
+    with Group([FAULTS, CLOCK]) as group:
+        touch(100)
+        group.enable()
+        touch(100)
+        group.disable()
+        touch(100)
+        rows = by_event(group.read())
+    assert 100 <= rows["page-faults"]["value"] < 200
+    assert rows["page-faults"]["scaled"] == rows["page-faults"]["value"]
+    for row in rows.values():
+        assert row["scaled_error"] == 0
+        assert row["running_ns"] == row["enabled_ns"] > 0
+        assert row["status"] == "counted"
+
+
+def test_it_counts_on_where_it_stopped_and_from_zero_after_a_reset() -> None:
+    with Group([CLOCK, FAULTS]) as group:
+        group.enable()
+        touch(100)
+        group.disable()
+        group.enable()
+        touch(100)
+        group.disable()
+        assert value(group, "page-faults") >= 200
+        group.reset()
+        assert math.isnan(value(group, "page-faults"))  # it did not run since: not zero
+        group.enable()
+        touch(30)
+        assert 30 <= value(group, "page-faults") < 100
+
+
+def test_a_group_that_was_never_on_says_so() -> None:
+    with Group([FAULTS]) as group:
+        rows = group.read()
+    assert list(rows["status"]) == ["never switched on"]
+    assert rows["value"].isna().all()
+
+
+def test_rows_stand_in_the_order_asked_with_the_sets_name() -> None:
+    with Group([ABSENT, CLOCK, Lacking("odd", "absent: why"), FAULTS], name="mine") as group:
+        group.enable()
+        rows = group.read()
+    assert list(rows["event"]) == ["no-such-event", "task-clock", "odd", "page-faults"]
+    assert set(rows["set"]) == {"mine"}
+    assert list(rows.columns) == [
+        "event", "set", "value", "enabled_ns", "running_ns", "scaled", "scaled_error", "status",
+    ]  # fmt: skip
+
+
+def test_an_absent_counter_is_a_row_and_the_others_count() -> None:
+    with Group([ABSENT, FAULTS]) as group:
+        group.enable()
+        touch(10)
+        rows = by_event(group.read())
+    assert rows["no-such-event"]["status"] == "absent: this kernel does not have the event"
+    assert math.isnan(rows["no-such-event"]["value"])
+    assert rows["page-faults"]["value"] >= 10
+
+
+def test_cycles_are_counted_or_the_row_says_why() -> None:
+    with Group([event("cycles"), CLOCK]) as group:
+        group.enable()
+        touch(10)
+        rows = by_event(group.read())
+    cycles = rows["cycles"]
+    assert cycles["value"] > 0 or (math.isnan(cycles["value"]) and cycles["status"] != "counted")
+    assert rows["task-clock"]["value"] > 0
+
+
+def test_the_same_name_twice_is_refused() -> None:
+    with pytest.raises(UserError, match="'mine' names page-faults more than once"):
+        Group([FAULTS, CLOCK, FAULTS], name="mine")
+
+
+def test_no_descriptor_is_left() -> None:
+    before = open_files()
+    for _ in range(3):
+        with Group([ABSENT, FAULTS, event("cycles"), CLOCK]) as group:
+            group.enable()
+            assert open_files() > before
+    assert open_files() == before
+
+
+def test_raw_readings_have_ids_and_losses() -> None:
+    with Group([FAULTS, CLOCK]) as group:
+        group.enable()
+        raw = group.raw()
+    assert raw.shape == (1, 2)
+    assert len(set(raw["id"].ravel())) == 2
+    assert set(raw["lost"].ravel()) <= {0, -1}
+
+
+# --- user space and the kernel -------------------------------------------------------------------
+
+
+def test_user_and_kernel_apart_make_the_whole() -> None:
+    events = [*in_domain([FAULTS], "user"), *in_domain([FAULTS], "kernel"), FAULTS]
+    with Group(events) as group:
+        group.enable()
+        touch(50)
+        group.disable()
+        table = group.read()
+    assert list(table["event"]) == ["page-faults:u", "page-faults:k", "page-faults"]
+    user, kernel, both = table["value"]
+    assert user >= 50
+    assert both == user + kernel
+
+
+def test_what_only_the_kernel_makes_is_not_zero_in_user_space() -> None:
+    with Group(in_domain([SWITCHES, FAULTS], "user")) as group:
+        group.enable()
+        rows = by_event(group.read())
+    assert "only the kernel" in rows["context-switches:u"]["status"]
+    assert math.isnan(rows["context-switches:u"]["value"])
+
+
+def test_domains_replace_one_another_and_keep_what_is_lacking() -> None:
+    again = in_domain(in_domain([FAULTS, Lacking("odd", "why")], "user"), "kernel")
+    assert [one.name for one in again] == ["page-faults:k", "odd:k"]
+    assert in_domain(again, "all") == [FAULTS, Lacking("odd", "why")]
+    with pytest.raises(UserError, match="did you mean 'kernel'"):
+        in_domain([FAULTS], "kernle")  # type: ignore[arg-type]
+
+
+# --- processes, threads, CPUs --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["main", "thread", "child"])
+@pytest.mark.parametrize("what", ["touch", "thread", "fork"])
+def test_a_process_is_counted_with_threads_and_children(where: str, what: str) -> None:
+    with job(where) as (pid, tell), Group([CLOCK, FAULTS], watch(pid=pid)) as group:
+        group.enable()
+        tell(f"{what} 2000")
+        group.disable()
+        assert 2000 <= value(group, "page-faults") < 3000
+
+
+def test_without_inheritance_what_is_made_later_is_not_counted() -> None:
+    with job() as (pid, tell), Group([FAULTS], watch(pid=pid, inherit=False)) as group:
+        group.enable()
+        tell("fork 2000")
+        tell("thread 2000")
+        assert value(group, "page-faults") < 1000
+
+
+def test_one_thread_alone() -> None:
+    with Group([FAULTS], watch(tid=0)) as group:
+        group.enable()
+        other = threading.Thread(target=touch, args=(1000,))
+        other.start()
+        other.join()
+        touch(1)
+        assert value(group, "page-faults") < 500
+
+
+@needs_root
+def test_cpus() -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    with Group([event("cpu-clock"), FAULTS], watch(cpus=cpus)) as group:
+        group.enable()
+        touch(100)
+        group.disable()
+        rows = by_event(group.read())
+        assert group.counters.shape == (len(cpus), 2)
+    assert rows["cpu-clock"]["running_ns"] > 0
+    assert rows["cpu-clock"]["status"] == "counted"
+
+
+def test_a_process_that_has_gone_is_rows_that_say_so() -> None:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    before = open_files()
+    with Group([FAULTS, ABSENT], watch(pid=process.pid)) as group:
+        group.enable()
+        rows = group.read()
+    assert set(rows["status"]) == {f"process {process.pid} is gone"}
+    assert rows["value"].isna().all()
+    assert open_files() == before
+
+
+def test_counts_stay_when_the_process_goes() -> None:
+    with job() as (pid, tell):
+        group = Group([FAULTS], watch(pid=pid))
+        group.enable()
+        tell("touch 2000")
+    with group:
+        assert value(group, "page-faults") >= 2000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"pid": 1, "tid": 2}, "name one of them"),
+        ({"cpus": []}, "no CPU"),
+        ({"pid": 0}, "no process id"),
+    ],
+)
+def test_what_to_watch_is_checked(wrong: dict[str, int], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        watch(**wrong)  # type: ignore[arg-type]
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+class Refusing:
+    """Opens counters like the kernel, but refuses as it is told."""
+
+    def __init__(self, refuse: Callable[[Event, Target, int], int]) -> None:
+        self.refuse = refuse
+
+    def __call__(
+        self, event: Event, target: Target, leader: int, *, inherit: bool, off: bool
+    ) -> int:
+        number = self.refuse(event, target, leader)
+        if number:
+            raise OSError(number, os.strerror(number))
+        return open_counter(event, target, leader, inherit=inherit, off=off)
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.ENOENT, "absent"),
+        (errno.EOPNOTSUPP, "absent"),
+        (errno.ENODEV, "absent"),
+        (errno.EINVAL, "absent"),
+        (errno.EMFILE, "too many open files: the limit is"),
+        (errno.EBUSY, "another profiler"),
+        (errno.ENOSYS, "no perf_event_open"),
+        (errno.EACCES, "not allowed"),
+        (errno.EIO, "failed: Input/output error"),
+    ],
+)
+def test_a_refused_leader_gives_way_to_the_next(number: int, says: str) -> None:
+    opener = Refusing(lambda event, *_: number if event is CLOCK else 0)
+    before = open_files()
+    with Group([CLOCK, FAULTS], opener=opener) as group:
+        group.enable()
+        touch(20)
+        rows = by_event(group.read())
+    assert says in rows["task-clock"]["status"]
+    assert rows["page-faults"]["value"] >= 20
+    assert open_files() == before
+
+
+def test_more_counters_than_the_processor_has() -> None:
+    opener = Refusing(lambda event, _, leader: errno.EINVAL * (event is CLOCK and leader >= 0))
+    with Group([FAULTS, CLOCK], opener=opener) as group:
+        assert "does not fit into the set" in group.refused["task-clock"]
+        assert [one.name for one in group.events] == ["page-faults"]
+
+
+def test_an_event_refused_on_one_target_is_not_summed_over_the_others() -> None:
+    main = threading.get_native_id()
+    go = threading.Event()
+    other = threading.Thread(target=go.wait)
+    other.start()
+    before = open_files()
+    try:
+        opener = Refusing(
+            lambda event, target, _: errno.EMFILE * (event is CLOCK and target.tid != main)
+        )
+        with Group([FAULTS, CLOCK], watch(pid=os.getpid()), opener=opener) as group:
+            assert list(group.refused) == ["task-clock"]
+            assert group.counters.shape[0] >= 2
+            assert open_files() == before + group.counters.size
+    finally:
+        go.set()
+        other.join()
+
+
+def test_a_thread_that_ends_while_it_is_opened_is_left_out() -> None:
+    main = threading.get_native_id()
+    go = threading.Event()
+    other = threading.Thread(target=go.wait)
+    other.start()
+    before = open_files()
+    try:
+        opener = Refusing(
+            lambda event, target, _: errno.ESRCH * (event is CLOCK and target.tid != main)
+        )
+        with Group([FAULTS, CLOCK], watch(pid=os.getpid()), opener=opener) as group:
+            assert not group.refused
+            assert group.counters.shape == (1, 2)
+            assert open_files() == before + 2
+    finally:
+        go.set()
+        other.join()
+
+
+def test_the_limit_of_open_files_is_met_by_rows() -> None:
+    import resource
+
+    names = [name for name in GENERIC if GENERIC[name][0] == SOFTWARE]
+    events = [event(name) for name in names]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 3, hard))
+    try:
+        group = Group(events)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with group:
+        assert len(group.events) < len(events)
+        assert set(group.refused) | {one.name for one in group.events} == set(names)
+        assert all("too many open files" in reason for reason in group.refused.values())
+
+
+def test_an_event_of_another_processor_is_not_counted() -> None:
+    foreign = Event("ITLB_MISSES", type=4, config=0xE85, cpu="no-such-cpu")
+    with Group([foreign]) as group:
+        assert group.refused["ITLB_MISSES"].startswith("absent: encoded for no-such-cpu")
+
+
+CPU0, THREAD = Target(-1, 0), Target(5)
+USER = in_domain([FAULTS], "user")[0]
+TRACEPOINT = Event("sched:sched_switch", type=2, config=1)
+
+
+@pytest.mark.parametrize(
+    ("event", "target", "paranoid", "level"),
+    [
+        (FAULTS, THREAD, 2, 1),
+        (FAULTS, THREAD, 4, 1),
+        (USER, THREAD, 4, 2),  # Debian and Ubuntu: nothing at all but for root
+        (USER, THREAD, 3, 2),
+        (USER, CPU0, 2, 0),
+        (FAULTS, CPU0, 1, 0),
+        (TRACEPOINT, THREAD, 2, -1),
+    ],
+)
+def test_not_allowed_names_the_setting(
+    event: Event, target: Target, paranoid: int, level: int
+) -> None:
+    assert isinstance(event, Event)
+    for number in (errno.EACCES, errno.EPERM):
+        words = why_not(number, event, target, paranoid)
+        assert f"kernel.perf_event_paranoid is {paranoid}" in words
+        assert words.endswith(f"sysctl kernel.perf_event_paranoid={level}")
+        assert ("domain 'user'" in words) == (level == 1 and paranoid == 2)
+
+
+def test_not_allowed_though_the_setting_allows_it() -> None:
+    assert isinstance(USER, Event)
+    for paranoid in (2, None):
+        assert "another user" in why_not(errno.EACCES, USER, THREAD, paranoid)
+
+
+AS_NOBODY = """
+import os, sys
+from perflib.counters.events import event
+from perflib.counters.groups import Group, in_domain
+from perflib.counters.kernel_names import GENERIC, SOFTWARE
+from perflib.counters.readings import kernel
+from perflib.counters.watched import watch
+kernel()
+events = [event("task-clock"), event("page-faults")]
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+for asked, watched in (
+    (events, watch()),
+    (in_domain(events, "user"), watch()),
+    (events, watch(cpus=[0])),
+    (in_domain(events, "user"), watch(pid=int(sys.argv[1]))),
+):
+    with Group(asked, watched) as group:
+        group.enable()
+        print("|".join(group.read()["status"]))
+"""
+
+
+@needs_root
+@pytest.mark.skipif(
+    not PARANOID.exists() or PARANOID.read_text().strip() != "2",
+    reason="expects kernel.perf_event_paranoid = 2, and leaves it as it is",
+)
+def test_as_a_user_without_rights() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, str(os.getpid())],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    whole, user, cpu, other = (line.split("|") for line in answer.stdout.splitlines())
+    assert all("perf_event_paranoid is 2; count user space alone" in words for words in whole)
+    assert user == ["counted", "counted"]
+    assert all(words.endswith("perf_event_paranoid=0") for words in cpu)
+    assert all("another user" in words for words in other)
+
+
+# --- the arithmetic of rows ----------------------------------------------------------------------
+
+
+def readings(*targets: tuple[int, int, int]) -> NDArray[Any]:
+    out = np.zeros((len(targets), 1), dtype=READING)
+    for row, (count, enabled, running) in zip(out, targets, strict=True):
+        row["value"], row["enabled_ns"], row["running_ns"] = count, enabled, running
+    return out
+
+
+def only(change: NDArray[Any], slice_ns: float) -> dict[str, Any]:
+    (row,) = count_rows(change, slice_ns=slice_ns).to_dict("records")
+    return {str(name): value for name, value in row.items()}
+
+
+def test_each_target_is_scaled_by_its_own_clock() -> None:
+    row = only(readings((100, 80, 20), (50, 80, 80)), slice_ns=4)
+    assert (row["value"], row["enabled_ns"], row["running_ns"]) == (150, 160, 100)
+    assert row["scaled"] == pytest.approx(450)
+    assert row["scaled_error"] == pytest.approx(400 * math.sqrt(0.75 / 5))
+    assert row["status"] == "scaled"
+
+
+def test_targets_that_did_not_run_add_nothing() -> None:
+    row = only(readings((100, 80, 80), (0, 0, 0)), slice_ns=4)
+    assert (row["scaled"], row["scaled_error"], row["status"]) == (100, 0, "counted")
+
+
+def test_targets_that_were_not_counted_are_like_the_others_and_uncertain() -> None:
+    row = only(readings((100, 80, 80), (0, 80, 0)), slice_ns=4)
+    assert row["scaled"] == pytest.approx(200)
+    assert row["scaled_error"] == pytest.approx(100)
+    assert row["status"] == "scaled"
+
+
+@pytest.mark.parametrize(
+    ("target", "status"), [((0, 80, 0), "not counted"), ((0, 0, 0), "did not run")]
+)
+def test_no_running_time_is_no_number(target: tuple[int, int, int], status: str) -> None:
+    row = only(readings(target), slice_ns=4)
+    assert row["status"] == status
+    assert all(math.isnan(row[name]) for name in ("value", "scaled", "scaled_error"))

@@ -1,0 +1,484 @@
+"""The monitor: series, turns, two at once, a process that goes, and nothing left behind."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.counters import follower
+from perflib.counters.events import Event, event
+from perflib.counters.groups import Asked, Group, Lacking, open_counter
+from perflib.counters.monitor import Monitor, totals
+from perflib.counters.watched import Target, watch
+from perflib.errors import UserError
+
+FAULTS, CLOCK, SWITCHES = (
+    event(name) for name in ("page-faults", "task-clock", "context-switches")
+)
+ABSENT = Event("no-such-event", type=1, config=10**6)
+ONE: dict[str, list[Asked]] = {"a": [CLOCK, FAULTS]}
+SETS: dict[str, list[Asked]] = {"a": [CLOCK, FAULTS], "b": [CLOCK, SWITCHES], "c": [FAULTS]}
+
+
+@pytest.fixture(autouse=True)
+def _allowed() -> None:
+    """These tests count in the kernel, too: not for everyone where perf_event_paranoid is 2."""
+    with Group([event("page-faults")]) as group:
+        for reason in group.refused.values():
+            pytest.skip(reason)
+
+
+# Touches new pages until it is told to end; then says how many page faults it had since it began.
+JOB = """
+import mmap, resource, select, sys
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+print("ready", flush=True)
+sys.stdin.readline()
+before = faults()
+while not select.select([sys.stdin], [], [], 0)[0]:
+    with mmap.mmap(-1, 64 * mmap.PAGESIZE) as memory:
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        for page in range(64):
+            memory[page * mmap.PAGESIZE] = 1
+print(faults() - before, flush=True)
+sys.stdin.readline()  # what ended the loop
+sys.stdin.readline()
+"""
+
+
+class Job:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.pid = process.pid
+
+    def tell(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+
+@contextmanager
+def job() -> Iterator[Job]:
+    with subprocess.Popen(
+        [sys.executable, "-c", JOB], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        one = Job(process)
+        try:
+            assert one.hear() == "ready"
+            yield one
+        finally:
+            process.kill()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what must come; the time limit is that of the test."""
+    while not true():
+        time.sleep(0.005)
+
+
+def by_event(table: pd.DataFrame) -> dict[tuple[str, str], Any]:
+    return {(str(row["set"]), str(row["event"])): row for row in table.to_dict("records")}
+
+
+# --- series --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", ["us", "kernel"])
+def test_one_set_counts_all_there_is(turns: Literal["us", "kernel"]) -> None:
+    with job() as one:
+        with Monitor(ONE, watch(pid=one.pid), period_s=0.01, turns=turns) as monitor:
+            one.tell()
+            until(lambda: monitor.samples[0] >= 5)
+            one.tell()
+            faults = int(one.hear())
+        series = monitor.series()
+    assert monitor.ended == "stopped"
+    total = by_event(totals(series))
+    assert 0 <= total["a", "page-faults"]["scaled"] - faults < 100  # what telling the job costs
+    assert total["a", "page-faults"]["scaled_error"] == 0
+    assert total["a", "task-clock"]["status"] == "counted"
+    assert (
+        total["a", "page-faults"]["value"]
+        == series[series["event"] == "page-faults"]["value"].sum()
+    )
+
+
+def test_the_series_has_its_columns_and_a_row_for_each_reading() -> None:
+    with job() as one:
+        begin_ns = time.monotonic_ns()
+        with Monitor({"a": [FAULTS]}, watch(pid=one.pid), period_s=0.02) as monitor:
+            one.tell()
+            until(lambda: monitor.samples[0] >= 6)
+        end_ns = time.monotonic_ns()
+    series = monitor.series()
+    assert list(series.columns) == [
+        "time_ns", "elapsed_ns", "set", "event", "value", "enabled_ns", "running_ns", "scaled",
+        "scaled_error", "status", "clock_ns", "missed",
+    ]  # fmt: skip
+    assert series["time_ns"].between(begin_ns, end_ns).all()
+    assert series["time_ns"].is_monotonic_increasing
+    assert len(series) == monitor.samples[0] + 1  # and the last one, at the end
+    assert series["elapsed_ns"].sum() == series["time_ns"].iloc[-1] - (
+        series["time_ns"].iloc[0] - series["elapsed_ns"].iloc[0]
+    )
+    counted = series[series["status"] == "counted"]
+    assert len(counted) >= 5
+    assert (counted["value"] >= 0).all()
+    assert (counted["clock_ns"] > 0).all()
+
+
+def test_the_series_can_be_read_while_it_grows() -> None:
+    with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01) as monitor:
+        until(lambda: len(monitor.series()) >= 4)
+        early = monitor.series()
+        until(lambda: len(monitor.series()) > len(early))
+        assert not monitor.ended
+        pd.testing.assert_frame_equal(monitor.series().head(len(early)), early)
+
+
+def test_samples_got_and_due() -> None:
+    with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01) as monitor:
+        assert math.isnan(monitor.collected_percent) or monitor.collected_percent > 0
+        until(lambda: monitor.samples[0] >= 5)
+    got, due = monitor.samples
+    missed = monitor.series().drop_duplicates("time_ns")["missed"].sum()
+    assert got + missed == due
+    assert monitor.collected_percent == pytest.approx(100 * got / due)
+
+
+def test_ticks_that_went_by_are_counted() -> None:
+    with job() as one:
+        os.kill(one.pid, 0)
+        monitor = Monitor(ONE, watch(pid=one.pid), period_s=0.01)
+        monitor.start()
+        until(lambda: monitor.samples[0] >= 1)
+        monitor._follower._plan.start_ns -= 10**9  # type: ignore[union-attr]
+        until(lambda: monitor.samples[1] >= 100)
+        monitor.stop()
+    got, due = monitor.samples
+    assert due - got >= 90
+    assert monitor.collected_percent < 100
+    rows = by_event(totals(monitor.series()))
+    assert rows["a", "task-clock"]["collected_percent"] < 100
+
+
+def test_buffers_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower._Buffer, "LEAST_TICKS", 2)
+    monkeypatch.setattr(follower, "_READINGS_IN_BUFFER", 1)
+    with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01) as monitor:
+        one.tell()
+        until(lambda: monitor.samples[0] >= 7)
+        one.tell()
+        faults = int(one.hear())
+    assert 0 <= by_event(totals(monitor.series()))["a", "page-faults"]["value"] - faults < 100
+
+
+# --- turns ---------------------------------------------------------------------------------------
+
+
+def test_our_turns_are_one_set_at_a_time_each_once_a_round() -> None:
+    with job() as one:
+        with Monitor(SETS, watch(pid=one.pid), period_s=0.01, seed=3) as monitor:
+            one.tell()
+            until(lambda: monitor.samples[0] >= 30)
+            one.tell()
+            faults = int(one.hear())
+        series = monitor.series()
+    per_tick = series.groupby("time_ns")["set"].unique()
+    assert (per_tick.str.len() == 1).all()
+    sets = [str(one[0]) for one in per_tick][:30]
+    rounds = [sets[i : i + 3] for i in range(0, 30, 3)]
+    assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
+    assert len({tuple(one) for one in rounds}) > 1
+    total = by_event(totals(series))
+    for name in ("a", "c"):
+        row = total[name, "page-faults"]
+        assert row["status"] == "scaled"
+        assert row["value"] < faults
+        assert 0 < row["scaled_error"] < row["scaled"]
+        assert row["scaled"] == pytest.approx(faults, rel=0.5)
+    seen = sum(total[name, event_]["running_ns"] for name, event_ in (
+        ("a", "task-clock"), ("b", "task-clock"), ("c", "page-faults")))  # fmt: skip
+    clock = series.drop_duplicates("time_ns")["clock_ns"].sum()
+    assert 0.5 * clock < seen < 1.01 * clock  # less what ran while sets were switched
+
+
+def test_a_fixed_order_stays() -> None:
+    with job() as one:
+        with Monitor(SETS, watch(pid=one.pid), period_s=0.01, fixed_order=True) as monitor:
+            one.tell()
+            until(lambda: monitor.samples[0] >= 9)
+        sets = monitor.series().drop_duplicates("time_ns")["set"]
+    assert list(sets)[:9] == ["a", "b", "c"] * 3
+
+
+def test_in_the_kernels_turns_every_set_is_read_each_time() -> None:
+    with job() as one:
+        with Monitor(SETS, watch(pid=one.pid), period_s=0.02, turns="kernel") as monitor:
+            one.tell()
+            until(lambda: monitor.samples[0] >= 3)
+        series = monitor.series()
+    assert (series.groupby("time_ns")["set"].nunique() == 3).all()
+    total = by_event(totals(series))
+    assert total["a", "page-faults"]["scaled"] == pytest.approx(
+        total["c", "page-faults"]["scaled"], abs=20
+    )
+    assert {row["status"] for row in total.values()} == {"counted"}  # software events all fit
+
+
+# --- what is lacking -----------------------------------------------------------------------------
+
+
+def test_what_cannot_be_counted_is_one_row_and_the_rest_goes_on() -> None:
+    sets: dict[str, Sequence[Asked]] = {
+        "a": [ABSENT, FAULTS],
+        "b": [Lacking("odd", "absent: why")],
+        "c": [event("cycles"), CLOCK],
+    }
+    with job() as one, Monitor(sets, watch(pid=one.pid), period_s=0.01) as monitor:
+        one.tell()
+        until(lambda: monitor.samples[0] >= 4)
+    series = monitor.series()
+    assert list(series[series["event"] == "odd"]["status"]) == ["absent: why"]
+    assert len(series[series["event"] == "no-such-event"]) == 1
+    total = by_event(totals(series))
+    assert total["a", "page-faults"]["value"] > 0
+    assert total["c", "task-clock"]["value"] > 0
+    assert math.isnan(total["b", "odd"]["value"])
+    assert total["b", "odd"]["status"] == "absent: why"
+    assert total["b", "odd"]["samples"] == 0
+
+
+def test_nothing_to_count_ends_at_once_with_rows() -> None:
+    before = open_files()
+    with job() as one:
+        with Monitor({"a": [ABSENT]}, watch(pid=one.pid)) as monitor:
+            assert monitor.wait(0)
+            assert monitor.ended.startswith("nothing of this can be counted")
+        assert len(monitor.series()) == 1
+        assert math.isnan(monitor.collected_percent)
+    assert open_files() == before
+
+
+def test_a_monitor_that_is_not_allowed_says_so_in_its_rows() -> None:
+    import errno
+
+    def opener(event: Event, target: Target, leader: int, *, inherit: bool, off: bool) -> int:
+        if event is FAULTS:
+            raise PermissionError(errno.EACCES, "no")
+        return open_counter(event, target, leader, inherit=inherit, off=off)
+
+    with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01, opener=opener) as monitor:
+        until(lambda: monitor.samples[0] >= 1)
+    total = by_event(totals(monitor.series()))
+    assert total["a", "page-faults"]["status"].startswith("not allowed")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"sets": {}}, "at least one set"),
+        ({"sets": {"a": [CLOCK], "b": []}}, "no events in set 'b'"),
+        ({"period_s": 0.001}, "0.001 s cannot be kept"),
+        ({"period_s": math.nan}, "cannot be kept"),
+        ({"turns": "kernle"}, "did you mean 'kernel'"),
+    ],
+)
+def test_what_is_asked_is_checked(wrong: dict[str, Any], says: str) -> None:
+    before = open_files()
+    with pytest.raises(UserError, match=says):
+        Monitor(**{"sets": ONE, "watched": watch(), **wrong})
+    assert open_files() == before
+
+
+# --- ends ----------------------------------------------------------------------------------------
+
+
+def test_the_process_goes_in_the_middle() -> None:
+    before = open_files()
+    with job() as one:
+        with Monitor(SETS, watch(pid=one.pid), period_s=0.01) as monitor:
+            one.tell()
+            until(lambda: monitor.samples[0] >= 6)
+            one.process.kill()
+            assert monitor.wait(30)
+            assert monitor.ended == f"process {one.pid} has ended"
+            samples = monitor.samples
+        assert monitor.samples == samples
+        series = monitor.series()
+    assert series["value"].sum() > 0
+    assert {"a", "b", "c"} <= set(series["set"])
+    assert open_files() == before
+
+
+def test_a_process_that_has_gone_before() -> None:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    before = open_files()
+    with Monitor(SETS, watch(pid=process.pid)) as monitor:
+        assert monitor.wait()
+    assert monitor.ended == f"process {process.pid} is gone"
+    series = monitor.series()
+    assert set(series["status"]) == {f"process {process.pid} is gone"}
+    assert totals(series)["scaled"].isna().all()
+    assert open_files() == before
+
+
+def test_two_monitors_at_once_count_the_same() -> None:
+    before = open_files()
+    with job() as one:
+        with (
+            Monitor(ONE, watch(pid=one.pid), period_s=0.01) as first,
+            Monitor(ONE, watch(pid=one.pid), period_s=0.03, turns="kernel") as second,
+        ):
+            one.tell()
+            until(lambda: second.samples[0] >= 5)
+            one.tell()
+            faults = int(one.hear())
+        for monitor in (first, second):
+            row = by_event(totals(monitor.series()))["a", "page-faults"]
+            assert 0 <= row["scaled"] - faults < 100
+    assert open_files() == before
+
+
+def test_stopping_twice_and_starting_again() -> None:
+    with job() as one:
+        monitor = Monitor(ONE, watch(pid=one.pid), period_s=0.01)
+        monitor.start()
+        with pytest.raises(UserError, match="make a new one"):
+            monitor.start()
+        monitor.stop()
+        monitor.stop()
+        with pytest.raises(UserError, match="make a new one"):
+            monitor.start()
+
+
+def test_a_monitor_that_never_started_leaves_nothing() -> None:
+    before = open_files()
+    Monitor(ONE, watch(), period_s=0.01).stop()
+    assert open_files() == before
+
+
+def test_no_descriptor_and_no_thread_is_left() -> None:
+    files, threads = open_files(), threading.active_count()
+    with job() as one:
+        for _ in range(3):
+            with Monitor(SETS, watch(pid=one.pid), period_s=0.01) as monitor:
+                until(lambda now=monitor: now.samples[0] >= 1)  # type: ignore[misc]
+    assert (open_files(), threading.active_count()) == (files, threads)
+
+
+INTERRUPTED = """
+import os, sys, time
+from pathlib import Path
+from perflib.counters.events import event
+from perflib.counters.monitor import Monitor
+from perflib.counters.watched import watch
+before = len(list(Path("/proc/self/fd").iterdir()))
+try:
+    with Monitor({"a": [event("task-clock")]}, watch(pid=os.getpid()), period_s=0.01) as monitor:
+        while monitor.samples[0] < 3:
+            pass
+        print("ready", flush=True)
+        while True:
+            monitor.wait(10)
+except KeyboardInterrupt:
+    after = len(list(Path("/proc/self/fd").iterdir()))
+    print(monitor.ended, len(monitor.series()) >= 3, before == after)
+"""
+
+
+def test_ctrl_c_ends_it_and_keeps_what_there_is() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "stopped True True\n"
+        finally:
+            process.kill()
+
+
+def test_a_counter_that_fails_ends_it_and_says_so() -> None:
+    with job() as one:
+        monitor = Monitor({"a": [FAULTS]}, watch(pid=one.pid), period_s=0.01)
+        monitor.start()
+        until(lambda: monitor.samples[0] >= 1)
+        counter = int(monitor._counting[0].counters[0, 0])
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, counter)  # no counter any more: reading it fails
+        os.close(null)
+        assert monitor.wait(30)
+        monitor.stop()
+    assert monitor.ended == "the counters failed: Bad file descriptor"
+    assert len(monitor.series()) >= 1
+
+
+# --- totals --------------------------------------------------------------------------------------
+
+
+def slices(values: list[float], *, running: float = 1e7, missed: float = 0.0) -> pd.DataFrame:
+    """A set that was on in every second of twice as many slices."""
+    rows = []
+    for tick in range(2 * len(values)):
+        name = "a" if tick % 2 == 0 else "b"
+        value = values[tick // 2]
+        rows.append(
+            {
+                "time_ns": tick, "elapsed_ns": 1e7, "set": name, "event": "loads",
+                "value": value if running else np.nan, "enabled_ns": 1e7, "running_ns": running,
+                "scaled": value, "scaled_error": 0.0, "clock_ns": 1e7, "missed": missed,
+                "status": "counted" if running else "not counted",
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_totals_scale_to_the_time_that_the_program_ran() -> None:
+    row = by_event(totals(slices([100, 110, 90])))["a", "loads"]
+    assert (row["value"], row["scaled"], row["status"]) == (300, 600, "scaled")
+    assert row["scaled_error"] == pytest.approx(math.sqrt(0.5 * 3 * (100 + 400) / 4) * 2)
+    assert row["samples"] == 3
+    assert row["collected_percent"] == 100
+
+
+def test_totals_of_what_the_kernel_never_let_count() -> None:
+    row = by_event(totals(slices([0, 0], running=0.0)))["a", "loads"]
+    assert math.isnan(row["value"])
+    assert math.isnan(row["scaled"])
+    assert (row["status"], row["collected_percent"]) == ("not counted", 0)
+
+
+def test_missed_ticks_lower_what_was_collected() -> None:
+    row = by_event(totals(slices([1, 1], missed=1.0)))["a", "loads"]
+    assert row["collected_percent"] == 50
+
+
+def test_totals_of_a_window() -> None:
+    series = slices([100, 100, 500, 500])
+    late = by_event(totals(series[series["time_ns"] >= 4]))["a", "loads"]
+    assert late["scaled"] == 2000
