@@ -353,6 +353,12 @@ def _out(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., A
 @_out("speedscope", "Write a file for https://www.speedscope.app.")
 @_out("parquet", "Write the table of samples.")
 @click.option("--event", metavar="NAME", help="Only this event (default: the first sample's).")
+@click.option(
+    "--against",
+    metavar="OTHER",
+    type=click.Path(path_type=Path),
+    help="Another text: which functions take more in FILE?",
+)
 @_json_option
 def profile(
     file: Path,
@@ -360,6 +366,7 @@ def profile(
     speedscope: Path | None,
     parquet: Path | None,
     event: str | None,
+    against: Path | None,
     as_json: bool,
 ) -> None:
     """Read FILE, the text of 'perf script': what was sampled, and which functions have most of it.
@@ -375,6 +382,9 @@ def profile(
     summary.check_outputs(file, wanted)
     read_profile = read(file)
     chosen = summary.of_event(read_profile, event)
+    comparison = None
+    if against:
+        comparison = summary.compared(chosen, str(file), read(against), str(against))
     if folded:
         export.write_text("".join(f"{line}\n" for line in export.folded(chosen.samples)), folded)
     if speedscope:
@@ -384,11 +394,19 @@ def profile(
         export.write_parquet(chosen if event else read_profile, parquet)
     if as_json:
         written = {name: str(path) for name, path in wanted.items()}
-        _print_json({"file": str(file), **summary.record(read_profile, chosen), **written})
+        record = summary.record(read_profile, chosen)
+        if comparison:
+            record["against"] = str(against)
+            record["findings"] = [finding.to_dict() for finding in comparison.findings()]
+        _print_json({"file": str(file), **record, **written})
         return
     click.echo(f"{file}: {summary.headline(read_profile)}")
     for line in (*summary.unread_lines(read_profile), *summary.function_lines(chosen)):
         click.echo(f"  {line}")
+    if comparison:
+        click.echo(f"against {against}")
+        for line in summary.comparison_lines(comparison):
+            click.echo(f"  {line}")
     for name, path in wanted.items():
         click.echo(f"{name}: {path}")
 

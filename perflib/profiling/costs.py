@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from perflib.errors import UserError, choose
 
-__all__ = ["Counts", "costs_of", "counts_of"]
+__all__ = ["Counts", "costs_of", "counts_of", "unit_of"]
 
 Floats = NDArray[np.float64]
 
+_CLOCKS = ("cpu-clock", "task-clock")
 _COLUMNS = ("round", "arm", "function", "cost")
 
 
@@ -67,6 +68,14 @@ def costs_of(samples: pd.DataFrame, event: str | None = None) -> pd.DataFrame:
     sums = table.groupby(["round", "arm", "function"], observed=True)[["cost", "samples"]].sum()
     whole = sums.unstack("function", fill_value=0).stack("function", future_stack=True)
     return whole.reset_index()
+
+
+def unit_of(samples: pd.DataFrame) -> str:
+    """What ``costs_of`` gives the costs of one event in: ns of a clock, the event, or samples."""
+    if not (samples["period"] > 0).all():
+        return "samples"
+    event = str(samples["event"].iloc[0]).partition(":")[0]
+    return "ns" if event in _CLOCKS else event or "of its unit"
 
 
 class Counts(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,22 @@ from typing import Any
 import pandas as pd
 
 from perflib.errors import UserError
+from perflib.profiling.comparison import Comparison, compare
+from perflib.profiling.costs import costs_of, unit_of
 from perflib.profiling.export import default_event
 from perflib.profiling.perfscript import Profile
 from perflib.profiling.views import flat, select
 
-__all__ = ["check_outputs", "function_lines", "headline", "of_event", "record", "unread_lines"]
+__all__ = [
+    "check_outputs",
+    "compared",
+    "comparison_lines",
+    "function_lines",
+    "headline",
+    "of_event",
+    "record",
+    "unread_lines",
+]
 
 _FUNCTIONS = 20  # shown
 _UNREAD = 5
@@ -108,6 +120,37 @@ def function_lines(profile: Profile) -> list[str]:
     ]
     if len(functions) > _FUNCTIONS:
         lines.append(f"... and {len(functions) - _FUNCTIONS} more functions")
+    return lines
+
+
+def compared(chosen: Profile, name: str, other: Profile, other_name: str) -> Comparison:
+    """A profile against another of the same event; without repetitions, by counting alone.
+
+    Raises
+    ------
+    UserError
+        The other has no samples of that event.
+    """
+    try:
+        against = of_event(other, default_event(chosen.samples)).samples
+    except UserError as error:
+        msg = f"{other_name}: {error}"
+        raise UserError(msg) from None
+    both = pd.concat([chosen.samples.assign(arm=name), against.assign(arm=other_name)])
+    return compare(costs_of(both), other_name, name, unit=unit_of(both))
+
+
+def comparison_lines(comparison: Comparison) -> list[str]:
+    """What was found, and the functions that differ most."""
+    lines = [f"{finding.subject:18s} {finding}" for finding in comparison.findings()[:2]]
+    lines.append("additional    share %   excess %  [95 % interval]      function (* stands out)")
+    for row in comparison.table.head(_FUNCTIONS).to_dict("records"):
+        share = "-" if math.isnan(row["share_percent"]) else f"{row['share_percent']:.1f}"
+        reach = f"[{row['excess_low']:+.1f}, {row['excess_high']:+.1f}]"
+        lines.append(
+            f"{row['additional']:+10.4g} {share:>10} {row['excess_percent']:+10.1f}  {reach:20} "
+            f"{row['function']}{' *' if row['stands_out'] else ''}"
+        )
     return lines
 
 

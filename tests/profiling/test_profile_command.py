@@ -147,3 +147,65 @@ def test_an_output_that_cannot_be_written_leaves_the_old_one(
     assert f"{out} cannot be written: No space left on device" in capsys.readouterr().err
     assert out.read_text() == "old"
     assert [path.name for path in tmp_path.glob("*f*")] == ["f"]
+
+
+# --- against another ---------------------------------------------------------------------------
+
+
+def _text(path: Path, samples: dict[str, int]) -> Path:
+    lines = [
+        f"kv 7/7 [000] 1.{number:06d}: 1000000 cpu-clock: 401000 {function}+0x4 (/opt/kv)\n"
+        for number, function in enumerate(f for f, count in samples.items() for _ in range(count))
+    ]
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture
+def dearer(tmp_path: Path) -> Path:
+    return _text(tmp_path / "dearer.txt", {"track": 900, "scatter": 300, "locate": 300, "f": 300})
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    return _text(tmp_path / "other.txt", {"track": 400, "scatter": 300, "locate": 300, "f": 300})
+
+
+def test_against_another_profile_names_the_function_that_grew(
+    dearer: Path, other: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert profile(dearer, "--against", other) == 0
+    out = capsys.readouterr().out
+    *_, lead, _, _, _ = out.splitlines()
+    assert lead.split()[0] == "+5e+08"  # 500 samples of a millisecond
+    assert lead.endswith("track *")
+    assert "Counting only" in out
+    assert profile(dearer, "--against", other, "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["against"] == str(other)
+    assert [finding["subject"] for finding in record["findings"]] == [
+        "event time",
+        "standing out",
+        "track",
+    ]
+
+
+def test_against_an_equal_profile_no_function_is_named(
+    tmp_path: Path, other: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twin = _text(tmp_path / "twin.txt", {"track": 410, "scatter": 290, "locate": 305, "f": 295})
+    assert profile(twin, "--against", other) == 0
+    assert " *" not in capsys.readouterr().out.partition("stands out)")[2]
+
+
+def test_against_what_cannot_be_compared(
+    tmp_path: Path, dearer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert profile(dearer, "--against", dearer) == 2
+    assert "cannot be compared with itself" in capsys.readouterr().err
+    assert profile(dearer, "--against", TWO) == 2
+    assert (
+        f"{TWO}: unknown event 'cpu-clock': did you mean 'cpu-clock:u'" in capsys.readouterr().err
+    )
+    assert profile(dearer, "--against", tmp_path / "absent.txt") == 2
+    assert "absent.txt cannot be read" in capsys.readouterr().err
