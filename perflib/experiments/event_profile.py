@@ -23,12 +23,12 @@ from perflib.errors import UserError, choose
 from perflib.experiments.base import Column, Experiment, Session
 from perflib.experiments.event_samples import (
     as_one_arm,
+    compared,
     comparisons,
     nothing_compared,
     profiled,
     reference_of,
     shares_percent,
-    unit_of,
     unseen_percent,
 )
 from perflib.experiments.event_turns import ProfiledJobs, ProfiledRunning, repeats_for
@@ -45,7 +45,7 @@ from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding
 from perflib.kernels import Build, build
 from perflib.measure.rounds import Columns, take_rounds
-from perflib.profiling.comparison import Comparison, compare, costs_of
+from perflib.profiling.comparison import Comparison
 from perflib.profiling.entry_cost import EntryCost, entry_cost
 from perflib.profiling.event_profile import Sampling
 from perflib.profiling.perf_tool import PerfUnavailableError, find_perf
@@ -72,7 +72,9 @@ def _as_logged(value: object) -> object:
     return value
 
 
-EventName = Annotated[str, BeforeValidator(_as_logged), Field(min_length=1, max_length=200)]
+EventName = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_as_logged)]
+# The command line and the form read the word 'none' as no value.
+Callers = Annotated[CallGraph, BeforeValidator(lambda value: value or "none")]
 
 
 class EventParams(Params):
@@ -117,8 +119,9 @@ class EventParams(Params):
         None,
         "what perf samples, as it names it (none: core cycles, or the CPU clock without them)",
     )
-    call_graph: CallGraph = parameter(
-        "fp", "how callers are found: by frame pointers, 'dwarf' (copies of the stack), 'lbr'"
+    call_graph: Callers = parameter(
+        "fp",
+        "how callers are found: by frame pointers, 'dwarf' (copies of the stack), 'lbr', 'none'",
     )
     job: Literal["program", "pythia", "command", "running"] = parameter(
         "program",
@@ -301,7 +304,7 @@ class EventProfiles(Experiment):
 
     def comparisons(self, run: Run) -> dict[str, Comparison]:
         """Each core against the reference core, by its name."""
-        return comparisons(profiled(run), reference_of(run), run.params.get("sampled_event"))
+        return comparisons(profiled(run), reference_of(run))
 
     def entry(self, run: Run) -> EntryCost:
         """The share of samples on functions' first instructions, over all cores."""
@@ -309,10 +312,10 @@ class EventProfiles(Experiment):
 
     def analyse(self, run: Run) -> list[Finding]:
         """Of each core: longer, does a function stand out, which; and of all: the entry's cost."""
-        compared = self.comparisons(run)
+        by_core = self.comparisons(run)
         findings = [
-            finding if len(compared) == 1 else replace(finding, subject=f"{core} {finding.subject}")
-            for core, comparison in compared.items()
+            finding if len(by_core) == 1 else replace(finding, subject=f"{core} {finding.subject}")
+            for core, comparison in by_core.items()
             for finding in comparison.findings()
         ] or [nothing_compared(profiled(run))]
         try:
@@ -324,12 +327,12 @@ class EventProfiles(Experiment):
     def compare(self, first: Run, second: Run) -> list[Finding]:
         """Two runs' profiles, whatever their cores: two builds, two machines, two days."""
         samples = [as_one_arm(run) for run in (first, second)]
-        sampled = [" and ".join(sorted(set(table["event"].astype(str)))) for table in samples]
+        sampled = [str(table["event"].iloc[0]) for table in samples]
         if sampled[0] != sampled[1]:
-            msg = f"{first.id} has samples of {sampled[0]}, {second.id} of {sampled[1]}"
-            raise UserError(f"{msg}: they cannot be compared")
-        both = pd.concat(samples)
-        return compare(costs_of(both), first.id, second.id, unit=unit_of(both)).findings()
+            each = f"{first.id} has samples of {sampled[0]}, {second.id} of {sampled[1]}"
+            msg = f"{each}: they cannot be compared"
+            raise UserError(msg)
+        return compared(pd.concat(samples), first.id, second.id).findings()
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Additional time by function, the cost on both cores, the entry's share, one time line."""
@@ -347,11 +350,14 @@ class EventProfiles(Experiment):
         if {"round", "core", "time_ns", *times} <= set(run.samples):
             timed = run.samples.dropna(subset=["time_ns", *times])
             for _, turn in timed.groupby(["round", "core"]):
-                begin_ns, event_ns, *missed_ns = (int(turn[name].iloc[0]) for name in times)
+                begin_ns, event_ns, missed_begin_ns, missed_end_ns = (
+                    int(turn[name].iloc[0]) for name in times
+                )
                 drawn["time_line"] = event_figures.time_line(
                     turn["time_ns"] - begin_ns,
                     event_ns,
-                    *missed_ns,
+                    missed_begin_ns,
+                    missed_end_ns,
                     bin_ms=max(1.0, event_ns / 1e8),
                 )
                 break

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, PerflibError
+from perflib.errors import MeasurementError, PerflibError, UserError
 from perflib.experiments.jobs import Jobs
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
@@ -51,10 +53,27 @@ class _Found:
     """What turns have in common: problems, remarks, and the layout of the functions they met."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
+        self._problems: dict[str, list[str]] = {}
         self._said: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
+        self._looked_up: set[str] = set()
         self._instructions: dict[str, list[int]] = {}
+
+    @property
+    def problems(self) -> list[str]:
+        """What was wrong; what differs from turn to turn in its numbers only is said once."""
+        return [
+            first if not more else f"{first} (in {1 + len(more)} turns; the numbers are one's)"
+            for first, *more in self._problems.values()
+        ]
+
+    @property
+    def any(self) -> bool:
+        """Whether any turn was recorded."""
+        return bool(self._said)
+
+    def _problem(self, sentence: str) -> None:
+        self._problems.setdefault(re.sub(r"\d+(\.\d+)?", "#", sentence), []).append(sentence)
 
     def said(self) -> dict[str, Any]:
         """What was sampled, what is to be known of it, and functions' instructions."""
@@ -64,29 +83,29 @@ class _Found:
         """The samples of the wanted event, with the event's own times on every row."""
         recorded = [one for one in profile.events if str(one.event.event) == event]
         if not recorded:
-            msg = (
-                f"event {event} was not recorded: {' '.join(profile.problems) or 'no reason known'}"
-            )
+            why = "; ".join(profile.problems) or "no reason known"
+            msg = f"event {event} was not recorded: {why}"
             raise WorkerError(msg)
         one = recorded[0]
+        if not one.coverage.samples:
+            took = f"no sample was taken during event {event}, of {one.event.time_ns / 1e6:g} ms"
+            raise WorkerError("; ".join([took, *profile.problems]))
         read = perfscript.read(profile.samples)
         if read.unread_count:
             first = read.unread[0]
-            self.problems.append(
+            self._problem(
                 f"{read.unread_count} lines of perf's text could not be read, the first, line "
                 f"{first.line}: {first.reason}"
             )
         time_ns = read.samples["time_ns"]
         samples = read.samples[(time_ns >= one.event.begin_ns) & (time_ns <= one.event.end_ns)]
-        if samples.empty:
-            msg = f"no sample was taken during event {event}, which took {one.event.time_ns} ns"
-            raise WorkerError(msg)
         if one.coverage.covered_percent < _POOR_COVERAGE_PERCENT:
-            self.problems.append(
+            self._problem(
                 f"only {one.coverage.covered_percent:.0f} % of an event was recorded: "
                 f"{one.coverage.missed_begin_ns / 1e6:.1f} ms are missed at its begin"
             )
-        self.problems += profile.problems
+        for sentence in profile.problems:
+            self._problem(sentence)
         self._said = {"sampled": profile.sampled, "remarks": profile.remarks}
         self._look_up(samples)
         return _columns(samples) | {
@@ -101,9 +120,9 @@ class _Found:
         merged = merge_copies(samples)
         here = Counter(merged["symbol"].astype(str))
         self._counts += here
-        for function in here:
-            new = function not in self._instructions and function != "[unknown]"
-            if new and self._counts[function] >= _LEAST_SAMPLES:
+        for function in here.keys() - self._looked_up - {"[unknown]"}:
+            if self._counts[function] >= _LEAST_SAMPLES:
+                self._looked_up.add(function)  # once: what has no file will have none later
                 table = annotate(merged, function).table
                 offsets = sorted({int(at) for at in table["offset"][table["instruction"].notna()]})
                 if offsets[:1] == [0]:
@@ -172,9 +191,11 @@ class ProfiledJobs(Jobs):
                     on_end=lambda _event, pid: self.read_back(arm, pid),
                 )
                 return self._found.columns(profile, self._event)
-            except WorkerError:
+            except UserError:
                 raise
             except PerflibError as error:
+                if not self._found.any:  # not even once: it is not this turn's bad luck
+                    raise MeasurementError(str(error)) from error
                 raise WorkerError(str(error)) from error
 
 
@@ -217,6 +238,7 @@ class ProfiledRunning:
 
     def take(self, _arm: int, stop: threading.Event | None) -> Columns:
         """Wait for the event and record it: one row a sample."""
+        begun = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="perflib-profile-") as folder:
             profile = profile_running(
                 self._pid,
@@ -228,4 +250,13 @@ class ProfiledRunning:
                 stop=stop,
                 sampling=self._sampling,
             )
-            return self._found.columns(profile, self._event)
+            try:
+                return self._found.columns(profile, self._event)
+            except WorkerError as error:  # there is no other turn
+                waited = f"the log was followed for {time.monotonic() - begun:.1f} s"
+                if stop is not None and stop.is_set():
+                    waited += ", until it was stopped"
+                if not self._log.exists():
+                    waited = f"there is no log {self._log}"
+                msg = f"{error}; {waited}"
+                raise MeasurementError(msg) from error

@@ -4,6 +4,7 @@ import copy
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,11 +40,18 @@ class Wellformed(HTMLParser):
 
 @pytest.fixture(scope="module")
 def runs() -> list[Run]:
-    small = {"machine": {"spin_ms": 10}, "kv_per_core": {"events": 3}}
+    small: dict[str, dict[str, Any]] = {
+        "machine": {"spin_ms": 10},
+        "kv_per_core": {"events": 3},
+        "event_profile": {"event_ms": 30},
+        "counters": {"job_ms": 20, "jobs": [1], "sets": ["software"]},
+    }
+    assert list(small) == list(experiments.NAMES)
     made = []
-    for name in experiments.NAMES:
+    for name, given in small.items():
         experiment = experiments.get(name)
-        made.append(experiment.measure(experiment.params({"budget_s": 0.5, **small[name]})))
+        if not experiment.unavailable():
+            made.append(experiment.measure(experiment.params({"budget_s": 0.5, **given})))
     return made
 
 

@@ -1,0 +1,662 @@
+"""The profile of one event: its parameters, its runs, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perflib.cli import main
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import event_profile, get
+from perflib.experiments.event_profile import EventParams, profiled
+from perflib.finding import Finding
+from perflib.lab.form import form
+from perflib.lab.theme import png, themed
+from perflib.measure.rounds import Status
+from perflib.run import Run
+from perflib.store import load, runs
+from tests.experiments.profiles import samples
+from tests.profiling.tables import samples_of
+from tests.profiling.test_recorder import BURN, needs_perf
+
+EVENT = get("event_profile")
+ROOT = Path(__file__).parents[2]
+CORES = sorted(os.sched_getaffinity(0))[:2]
+NAMED = {"job_begin": r"begin (?P<event>\w+)", "job_end": r"end (?P<event>\w+)"}
+SHORT = {"budget_s": 1.0, "event_ms": 100.0, "code_kib": 100, "cores": CORES}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    return tmp_path / "home"
+
+
+def make(**given: Any) -> EventParams:
+    made = EVENT.Params.make(given)
+    assert isinstance(made, EventParams)
+    return made
+
+
+def run_of(table: pd.DataFrame, name: str = "r", **params: Any) -> Run:
+    return Run(name, EVENT.name, make(**params).model_dump(mode="json"), table)
+
+
+def by_subject(findings: list[Finding]) -> Mapping[str, Finding]:
+    found = {finding.subject: finding for finding in findings}
+    assert len(found) == len(findings)
+    return found
+
+
+def stands_out(table: pd.DataFrame, **params: Any) -> list[str]:
+    """The functions that are named, the clearest first."""
+    found = by_subject(EVENT.analyse(run_of(table, **params)))["standing out"]
+    named: list[str] = found.evidence["named"]
+    assert (found.verdict == "supported") == bool(named)
+    return named
+
+
+def command(tmp_path: Path, script: str) -> dict[str, Any]:
+    """Parameters for a Python script as the job, whose event is 'abc'."""
+    path = tmp_path / "job.py"
+    path.write_text(f"import os, signal, sys, time\n{BURN}\n{script}")
+    return {
+        "job": "command",
+        "job_command": f"{sys.executable} {path}",
+        "event": "abc",
+        "cores": CORES[:1],
+        "budget_s": 0.1,
+        **NAMED,
+    }
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"job": "command"}, "job=command and job_command=... go together"),
+        ({"job_command": "x"}, "job=command and job_command=... go together"),
+        ({"job": "running"}, "job=running, job_pid=... and job_log=... go together"),
+        ({"job": "running", "job_pid": 1}, "job_log=... go together"),
+        ({"job": "running", "job_log": "x"}, "job_pid=... and"),
+        ({"job_pid": 1, "job_log": "x"}, "job=running, job_pid=..."),
+        ({"job": "running", "job_pid": 0, "job_log": "x"}, "'job_pid': 0: .* greater than or"),
+        ({"event": "abc"}, "events of job=program have numbers from 0: event='abc' is none"),
+        ({"job": "pythia", "event": "-1"}, "of job=pythia .* event='-1'"),
+        ({"event": ""}, "'event': '': .* at least 1 character"),
+        ({"event": True}, "'event': True: Input should not be true or false"),
+        ({"event": 7.5}, "'event': 7.5: Input should be a valid string"),
+        ({"dearer_core": 1, "job": "pythia"}, "dearer_core needs job=program"),
+        ({"sampled_event": "cycles,instructions"}, "is several: their samples cannot be added"),
+        ({"sampled_event": "{cycles,cycles}"}, "is several"),
+        ({"call_graph": "fpp"}, "'call_graph': 'fpp': .*'fp', 'dwarf' or 'lbr'"),
+        ({"frequency_hz": 9}, "'frequency_hz': 9: .* 10"),
+        ({"job_begin": "begin"}, "lacks the named group 'event'"),
+        ({"job_end": "("}, "event's end is no regular expression"),
+        ({"evnet": 1}, "did you mean 'event'"),
+        ({"settings": "thp"}, "NAME=VALUE"),
+    ],
+)
+def test_wrong_parameters_are_sentences(given: dict[str, object], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        make(**given)
+
+
+def test_an_event_is_a_number_or_a_name() -> None:
+    assert {make(event=event).event for event in (73, "73", "073")} == {"73"}
+    assert EVENT.Params.parse(["event=73"]) == EVENT.Params.make({"event": 73})
+    assert make(job="command", job_command="x", event="abc").event == "abc"
+    again = EVENT.Params.make(make(event=8).model_dump(mode="json"))
+    assert again == make(event=8)
+
+
+def test_one_event_of_a_pmu_may_have_commas() -> None:
+    assert make(sampled_event="cpu/event=0x3c,umask=0/").sampled_event is not None
+
+
+@pytest.mark.parametrize("profile", ["quick", "full"])
+def test_presets_are_valid(profile: str) -> None:
+    assert EVENT.params({}, profile).budget_s > make(**SHORT).budget_s
+
+
+def test_the_form_has_a_field_of_the_right_kind_for_each_parameter() -> None:
+    shown = form("event_profile")
+    fields = shown.fields.widgets
+    assert set(fields) == set(EventParams.model_fields)
+    assert fields["job"].options == ("program", "pythia", "command", "running")
+    assert (fields["event"].value, fields["sampled_event"].value) == ("73", "none")
+    fields["event"].value = "7x"
+    assert "events of job=program have numbers from 0" in shown.message
+    assert shown.run_button.disabled
+    fields["job"].value = "command"
+    fields["job_command"].value = "sim --first {first}"
+    assert shown.message == ""
+    assert not shown.run_button.disabled
+    params = EVENT.params(shown.fields.given())
+    assert isinstance(params, EventParams)
+    assert (params.event, params.job, params.dearer_core) == ("7x", "command", None)
+    fields["call_graph"].value = "none"
+    assert shown.message == ""
+    assert EVENT.params(shown.fields.given()) == EVENT.Params.parse(
+        ["event=7x", "job=command", "job_command=sim --first {first}", "call_graph=none"]
+    ).model_copy(update={"budget_s": 40.0})
+
+
+# --- the plan ------------------------------------------------------------------------------------
+
+
+@needs_perf
+def test_the_plan_has_cores_reference_copies_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def repeats_for(*words: object) -> int:
+        asked.append(words)
+        return 4321
+
+    monkeypatch.setattr(event_profile, "repeats_for", repeats_for)
+    params = make(**SHORT | {"reference_core": CORES[-1], "event": 5, "seed": 3})
+    plan = EVENT.plan(params)
+    assert json.loads(json.dumps(plan)) == plan
+    assert (plan["cores"], plan["reference"], plan["repeats"]) == (CORES, CORES[-1], 4321)
+    assert plan["copies"] > 1
+    ((program, *rest),) = asked
+    assert Path(str(program)).is_file()
+    assert rest == ["5", 3, 100.0, params.conditions(CORES[0])]
+    assert EVENT.plan(make(**SHORT))["reference"] == CORES[0]
+
+
+@needs_perf
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"reference_core": 65535}, "unknown core in reference_core '65535'"),
+        ({"dearer_core": 65535}, "unknown core in dearer_core '65535'"),
+        ({"cores": [0, 4095]}, "no CPU 4095"),
+        ({"job": "command", "job_command": "x {frist}"}, "unknown placeholder 'frist': did you me"),
+        ({"job": "command", "job_command": "x 'open"}, "cannot be split into words"),
+    ],
+)
+def test_a_plan_that_cannot_be_costs_nothing(given: dict[str, Any], says: str, home: Path) -> None:
+    with pytest.raises(UserError, match=says):
+        EVENT.measure(make(**given))
+    assert not (home / "runs").exists()
+
+
+# --- measuring, for real -------------------------------------------------------------------------
+
+
+@needs_perf
+def test_a_short_run_is_a_table_of_samples_in_the_event_and_is_saved() -> None:
+    run = EVENT.measure(make(**SHORT, frequency_hz=5000))
+    table, provenance = run.samples, run.provenance
+    assert set(table) == {column.name for column in EVENT.columns}
+    EVENT.check_samples(table)
+    assert set(table["core"]) <= set(CORES)
+    assert (table["cpu"] == table["core"]).all()
+    since_ns = table["time_ns"] - table["begin_ns"]
+    assert since_ns.between(0, table["event_time_ns"]).all()
+    assert (table["period"] > 0).all()
+    assert table["symbol"].str.startswith("kv_").any()
+    assert (table["stack"].str.rpartition(";")[2] != "").all()
+    assert table["comm"].str.startswith("kv").all()
+    turns = table.groupby(["round", "core"])
+    assert (turns[["begin_ns", "event_time_ns", "missed_begin_ns"]].nunique() == 1).all(axis=None)
+    assert provenance["instructions"]
+    assert all(offsets[0] == 0 for offsets in provenance["instructions"].values())
+    assert provenance["sampled"] in ("cpu-clock", "cycles", "cpu-clock:u", "cycles:u")
+    assert provenance["kernel"]["kernel"] == "kv"
+    assert "-fno-omit-frame-pointer" in provenance["kernel"]["flags"]
+    assert provenance["plan"]["repeats"] >= 1
+    assert f"--repeat 73:{provenance['plan']['repeats']}" in provenance["job"]
+
+    back = load(run.id)
+    pd.testing.assert_frame_equal(back.samples, table, check_dtype=False)
+    assert back.provenance == json.loads(json.dumps(provenance))
+    here, there = ([f.to_dict() for f in EVENT.analyse(one)] for one in (run, back))
+    assert here == there
+    assert list(EVENT.figures(back)) == list(EVENT.figures(run))
+    assert [entry.status for entry in runs()] == ["saved"]
+
+
+@needs_perf
+@pytest.mark.skipif(len(CORES) < 2, reason="one core only")
+def test_the_dearer_build_runs_on_its_core_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_profile, "repeats_for", lambda *_: 2000)
+    run = EVENT.measure(make(**SHORT | {"budget_s": 0.1, "dearer_core": CORES[1]}))
+    files = run.samples[run.samples["symbol"].str.startswith("kv_")].groupby("core")["object"]
+    assert files.nunique().tolist() == [1, 1]
+    assert (
+        run.samples.groupby("core")["object"]
+        .agg(lambda o: o[o.str.contains("kv")].iloc[0])
+        .is_unique
+    )
+
+
+@needs_perf
+def test_without_call_chains_a_stack_is_its_leaf(tmp_path: Path) -> None:
+    script = "print('begin abc'); burn(60); print('end abc')"
+    run = EVENT.measure(make(**command(tmp_path, script), call_graph="none"))
+    assert not run.samples["stack"].str.contains(";").any()
+    assert set(profiled(run)["arm"]) == {f"cpu{CORES[0]}"}
+    found = by_subject(EVENT.analyse(run))
+    assert found["standing out"].verdict == "inconclusive"
+    assert "nothing is compared" in found["standing out"].reason
+
+
+@needs_perf
+def test_a_run_whose_process_was_killed_goes_on(tmp_path: Path) -> None:
+    seen: list[Status] = []
+
+    def killed(status: Status) -> None:
+        seen.append(status)
+        if len(seen) == 2:
+            raise ZeroDivisionError
+
+    params = make(
+        **command(tmp_path, "print('begin abc'); burn(40); print('end abc')")
+        | {"budget_s": 600.0, "seed": 7}
+    )
+    with pytest.raises(ZeroDivisionError):
+        EVENT.measure(params, killed)
+    (unfinished,) = runs()
+    assert unfinished.status == "interrupted"
+    before = seen[1].samples()
+    stop = threading.Event()
+    run = EVENT.resume(unfinished.id, lambda _: stop.set(), stop)  # one turn more
+    assert run.params == params.model_dump(mode="json")
+    assert before["round"].unique().tolist() == [0, 1]
+    assert run.samples["round"].unique().tolist() == [0, 1, 2]
+    pd.testing.assert_frame_equal(run.samples[: len(before)], before)
+    assert [entry.status for entry in runs()] == ["saved"]
+
+
+@needs_perf
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("print('begin abc'); burn(20); os.kill(os.getpid(), 9)", "the job died of SIGKILL"),
+        (
+            "text = 'begin abc\\n'; burn(20); print(text + 'end abc')",
+            "no sample was taken .* the job holds its output back",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_profiled_says_why_once_and_leaves_no_run(
+    tmp_path: Path, script: str, says: str, home: Path
+) -> None:
+    starts = tmp_path / "starts"
+    count = f"open({str(starts)!r}, 'a').write('x')\n"
+    with pytest.raises(MeasurementError, match=says):
+        EVENT.measure(make(**command(tmp_path, count + script)))
+    assert starts.read_text() == "x"
+    assert list((home / "runs").iterdir()) == []
+
+
+@needs_perf
+def test_a_job_that_fails_later_keeps_what_was_recorded(tmp_path: Path) -> None:
+    script = f"""
+starts = open({str(tmp_path / "starts")!r}, "a+")
+starts.write("x"); starts.flush(); starts.seek(0)
+print("begin abc"); burn(30)
+if len(starts.read()) > 2: sys.exit("out of licences")
+print("end abc")
+"""
+    with pytest.raises(MeasurementError, match=r"out of licences\nWhat was measured before is"):
+        EVENT.measure(make(**command(tmp_path, script) | {"budget_s": 60.0}))
+    (saved,) = runs()
+    run = load(saved.id)
+    assert run.provenance["stopped"] == "failed"
+    assert run.provenance["failed_turns"] == 3
+    assert sorted(run.samples["round"].unique()) == [0, 1]
+    (problem,) = run.provenance["problems"]
+    assert "out of licences" in problem
+
+
+@needs_perf
+def test_lines_come_at_once_although_the_job_would_buffer(tmp_path: Path) -> None:
+    one = "import time; print('begin abc'); t = time.time()\nwhile time.time() < t + .1: sum([1])\n"
+    params = command(tmp_path, "") | {
+        "job_command": f"{sys.executable} -c \"{one}print('end abc')\""
+    }
+    run = EVENT.measure(make(**params))
+    assert run.samples["event_time_ns"].iloc[0] >= 0.09e9
+    assert run.samples["missed_begin_ns"].iloc[0] < run.samples["event_time_ns"].iloc[0]
+
+
+@needs_perf
+def test_an_unknown_event_to_sample_is_answered_with_perfs_own_words(
+    tmp_path: Path, home: Path
+) -> None:
+    script = "print('begin abc'); burn(20); print('end abc')"
+    with pytest.raises(MeasurementError, match=r"syntax error: 'no-such-event'(.|\n)*perf list"):
+        EVENT.measure(make(**command(tmp_path, script), sampled_event="no-such-event"))
+    assert list((home / "runs").iterdir()) == []
+
+
+# --- a job that runs already ---------------------------------------------------------------------
+
+WRITING = """
+log = open(sys.argv[1], "a", buffering=1)
+while True:
+    log.write("begin 7\\n"); burn(40); log.write("end 7\\n"); burn(10)
+"""
+
+
+@needs_perf
+def test_a_running_job_is_profiled_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    argv = [sys.executable, "-c", f"import sys\n{BURN}\n{WRITING}", str(log)]
+    with subprocess.Popen(argv) as job:
+        try:
+            given = {"job": "running", "job_pid": job.pid, "job_log": str(log), "event": 7}
+            run = EVENT.measure(make(**given, **NAMED))
+            assert job.poll() is None
+        finally:
+            job.kill()
+    assert run.provenance["plan"] == {"cores": [-1], "reference": -1}
+    assert (run.provenance["turns"], run.provenance["stopped"]) == (1, "precise enough")
+    assert set(run.samples["core"]) == {-1}
+    assert set(run.samples["pid"]) == {job.pid}
+    assert by_subject(EVENT.analyse(run))["standing out"].verdict == "inconclusive"
+    assert list(EVENT.figures(run))[::-1][0] == "time_line"
+
+
+@needs_perf
+def test_waiting_for_a_running_job_can_be_stopped(tmp_path: Path, home: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    stop = threading.Event()
+    timer = threading.Timer(0.5, stop.set)
+    timer.start()
+    with subprocess.Popen(["sleep", "60"]) as job:
+        given = {"job": "running", "job_pid": job.pid, "job_log": str(log), **NAMED}
+        with pytest.raises(
+            MeasurementError, match=r"was not seen to begin .* until it was stopped"
+        ):
+            EVENT.measure(make(**given), stop=stop)
+        job.kill()
+    timer.join()
+    assert list((home / "runs").iterdir()) == []
+
+
+# --- interrupted, and without perf ---------------------------------------------------------------
+
+
+def with_argument(word: str) -> list[int]:
+    """The processes in whose command line this stands."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if word.encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
+                found.append(int(path.parent.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+@needs_perf
+def test_ctrl_c_in_a_turn_keeps_the_turns_before_and_leaves_no_process(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    script = f"""
+starts = open({str(tmp_path / "starts")!r}, "a+")
+starts.write("x"); starts.flush(); starts.seek(0)
+print("begin abc")
+if len(starts.read()) == 3:
+    open({str(tmp_path / "third")!r}, "w").close()
+    burn(60_000)
+burn(40); print("end abc")
+"""
+    given = command(tmp_path, script) | {"cores": CORES[0], "budget_s": 60}
+    argv = [sys.executable, "-m", "perflib", "run", EVENT.name]
+    argv += [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(
+        argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not (tmp_path / "third").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        assert len(with_argument(str(scratch))) == 1  # perf, whose data file is there
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "interrupted" in said
+    assert with_argument(str(scratch)) == []
+    assert with_argument(str(tmp_path / "job.py")) == []
+    assert list(scratch.iterdir()) == []
+    (saved,) = runs()
+    assert (saved.status, saved.stopped) == ("saved", "interrupted")
+    assert sorted(load(saved.id).samples["round"].unique()) == [0, 1]
+
+
+def test_without_perf_it_says_what_to_install_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # main() takes SIGTERM over
+    with pytest.raises(SystemExit) as ended:
+        main(["run", EVENT.name, "-p", "budget_s=1"])
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("perflib: perf is not installed (or not on PATH). Install")
+    assert "Traceback" not in said
+    assert not (home / "runs").exists()
+
+
+# --- analysis ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_null_two_equal_cores_no_function_stands_out(seed: int) -> None:
+    found = by_subject(EVENT.analyse(run_of(samples(seed))))
+    assert set(found) == {"event time", "standing out"}
+    assert found["standing out"].verdict != "supported"
+    assert found["event time"].verdict != "supported"
+
+
+def test_null_a_slower_core_is_slower_in_all_functions_alike() -> None:
+    found = by_subject(EVENT.analyse(run_of(samples(5, slow={1: 0.12}))))
+    assert found["event time"].verdict == "supported"
+    assert found["event time"].low < 12 < found["event time"].high
+    assert found["standing out"].verdict == "refuted"
+    low, common, high = (found["standing out"].evidence["common_percent"][n] for n in (1, 0, 2))
+    assert low < common < high
+    assert low < 12 < high
+
+
+@pytest.mark.parametrize(("core", "grew"), [(1, "more"), (0, "less")])
+def test_a_function_made_dearer_on_one_core_is_named(core: int, grew: str) -> None:
+    table = samples(6, dearer={(core, "kv_runge_kutta"): 0.1}, slow={1: 0.05})
+    assert stands_out(table) == ["kv_runge_kutta"]
+    found = by_subject(EVENT.analyse(run_of(table)))["kv_runge_kutta"]
+    assert found.verdict == "supported"
+    assert f"kv_runge_kutta takes {grew} on cpu1" in found.claim
+    assert found.low < 100 * (1.1 if core else 1 / 1.1) - 100 < found.high
+    assert found.evidence["additional_unit"] == "ns"
+
+
+def test_each_of_several_cores_is_compared_with_the_reference() -> None:
+    table = samples(7, cores=4, dearer={(2, "kv_locate"): 0.2})
+    found = by_subject(EVENT.analyse(run_of(table)))
+    supported = [name for name, finding in found.items() if finding.verdict == "supported"]
+    assert [name for name in supported if "event time" not in name] == [
+        "cpu2 standing out",
+        "cpu2 kv_locate",
+    ]
+    assert {name.split()[0] for name in found} == {"cpu1", "cpu2", "cpu3"}
+    other = by_subject(EVENT.analyse(run_of(table, reference_core=2)))
+    assert {name.split()[0] for name in other} == {"cpu0", "cpu1", "cpu3"}
+    named = [name for name, f in other.items() if f.verdict == "supported" and "kv_" in name]
+    assert named == ["cpu0 kv_locate", "cpu1 kv_locate", "cpu3 kv_locate"]
+
+
+def test_two_runs_are_compared_whatever_their_cores() -> None:
+    first = run_of(samples(8, cores=2), "first")
+    same = run_of(samples(9, cores=1, rounds=30), "same")
+    found = by_subject(EVENT.compare(first, same))
+    assert found["standing out"].verdict != "supported"
+    assert abs(found["event time"].effect) < 20  # one core's event is no half of two cores'
+    assert "on same than on first" in found["event time"].claim
+    dearer = {(core, "kv_locate"): 0.3 for core in (0, 1)}
+    changed = run_of(samples(10, dearer=dearer), "changed")
+    found = by_subject(EVENT.compare(first, changed))
+    assert found["standing out"].evidence["named"] == ["kv_locate"]
+    assert found["kv_locate"].low < 30 < found["kv_locate"].high
+
+
+def test_runs_that_cannot_be_compared_say_why() -> None:
+    first = run_of(samples(rounds=3), "first")
+    other = run_of(samples(rounds=3).assign(event="cycles:u"), "other")
+    with pytest.raises(UserError, match="first has samples of cpu-clock, other of cycles:u"):
+        EVENT.compare(first, other)
+    with pytest.raises(UserError, match="cannot be compared with itself"):
+        EVENT.compare(first, first)
+
+
+def with_offsets(table: pd.DataFrame) -> pd.DataFrame:
+    """Every function of 100 instructions; of the first the entry is dear."""
+    place = pd.Series(range(len(table))) * 37 % 100
+    dear = (table["symbol"] == "kv_runge_kutta") & (place < 20)
+    return table.assign(offset=(4 * place).where(~dear, 0))
+
+
+def test_entry_cost_names_dear_entries_only() -> None:
+    found = by_subject(EVENT.analyse(run_of(with_offsets(samples(rounds=5)))))
+    entries = [name for name in found if name.startswith("entry")]
+    assert entries == ["entry", "entry sham", "entry kv_runge_kutta"]
+    assert found["entry kv_runge_kutta"].verdict == "supported"
+    assert "largest offset seen" in found["entry kv_runge_kutta"].reason
+    known = run_of(with_offsets(samples(rounds=5)))
+    known.provenance["instructions"] = {"kv_runge_kutta": list(range(0, 400, 4))}
+    said = by_subject(EVENT.analyse(known))["entry kv_runge_kutta"]
+    assert said.evidence["even_by"] == "instructions"
+
+
+# --- tables that a user brings -------------------------------------------------------------------
+
+MINIMAL = pd.DataFrame({"symbol": ["f_0001", "f_0002", "g"] * 10, "period": 1000})
+
+
+@pytest.mark.parametrize(
+    ("table", "exit_code", "says"),
+    [
+        (MINIMAL, 0, r"inconclusive: .*nothing is compared\. Most cost f 66\.7 %, g 33\.3 %"),
+        (samples(6, dearer={(1, "kv_locate"): 0.2}), 0, "kv_locate +supported: kv_locate takes mo"),
+        (samples(1, rounds=1).drop(columns="round"), 0, "Counting only"),
+        (MINIMAL.drop(columns="period"), 2, "lack a column: unknown column 'period'.*needs symbol"),
+        (MINIMAL.rename(columns={"symbol": "sym"}), 2, "did you mean 'sym'"),
+        (MINIMAL.assign(period="many"), 2, r"'period' holds no numbers, but \['many'\]"),
+        (MINIMAL.assign(core="zero"), 2, "'core' holds no numbers"),
+        (MINIMAL.assign(core=[0, math.nan, 1] * 10), 2, "'core' has no whole number in row 2"),
+        (
+            MINIMAL.assign(symbol=MINIMAL["symbol"].where(MINIMAL.index != 1)),
+            2,
+            "'symbol' has no value in row 2",
+        ),
+        (MINIMAL.assign(event=["a", "b", "b"] * 10), 2, "several events: say which with sampled_"),
+        (
+            MINIMAL.assign(core=[0, 0, 1] * 10, round=[0, 0, 1] * 10),
+            2,
+            "no round has costs on both arms",
+        ),
+        (MINIMAL[:0], 2, "no rows|holds no numbers"),
+    ],
+)
+def test_tables_of_users_through_the_command_line(
+    table: pd.DataFrame,
+    exit_code: int,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    table.to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(SystemExit) as ended:
+        main(["analyse", EVENT.name, "--samples", str(tmp_path / "x.csv")])
+    said = capsys.readouterr()
+    text = " ".join((said.out + said.err).split())
+    assert ended.value.code == exit_code, text
+    assert pd.Series([text]).str.contains(" ".join(says.split())).item(), text
+
+
+def test_findings_are_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    MINIMAL.to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(SystemExit):
+        main(["analyse", EVENT.name, "--json", "--samples", str(tmp_path / "x.csv")])
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["effect"] is None
+
+
+def drawn(table: pd.DataFrame) -> dict[str, str]:
+    """Every figure's words; each can be drawn."""
+    words = {}
+    with themed():
+        for name, figure in EVENT.figures(run_of(table)).items():
+            assert png(figure).startswith(b"\x89PNG")
+            axes = figure.axes[0]
+            ticks = [label.get_text() for label in axes.get_yticklabels()]
+            title = axes.get_title() + axes.get_title(loc="left")
+            assert axes.get_xlabel()
+            assert title
+            words[name] = "\n".join([title, axes.get_xlabel(), axes.get_ylabel(), *ticks])
+    return words
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        (MINIMAL, ["cost"]),
+        (samples(rounds=4), ["additional_time_cpu1", "cost_cpu1", "time_line"]),
+        (with_offsets(samples(rounds=4, cores=1)), ["cost", "entry", "time_line"]),
+        (
+            samples(rounds=4, cores=3).drop(columns="begin_ns"),
+            ["additional_time_cpu1", "cost_cpu1", "additional_time_cpu2", "cost_cpu2"],
+        ),
+        (samples(rounds=4).drop(columns=["round"]), ["additional_time_cpu1", "cost_cpu1"]),
+        (
+            samples(rounds=2).assign(begin_ns=math.nan, event_time_ns=math.nan),
+            ["additional_time_cpu1", "cost_cpu1"],
+        ),
+        (samples_of({"main;f": 60, "main;g": 30}), ["cost"]),
+    ],
+)
+def test_every_table_has_figures_with_labels(table: pd.DataFrame, names: list[str]) -> None:
+    words = drawn(table)
+    assert list(words) == names
+    if "cost" in words:
+        assert "share of the event (%), 95 % interval (counting only)" in words["cost"]
+        assert words["cost"].endswith(("\nf", "\nkv_runge_kutta"))  # the largest, on top
+    if "cost_cpu1" in words:
+        assert "kv_runge_kutta" in words["cost_cpu1"]
+        assert "additional time per event on cpu1 (" in words["additional_time_cpu1"]
+
+
+def test_a_run_that_has_only_begun_can_be_drawn_and_analysed() -> None:
+    table = samples(rounds=4, count=300)
+    for turns in range(1, 8):
+        count = int((table["round"] * 2 + table["position"] < turns).sum())
+        run = run_of(table[:count], "unfinished")
+        assert list(EVENT.figures(run))[-1] == "time_line"
+        compared = turns > 1
+        assert ("event time" in by_subject(EVENT.analyse(run))) == compared

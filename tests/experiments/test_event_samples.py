@@ -1,0 +1,241 @@
+"""Tables of samples of all kinds, made ready for the comparison; when a run is precise enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.errors import UserError
+from perflib.experiments.event_samples import (
+    as_one_arm,
+    comparisons,
+    nothing_compared,
+    profiled,
+    reference_of,
+    shares_percent,
+    unit_of,
+    unseen_percent,
+)
+from perflib.profiling.views import flat
+from perflib.run import Run
+from perflib.store import load, read_table, save
+from tests.experiments.profiles import samples
+from tests.profiling.tables import samples_of
+
+TWO_CORES: dict[str, Any] = {"cores": [0, 1], "reference": 0}
+
+
+def run_of(table: pd.DataFrame, **params: Any) -> Run:
+    return Run("r", "event_profile", params, table)
+
+
+def as_measured() -> pd.DataFrame:
+    """All columns of a run, with the types that its journal gives."""
+    stacks = {"main;kv_step_0001;kv_next_0001": 30, "main;kv_step_0002;kv_next_0002": 20}
+    parts = []
+    for core in (0, 1):
+        part = samples_of({**stacks, "main;sin": 50}, comm="kv")
+        part["ip"] = part["ip"].to_numpy().view(np.int64) - 5  # the kernel's half: negative
+        parts.append(part.assign(round=0, position=core, core=core, begin_ns=0))
+    return pd.DataFrame({name: pd.concat(parts)[name].tolist() for name in parts[0]})
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_a_runs_samples_are_a_profile_again_with_copies_as_one() -> None:
+    made = profiled(run_of(as_measured()))
+    for name in ("symbol", "stack", "object", "event", "comm"):
+        assert isinstance(made[name].dtype, pd.CategoricalDtype)
+    assert made["ip"].dtype == np.uint64
+    assert made["ip"].iloc[0] == 2**64 - 5
+    assert set(made["symbol"]) == {"kv_next", "sin"}
+    assert set(made["stack"]) == {"main;kv_step;kv_next", "main;sin"}
+    assert made["arm"].unique().tolist() == ["cpu0", "cpu1"]
+    whole = flat(made).set_index("function")["total_samples"]
+    assert whole.to_dict() == {"main": 200, "kv_step": 100, "kv_next": 100, "sin": 100}
+
+
+@pytest.mark.parametrize("kind", ["run", "parquet", "csv"])
+def test_types_of_a_file_make_the_same_profile(tmp_path: Path, kind: str) -> None:
+    run = run_of(as_measured())
+    if kind == "csv":
+        run.samples.to_csv(tmp_path / "x.csv", index=False)
+        back = run_of(read_table(tmp_path / "x.csv"))
+    else:
+        path = save(run, tmp_path / "x.parquet")
+        back = load(path) if kind == "run" else run_of(read_table(path))
+    pd.testing.assert_frame_equal(profiled(back), profiled(run), check_categorical=False)
+
+
+def test_symbol_and_period_are_enough() -> None:
+    table = pd.DataFrame({"symbol": ["f_0001", "f_0002", "g"], "period": [1, 2, 3]})
+    made = profiled(run_of(table))
+    assert made["symbol"].tolist() == made["stack"].tolist() == ["f", "f", "g"]
+    assert made["arm"].unique().tolist() == ["cpu-1"]
+    assert shares_percent(made).to_dict() == {"f": 50, "g": 50}
+    assert table.columns.tolist() == ["symbol", "period"]  # the user's own table is left alone
+
+
+def test_what_a_table_lacks_here_and_there_is_unknown() -> None:
+    table = pd.DataFrame(
+        {
+            "symbol": [17, 17, 18],  # addresses for names
+            "period": 1,
+            "event": ["cycles", None, "cycles"],
+            "object": [None, "libm.so", "libm.so"],
+            "stack": [None, "main;17", "main;18"],
+            "offset": [math.nan, math.inf, 4.0],
+            "ip": [1.8e19, math.nan, 4096.0],
+        }
+    )
+    made = profiled(run_of(table.assign(event="cycles")))
+    assert made["symbol"].tolist() == ["17", "17", "18"]
+    assert made["stack"].tolist() == ["17", "main;17", "main;18"]
+    assert made["object"].tolist() == ["[unknown]", "libm.so", "libm.so"]
+    assert made["offset"].tolist() == [-1, -1, 4]
+    assert made["ip"].tolist() == [0, 0, 0]
+    assert profiled(run_of(table.iloc[:2]))["event"].tolist() == ["cycles", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.assign(core=[0.0, math.nan] * (len(t) // 2)), r"'core' .* in row 2, but nan"),
+        (lambda t: t.assign(core=0.5), r"'core' has no whole number in row 1, but 0\.5"),
+        (lambda t: t.assign(round=math.inf), r"'round' has no whole number in row 1, but inf"),
+    ],
+)
+def test_a_sample_that_belongs_nowhere_is_an_error(
+    change: Callable[[pd.DataFrame], pd.DataFrame], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        profiled(run_of(change(as_measured())))
+
+
+def test_whole_numbers_may_be_floats() -> None:
+    table = samples(rounds=3)
+    made = profiled(run_of(table.astype({"core": float, "round": float})))
+    assert set(made["arm"]) == {"cpu0", "cpu1"}
+
+
+def test_of_several_events_one_is_named() -> None:
+    table = samples(rounds=3)
+    both = pd.concat([table, table.assign(event="cycles:u", period=7)])
+    with pytest.raises(UserError, match=r"which with sampled_event=\.\.\. \(cpu-clock, cycles:u\)"):
+        profiled(run_of(both))
+    with pytest.raises(UserError, match="several events"):
+        profiled(run_of(both, sampled_event="instructions"))
+    one = profiled(run_of(both, sampled_event="cycles:u"))
+    assert len(one) == len(table)
+    assert unit_of(one) == "cycles"
+    # What perf calls it, and what it was asked for, may differ: one event is taken as it is.
+    assert len(profiled(run_of(table, sampled_event="cycles"))) == len(table)
+
+
+@pytest.mark.parametrize(
+    ("event", "period", "unit"),
+    [
+        ("cpu-clock", 5, "ns"),
+        ("task-clock:u", 5, "ns"),
+        ("cycles:upp", 5, "cycles"),
+        ("cpu-clock", -1, "samples"),
+        (None, 5, "of its unit"),
+    ],
+)
+def test_the_unit_is_the_events(event: str | None, period: int, unit: str) -> None:
+    table = pd.DataFrame({"symbol": ["f"], "period": [period]})
+    if event is not None:
+        table["event"] = event
+    assert unit_of(profiled(run_of(table))) == unit
+
+
+def test_a_runs_turns_are_repetitions_of_one_arm() -> None:
+    both = as_one_arm(run_of(samples(rounds=3)))
+    assert set(both["arm"]) == {"r"}
+    assert sorted(both["round"].unique()) == list(range(6))
+
+
+# --- which core is the reference -----------------------------------------------------------------
+
+
+def test_reference_is_the_plans_or_what_a_user_says() -> None:
+    table = samples(rounds=3)
+    run = run_of(table, reference_core=None)
+    assert reference_of(run) is None
+    assert list(comparisons(profiled(run), None)) == ["cpu1"]
+    assert reference_of(run_of(table, reference_core=1)) == 1
+    assert list(comparisons(profiled(run), 1)) == ["cpu0"]
+    run.provenance["plan"] = {"cores": [0, 1], "reference": 1}
+    assert reference_of(run) == 1
+
+
+def test_reference_that_is_not_in_a_users_table_is_an_error() -> None:
+    run = run_of(samples(rounds=3), reference_core=8)
+    with pytest.raises(
+        UserError, match=r"unknown core in reference_core 'cpu8': .*\(all: cpu0, cpu1\)"
+    ):
+        comparisons(profiled(run), reference_of(run))
+
+
+def test_a_function_of_a_few_samples_in_two_rounds_has_no_bound_and_no_warning() -> None:
+    table = samples(rounds=2, count=200)
+    rare = table[(table["core"] == 0) & (table["round"] == 0)][:17].assign(symbol="rare")
+    (one,) = comparisons(profiled(run_of(pd.concat([table, rare]))), None).values()
+    assert one.rounds == 2
+    assert "rare" in set(one.table["function"])
+
+
+def test_reference_that_was_never_recorded_is_replaced() -> None:
+    table = samples(cores=3, rounds=3)
+    run = run_of(table[table["core"] != 0])
+    run.provenance["plan"] = {"cores": [0, 1, 2], "reference": 0}
+    compared = comparisons(profiled(run), reference_of(run))
+    assert [(one.first, one.second) for one in compared.values()] == [("cpu1", "cpu2")]
+
+
+# --- when it is enough ---------------------------------------------------------------------------
+
+
+def test_nothing_is_known_of_no_samples_of_one_arm_or_of_rounds_apart() -> None:
+    table = samples(rounds=4)
+    assert unseen_percent(pd.DataFrame({}), TWO_CORES) == math.inf
+    assert unseen_percent(table[table["core"] == 0], TWO_CORES) == math.inf
+    assert unseen_percent(table[table["core"] == 1], TWO_CORES) == math.inf
+    apart = table[table["core"] == table["round"] % 2]
+    assert unseen_percent(apart, TWO_CORES) == math.inf
+
+
+def test_it_ends_with_no_fewer_rounds_than_a_verdict_takes() -> None:
+    table = samples(rounds=3, count=20_000)
+    assert unseen_percent(table, TWO_CORES) < 5
+    assert unseen_percent(table[table["round"] < 2], TWO_CORES) == math.inf
+
+
+def test_more_rounds_leave_less_unseen_and_the_worst_core_counts() -> None:
+    table = samples(cores=3, rounds=24)
+    plan = {"cores": [0, 1, 2], "reference": 1}
+    few, many = (unseen_percent(table[table["round"] < n], plan) for n in (6, 24))
+    assert many < few < math.inf
+    each = [one.open_percent for one in comparisons(profiled(run_of(table)), 1).values()]
+    assert many == max(each)
+
+
+def test_of_one_core_the_error_of_counting_counts() -> None:
+    table = pd.DataFrame({"symbol": ["f"] * 25 + ["g"] * 75, "period": 1, "core": 0})
+    plan = {"cores": [0], "reference": 0}
+    assert unseen_percent(table, plan) == pytest.approx(1.96 * 100 * math.sqrt(0.75 * 0.25 / 100))
+
+
+def test_one_core_is_told_to_compare_nothing() -> None:
+    table = pd.DataFrame({"symbol": ["f"] * 1 + ["g"] * 3, "period": 10})
+    finding = nothing_compared(profiled(run_of(table)))
+    assert finding.verdict == "inconclusive"
+    assert math.isnan(finding.effect)
+    assert finding.reason.endswith("nothing is compared. Most cost g 75.0 %, f 25.0 %.")

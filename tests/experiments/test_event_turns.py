@@ -1,0 +1,375 @@
+"""One turn: a job recorded during its event, or what its user reads instead."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import event_turns
+from perflib.experiments.event_turns import ProfiledJobs, ProfiledRunning, repeats_for
+from perflib.measure.process import WorkerError
+from perflib.measure.rounds import Columns
+from perflib.profiling.annotate import annotate as real_annotate
+from perflib.profiling.event_profile import Coverage, EventProfile, RecordedEvent, Sampling
+from perflib.profiling.follow import Follower
+from perflib.profiling.joblog import JobEvent
+from perflib.profiling.jobrun import JobResult
+from perflib.profiling.logformat import LogFormat
+from tests.profiling.test_recorder import BURN, needs_perf
+
+CPU = min(os.sched_getaffinity(0))
+NAMED = LogFormat(r"begin (?P<event>\w+)", r"end (?P<event>\w+)")
+OFTEN = Sampling(event="cpu-clock", frequency_hz=2000)
+
+
+# --- how often the event is simulated ------------------------------------------------------------
+
+
+def pilot(monkeypatch: pytest.MonkeyPatch, events: list[JobEvent]) -> list[list[str]]:
+    """Pilot runs give these events; the command lines are noted."""
+    asked: list[list[str]] = []
+
+    def run_job(argv: list[str], *_: object, **__: object) -> JobResult:
+        asked.append(argv)
+        return JobResult(events, [], 0, ["kv: no", "such event"], 1.0)
+
+    monkeypatch.setattr(event_turns, "run_job", run_job)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("seconds", "event_ms", "repeats"), [(0.1, 500, 1000), (0.1, 0.6, 1), (600.0, 1, 1)]
+)
+def test_the_event_is_repeated_to_last_as_long_as_asked(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, event_ms: float, repeats: int
+) -> None:
+    asked = pilot(monkeypatch, [JobEvent(73, 0, 10**9, seconds, None)])
+    assert repeats_for(Path("kv"), "73", 5, event_ms, Conditions(cpu=CPU)) == repeats
+    (argv,) = asked
+    words = ["kv", "--events", "1", "--first", "73", "--seed", "5", "--repeat", "73:200"]
+    assert argv[-len(words) :] == words
+    assert f"cpu={CPU}" in argv
+
+
+@pytest.mark.parametrize("events", [[], [JobEvent(73, 0, 10**9, None, None)]])
+def test_a_pilot_without_a_time_says_what_the_job_said(
+    monkeypatch: pytest.MonkeyPatch, events: list[JobEvent]
+) -> None:
+    pilot(monkeypatch, events)
+    with pytest.raises(MeasurementError, match="of event 73 gave no time: kv: no such event"):
+        repeats_for(Path("kv"), "73", 5, 500, Conditions(cpu=CPU))
+
+
+# --- a job that is started -----------------------------------------------------------------------
+
+
+def jobs(tmp_path: Path, script: str, **options: Any) -> ProfiledJobs:
+    path = tmp_path / "job.py"
+    path.write_text(f"import os, signal, sys, time\n{BURN}\n{script}")
+    given: dict[str, Any] = {"event": "abc", "timeout_s": 60.0, "sampling": OFTEN}
+    return ProfiledJobs(
+        [f"{sys.executable} {path} {{first}} {{events}} {{seed}}"],
+        NAMED,
+        [Conditions(cpu=CPU)],
+        events_before=2,
+        seed=9,
+        **given | options,
+    )
+
+
+def check_columns(columns: Columns) -> None:
+    assert json.loads(json.dumps(columns)) == columns  # plain numbers and text, for the journal
+    assert len({len(values) for values in columns.values()}) == 1
+    begin_ns, took_ns = columns["begin_ns"][0], columns["event_time_ns"][0]
+    assert all(begin_ns <= at <= begin_ns + took_ns for at in columns["time_ns"])
+    assert set(columns["begin_ns"]) == {begin_ns}
+    assert 0 <= columns["missed_begin_ns"][0] < took_ns
+    assert columns["missed_end_ns"][0] == 0
+    assert set(columns["event"]) == {"cpu-clock"}
+    assert all(abs(ip) < 2**63 for ip in columns["ip"])
+
+
+@needs_perf
+def test_a_named_event_of_any_job(tmp_path: Path) -> None:
+    script = "print('begin x'); burn(5); print('end x'); print('begin abc'); burn(60)\n"
+    script += "print('end abc', *sys.argv[1:])"
+    with jobs(tmp_path, script) as turns:
+        columns = turns.take(0, None)
+        again = turns.take(0, None)
+    check_columns(columns)
+    check_columns(again)
+    assert set(columns["cpu"]) == {CPU}
+    said = turns.provenance()
+    assert said["sampled"] == "cpu-clock"
+    assert said["conditions"][0]["got"]["cpus"] == [CPU]
+    assert json.loads(json.dumps(said))["instructions"] == said["instructions"]
+
+
+@pytest.mark.parametrize(
+    ("event", "first", "events"), [("73", "71", "4"), ("1", "0", "3"), ("0", "0", "2")]
+)
+def test_events_before_are_no_more_than_there_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, event: str, first: str, events: str
+) -> None:
+    asked: list[list[str]] = []
+
+    def profile_job(argv: list[str], *_: object, **__: object) -> None:
+        asked.append(argv)
+        msg = "seen"
+        raise MeasurementError(msg)
+
+    monkeypatch.setattr(event_turns, "profile_job", profile_job)
+    with pytest.raises(MeasurementError, match="seen"):
+        jobs(tmp_path, "", event=event).take(0, None)
+    assert asked[0][-3:] == [first, events, "9"]
+
+
+@needs_perf
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (
+            "print('begin abc'); burn(30); os.kill(os.getpid(), signal.SIGSEGV)",
+            r"abc was not recorded: .*abc began at line 1 and never ended; .* died of SIGSEGV",
+        ),
+        (
+            "print('begin abc'); burn(30); print('no input file'); sys.exit(3)",
+            "abc began at line 1 and never ended; the job ended with status 3; its last line: no i",
+        ),
+        (
+            "print('begin abcd'); burn(5); print('end abcd')",
+            "event abc was not recorded: event abc was not seen to begin while perf was attached",
+        ),
+        (
+            "burn(40); sys.stdout.write('begin abc\\nend abc\\n'); sys.stdout.flush()",
+            "no sample was taken during event abc, of 0 ms; .*the job holds its output back",
+        ),
+    ],
+)
+def test_a_job_whose_event_cannot_be_recorded(tmp_path: Path, script: str, says: str) -> None:
+    with pytest.raises(MeasurementError, match=says) as caught:
+        jobs(tmp_path, script).take(0, None)
+    assert not isinstance(caught.value, WorkerError)  # which would start it twice more
+
+
+@needs_perf
+def test_an_event_that_never_ends_is_ended_by_the_time_limit(tmp_path: Path) -> None:
+    turns = jobs(tmp_path, "print('begin abc'); time.sleep(60)", timeout_s=0.5)
+    with pytest.raises(MeasurementError, match=r"did not end within 0\.5 s and was killed"):
+        turns.take(0, None)
+
+
+@needs_perf
+def test_a_job_that_failed_once_costs_that_turn_only(tmp_path: Path) -> None:
+    script = """
+fails = os.path.exists(sys.argv[0] + ".seen")
+open(sys.argv[0] + ".seen", "w").close()
+print("begin abc"); burn(30)
+if fails: sys.exit(1)
+print("end abc")
+"""
+    turns = jobs(tmp_path, script)
+    check_columns(turns.take(0, None))
+    with pytest.raises(WorkerError, match="the job ended with status 1"):
+        turns.take(0, None)
+
+
+def test_expressions_that_backtrack_are_the_users_mistake(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def profile_job(*_: object, **__: object) -> None:
+        msg = "the expression backtracks"
+        raise UserError(msg)
+
+    monkeypatch.setattr(event_turns, "profile_job", profile_job)
+    with pytest.raises(UserError, match="backtracks"):
+        jobs(tmp_path, "").take(0, None)
+
+
+# --- problems, and functions' instructions -------------------------------------------------------
+
+
+def sampled_text(path: Path, count: int, function: str = "kv_step", object_: str = "/gone") -> Path:
+    place = [f"4f0{n % 10} {function}+0x{n % 10} ({object_})" for n in range(count)]
+    path.write_text(
+        "".join(
+            f"kv 7/7 [000] 0.{n + 1:09d}: 500000 cpu-clock: {here}\n"
+            for n, here in enumerate(place)
+        )
+    )
+    return path
+
+
+def recorded(samples: Path, covered_percent: float, missed_ns: int, *problems: str) -> EventProfile:
+    event = JobEvent("abc", 0, 10**8, None, None)
+    coverage = Coverage(missed_ns, 0, covered_percent, 60, 1, 60)
+    return EventProfile(
+        events=[RecordedEvent(event, coverage)],
+        unfinished=[],
+        samples=samples,
+        data=samples,
+        sampled="cpu-clock",
+        lost=0,
+        problems=list(problems),
+        remarks=["The CPU clock is sampled."],
+        job=None,
+    )
+
+
+def replayed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profiles: list[EventProfile]
+) -> ProfiledJobs:
+    """Turns with these recordings."""
+    left = iter(profiles)
+    monkeypatch.setattr(event_turns, "profile_job", lambda *_, **__: next(left))
+    turns = jobs(tmp_path, "")
+    for _ in profiles:
+        check_columns(turns.take(0, None))
+    return turns
+
+
+def test_a_problem_of_every_turn_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = sampled_text(tmp_path / "samples.txt", 60)
+    with text.open("a") as file:
+        file.write("kv 7/7 [000] what is this\n")
+    lost = "perf lost {} samples, {}.5 % of all: ask for fewer"
+    turns = replayed(
+        monkeypatch,
+        tmp_path,
+        [
+            recorded(text, 90 - n, 10_000_000 + n * 10**6, lost.format(100 + n, n), "odd end")
+            for n in range(3)
+        ]
+        + [recorded(text, 99, 0)],
+    )
+    unread, poor, lost_some, odd = turns.problems
+    assert unread.startswith("1 lines of perf's text could not be read, the first, line 61: ")
+    assert unread.endswith(" (in 4 turns; the numbers are one's)")
+    assert poor.startswith("only 90 % of an event was recorded: 10.0 ms are missed at its begin")
+    assert "(in 3 turns;" in poor
+    assert lost_some.startswith("perf lost 100 samples, 0.5 % of all: ask for fewer (in 3 turns;")
+    assert odd.startswith("odd end (in 3 turns")
+    assert turns.provenance()["remarks"] == ["The CPU clock is sampled."]
+
+
+def test_one_problem_stands_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = sampled_text(tmp_path / "samples.txt", 60)
+    turns = replayed(monkeypatch, tmp_path, [recorded(text, 100, 0, "odd end")])
+    assert turns.problems == ["odd end"]
+
+
+def test_a_functions_file_is_looked_into_once_and_only_if_it_matters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def annotate(samples: Any, function: str) -> Any:
+        asked.append(function)
+        return real_annotate(samples, function)
+
+    monkeypatch.setattr(event_turns, "annotate", annotate)
+    few = sampled_text(tmp_path / "few.txt", 30, "rare")
+    many = sampled_text(tmp_path / "many.txt", 60, "kv_step_0007")
+    nameless = sampled_text(tmp_path / "nameless.txt", 60, "[unknown]", "[unknown]")
+    turns = replayed(
+        monkeypatch,
+        tmp_path,
+        [recorded(path, 100, 0) for path in (few, many, many, nameless, few, few)],
+    )
+    assert asked == ["kv_step", "rare"]
+    assert turns.provenance()["instructions"] == {}  # there is no such file
+
+
+# --- a job that runs already ---------------------------------------------------------------------
+
+WRITING = """
+log = open(sys.argv[1], "a", buffering=1)
+while True:
+    log.write("begin 7\\n"); burn(40); log.write("end 7\\n"); burn(10)
+"""
+
+
+def running(pid: int, log: Path, timeout_s: float = 60.0) -> ProfiledRunning:
+    return ProfiledRunning(pid, str(log), NAMED, "7", timeout_s, OFTEN)
+
+
+@pytest.fixture
+def idle() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+@needs_perf
+def test_a_running_job_is_recorded_and_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    argv = [sys.executable, "-c", f"import sys\n{BURN}\n{WRITING}", str(log)]
+    with subprocess.Popen(argv) as job:
+        try:
+            with running(job.pid, log) as turns:
+                columns = turns.take(0, None)
+            assert job.poll() is None
+        finally:
+            job.kill()
+    check_columns(columns)
+    assert set(columns["pid"]) == {job.pid}
+    said = turns.provenance()
+    assert said["job"] == f"process {job.pid}, log log"
+    assert said["sampled"] == "cpu-clock"
+    assert turns.unmet == []
+
+
+@needs_perf
+def test_an_event_that_does_not_come(tmp_path: Path, idle: subprocess.Popen[bytes]) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    says = r"event 7 was not seen to begin while perf was attached; the log was followed for \S+ s$"
+    with pytest.raises(MeasurementError, match=says):
+        running(idle.pid, log, 0.3).take(0, None)
+
+
+@needs_perf
+def test_waiting_ends_when_stop_is_set(tmp_path: Path, idle: subprocess.Popen[bytes]) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    stop = threading.Event()
+    timer = threading.Timer(0.3, stop.set)
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(MeasurementError, match="until it was stopped"):
+        running(idle.pid, log).take(0, stop)
+    timer.join()
+    assert time.monotonic() - begun < 60  # the time limit it would have waited for
+    assert idle.poll() is None
+
+
+@needs_perf
+def test_a_job_that_has_ended_and_a_log_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle: subprocess.Popen[bytes]
+) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with pytest.raises(MeasurementError, match=f"process {gone.pid} is gone"):
+        running(gone.pid, tmp_path / "log").take(0, None)
+    log = tmp_path / "lgo"
+    with pytest.raises(MeasurementError, match=f"there is no log {log}$"):
+        running(idle.pid, log, 0.2).take(0, None)
+    impatient = functools.partial(Follower, wait_s=0.2)
+    monkeypatch.setattr("perflib.profiling.event_profile.Follower", impatient)
+    with pytest.raises(MeasurementError, match=f"no log {log} after .* is its name right"):
+        running(idle.pid, log).take(0, None)
