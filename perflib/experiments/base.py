@@ -193,7 +193,7 @@ class Experiment(ABC):
                 msg += f"'perflib run --resume {run.id}'"
                 raise MeasurementError(msg) from error
         except BaseException:
-            journal.close(remove=not journal.turns)
+            journal.close(remove=not any("columns" in turn for turn in journal.turns))
             raise
         journal.close(remove=True)
         if stopped == "failed":
@@ -240,6 +240,9 @@ class Experiment(ABC):
         UserError
             A column is missing or holds no numbers, or there are no rows.
         """
+        if samples.empty and len(samples.columns):
+            msg = "the samples have no rows"
+            raise UserError(msg)
         for column in self.columns:
             if column.name not in samples:
                 if column.required:
@@ -256,9 +259,6 @@ class Experiment(ABC):
                 row = int(kind.isna().to_numpy().argmax())
                 msg = f"the column {column.name!r} has no value in row {row + 1}"
                 raise UserError(msg)
-        if samples.empty:
-            msg = "the samples have no rows"
-            raise UserError(msg)
 
     def documentation(self) -> dict[str, Any]:
         """The experiment as data: for ``perflib list``, the form and the report."""

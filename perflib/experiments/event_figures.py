@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from perflib.profiling.comparison import Comparison
     from perflib.profiling.entry_cost import EntryCost
 
-__all__ = ["abbreviated", "additional_time", "cost_on_both", "entry_shares", "time_line"]
+__all__ = [
+    "abbreviated",
+    "additional_time",
+    "cost_of_one",
+    "cost_on_both",
+    "entry_shares",
+    "time_line",
+]
 
 _WIDTH = 40  # characters of a function's name beside an axis
 _COMMON, _ODD = "C0", "C3"
@@ -177,6 +184,33 @@ def cost_on_both(compared: Comparison, most: int = 12) -> Figure:
     axes.set_xlabel(f"cost per event ({unit}), {100 * compared.confidence:g} % interval")
     axes.set_title(f"What the costliest functions cost\n{_repetitions(compared)}")
     _legend_below(figure)
+    return figure
+
+
+def cost_of_one(shares_percent: pd.Series[float], samples: int, most: int = 12) -> Figure:
+    """What the costliest functions of one core's profile cost, with the errors of counting.
+
+    Parameters
+    ----------
+    shares_percent
+        By function, the largest first.
+    samples
+        How many samples there are.
+    most
+        How many functions to draw.
+    """
+    from matplotlib.figure import Figure
+
+    shares = shares_percent[:most][::-1]
+    places = range(len(shares))
+    error = 1.96 * (shares * (100 - shares) / samples) ** 0.5
+    figure = Figure(figsize=(9, 2.2 + 0.33 * len(shares)))
+    axes = figure.subplots()
+    axes.barh(places, shares, xerr=error, capsize=3, alpha=0.6)
+    axes.set_yticks(places, [abbreviated(str(name)) for name in shares.index])
+    axes.set_xlim(left=0)
+    axes.set_xlabel("share of the event (%), 95 % interval (counting only)")
+    axes.set_title(f"What the costliest functions cost\n{samples:,} samples")
     return figure
 
 

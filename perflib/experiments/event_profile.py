@@ -23,7 +23,6 @@ from perflib.errors import UserError, choose
 from perflib.experiments.base import Column, Experiment, Session
 from perflib.experiments.event_samples import (
     as_one_arm,
-    compared,
     comparisons,
     nothing_compared,
     profiled,
@@ -45,7 +44,7 @@ from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding
 from perflib.kernels import Build, build
 from perflib.measure.rounds import Columns, take_rounds
-from perflib.profiling.comparison import Comparison
+from perflib.profiling.comparison import Comparison, compare_samples
 from perflib.profiling.entry_cost import EntryCost, entry_cost
 from perflib.profiling.event_profile import Sampling
 from perflib.profiling.perf_tool import PerfUnavailableError, find_perf
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
 __all__ = ["EventParams", "EventProfiles", "experiment", "profiled"]
 
 _LEAST_S = 8.0
-_MOST_SHOWN = 12  # functions in a figure
 _TERMS = re.compile(r"/[^/]*/")  # cpu/event=0x3c,umask=0x00/ is one event
 
 
@@ -74,7 +72,7 @@ def _as_logged(value: object) -> object:
 
 EventName = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_as_logged)]
 # The command line and the form read the word 'none' as no value.
-Callers = Annotated[CallGraph, BeforeValidator(lambda value: value or "none")]
+Callers = Annotated[CallGraph, BeforeValidator(lambda value: "none" if value is None else value)]
 
 
 class EventParams(Params):
@@ -129,7 +127,7 @@ class EventParams(Params):
         "'command' with job_command, or a job that is 'running' with job_pid and job_log",
     )
     job_command: str = JOB_COMMAND
-    job_pid: int | None = parameter(None, "process id of job=running", ge=1)
+    job_pid: int | None = parameter(None, "process id of job=running", ge=1, le=2**22)
     job_log: str = parameter("", "the log that job=running writes")
     job_begin: str = JOB_BEGIN
     job_end: str = JOB_END
@@ -332,7 +330,7 @@ class EventProfiles(Experiment):
             each = f"{first.id} has samples of {sampled[0]}, {second.id} of {sampled[1]}"
             msg = f"{each}: they cannot be compared"
             raise UserError(msg)
-        return compared(pd.concat(samples), first.id, second.id).findings()
+        return compare_samples(pd.concat(samples), first.id, second.id).findings()
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Additional time by function, the cost on both cores, the entry's share, one time line."""
@@ -343,7 +341,8 @@ class EventProfiles(Experiment):
             drawn[f"additional_time_{core}"] = event_figures.additional_time(comparison)
             drawn[f"cost_{core}"] = event_figures.cost_on_both(comparison)
         if not drawn:
-            drawn["cost"] = _cost(profiled(run))
+            samples = profiled(run)
+            drawn["cost"] = event_figures.cost_of_one(shares_percent(samples), len(samples))
         with contextlib.suppress(UserError):  # no offsets, or too few samples in each function
             drawn["entry"] = event_figures.entry_shares(self.entry(run))
         times = ["begin_ns", "event_time_ns", "missed_begin_ns", "missed_end_ns"]
@@ -366,25 +365,6 @@ class EventProfiles(Experiment):
     def published(self) -> pd.DataFrame:
         """The functions with most of the additional cycles on core 8, as the source reports."""
         return published("kv_additional_cycles")
-
-
-def _cost(samples: pd.DataFrame) -> Figure:
-    """What the costliest functions of one core's profile cost, with the errors of counting."""
-    from matplotlib.figure import Figure
-
-    from perflib.experiments.event_figures import abbreviated
-
-    shares = shares_percent(samples)[:_MOST_SHOWN][::-1]
-    places = range(len(shares))
-    error = 1.96 * (shares * (100 - shares) / len(samples)) ** 0.5
-    figure = Figure(figsize=(9, 2.2 + 0.33 * len(shares)))
-    axes = figure.subplots()
-    axes.barh(places, shares, xerr=error, capsize=3, alpha=0.6)
-    axes.set_yticks(places, [abbreviated(str(name)) for name in shares.index])
-    axes.set_xlim(left=0)
-    axes.set_xlabel("share of the event (%), 95 % interval (counting only)")
-    axes.set_title(f"What the costliest functions cost\n{len(samples):,} samples")
-    return figure
 
 
 experiment = EventProfiles()

@@ -11,23 +11,21 @@ import pandas as pd
 
 from perflib.errors import UserError, choose
 from perflib.finding import Finding
-from perflib.profiling.comparison import Comparison, compare, costs_of
+from perflib.profiling.comparison import Comparison, compare_samples
+from perflib.profiling.costs import costs_of
 from perflib.profiling.views import merge_copies
 from perflib.run import Run
 
 __all__ = [
     "as_one_arm",
-    "compared",
     "comparisons",
     "nothing_compared",
     "profiled",
     "reference_of",
     "shares_percent",
-    "unit_of",
     "unseen_percent",
 ]
 
-_CLOCKS = ("cpu-clock", "task-clock")
 _LEAST_ROUNDS = 3  # fewer give no verdict
 _NO_TEXT = {"comm": "", "symbol": "", "object": "[unknown]", "event": "unknown"}
 
@@ -96,14 +94,6 @@ def as_one_arm(run: Run) -> pd.DataFrame:
     return samples.assign(arm=run.id, round=turns)
 
 
-def unit_of(samples: pd.DataFrame) -> str:
-    """What costs are in: ``costs_of`` counts samples where one has no period."""
-    if not (samples["period"] > 0).all():
-        return "samples"
-    event = str(samples["event"].iloc[0]).partition(":")[0]
-    return {"unknown": "of its unit"}.get(event, "ns" if event in _CLOCKS else event)
-
-
 # --- cores compared ------------------------------------------------------------------------------
 
 
@@ -123,13 +113,7 @@ def comparisons(samples: pd.DataFrame, reference: int | None) -> dict[str, Compa
     first = arms[0] if reference is None else f"cpu{reference}"
     if first not in arms:
         raise UserError(choose("core in reference_core", first, arms))
-    return {arm: compared(samples, first, arm) for arm in arms if arm != first}
-
-
-def compared(samples: pd.DataFrame, first: str, second: str) -> Comparison:
-    """Two arms of a table, in the event's unit."""
-    with np.errstate(over="ignore"):  # of one sample in a few rounds any growth is possible
-        return compare(costs_of(samples), first, second, unit=unit_of(samples))
+    return {arm: compare_samples(samples, first, arm) for arm in arms if arm != first}
 
 
 def unseen_percent(samples: pd.DataFrame, plan: Mapping[str, Any]) -> float:

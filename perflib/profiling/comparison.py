@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy import stats as distributions
 
 from perflib.finding import Finding, Verdict
-from perflib.profiling.costs import Counts, costs_of, counts_of
+from perflib.profiling.costs import Counts, costs_of, counts_of, unit_of
 from perflib.profiling.excess import Excesses, excesses
 from perflib.stats import Interval, percent, t_interval
 from perflib.stats.blocks import robust_mean
 
-__all__ = ["Comparison", "compare", "costs_of"]
+__all__ = ["Comparison", "compare", "compare_samples"]
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -168,29 +168,35 @@ def compare(
     >>> compare(costs.assign(samples=costs["cost"]), 0, 8).table["function"][0]
     'f'
     """
-    counts = counts_of(costs, first, second)
-    found = excesses(counts.first, counts.second, 1 - confidence)
-    plain = np.ones(len(counts.functions), dtype=np.bool_)
-    plain[list(found.named)] = False
-    total, disturbed = _slowdown(counts.first, counts.second, confidence)
-    common, _ = _slowdown(counts.first[:, plain], counts.second[:, plain], confidence)
-    kept = ~disturbed if int((~disturbed).sum()) >= 2 else np.ones_like(disturbed)
-    table, additional = _table(counts, found, kept, confidence)
-    return Comparison(
-        table=table,
-        first=first,
-        second=second,
-        unit=unit,
-        confidence=confidence,
-        total=total,
-        common=common,
-        additional=additional,
-        rounds=len(counts.first),
-        dropped=counts.dropped,
-        disturbed=int(disturbed.sum()),
-        open_percent=_left_open(counts, found, confidence),
-        relevant_percent=relevant_percent,
-    )
+    with np.errstate(over="ignore"):  # of one sample in a few rounds any growth is possible
+        counts = counts_of(costs, first, second)
+        found = excesses(counts.first, counts.second, 1 - confidence)
+        plain = np.ones(len(counts.functions), dtype=np.bool_)
+        plain[list(found.named)] = False
+        total, disturbed = _slowdown(counts.first, counts.second, confidence)
+        common, _ = _slowdown(counts.first[:, plain], counts.second[:, plain], confidence)
+        kept = ~disturbed if int((~disturbed).sum()) >= 2 else np.ones_like(disturbed)
+        table, additional = _table(counts, found, kept, confidence)
+        return Comparison(
+            table=table,
+            first=first,
+            second=second,
+            unit=unit,
+            confidence=confidence,
+            total=total,
+            common=common,
+            additional=additional,
+            rounds=len(counts.first),
+            dropped=counts.dropped,
+            disturbed=int(disturbed.sum()),
+            open_percent=_left_open(counts, found, confidence),
+            relevant_percent=relevant_percent,
+        )
+
+
+def compare_samples(samples: pd.DataFrame, first: str, second: str) -> Comparison:
+    """Compare two arms of a table of samples of one event, in that event's unit."""
+    return compare(costs_of(samples), first, second, unit=unit_of(samples))
 
 
 def _slowdown(first: Floats, second: Floats, confidence: float) -> tuple[Interval, Flags]:

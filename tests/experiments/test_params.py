@@ -49,6 +49,10 @@ NO_ENVIRONMENT: list[Any] = [
 ]
 
 
+# What else must be said for a value to be valid.
+COMPANIONS: dict[str, dict[str, Any]] = {"job_pid": {"job": "running", "job_log": "job.log"}}
+
+
 def types_of(annotation: Any) -> Iterator[Any]:
     """The types that a field may have, one by one."""
     origin = typing.get_origin(annotation)
@@ -85,6 +89,14 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
         return NO_SETTINGS if name == "settings" else NO_ENVIRONMENT
     if name == "preload":
         return [None, True, 5, {}, [5], [None]]
+    if name == "jobs":
+        return ["", "x", "1,x", "0", None, True, 1.5, [], {}, ["x"], [0], [1, 257], [None]]
+    if name == "sets":
+        return ["", None, True, 5, 1.5, [], {}, [5], [None]]
+    if name == "event":  # a number or a name
+        return ["", 1.5, True, [], {}, None]
+    if name == "call_graph":  # at the command line 'none' is no value, and a kind of call graph
+        return ["", "xyzzy", "FP", 5, True, [], {}]
     if int in kinds:
         return [*NO_INTEGERS, *nothing, *map(int, beyond(bounds(params, name), 1))]
     if float in kinds:
@@ -93,7 +105,7 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
         return ["", "maybe", "2", 2, -1, 0.5, math.nan, [], {}, *nothing]
     if any(typing.get_origin(kind) is Literal for kind in kinds):
         return ["", "xyzzy", "KERNEL", 5, True, [], {}, *nothing]
-    assert kinds == [str], f"a type that this test does not know: {field.annotation}"
+    assert set(kinds) <= {str, type(None)}, f"a type unknown to this test: {field.annotation}"
     return [5, 1.5, True, [], {}, *nothing]
 
 
@@ -104,25 +116,27 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
 def test_wrong_value_is_an_error_that_names_the_parameter(params: type[Params], name: str) -> None:
     for wrong in wrong_values(params, name):
         with pytest.raises(UserError) as caught:
-            params.make({name: wrong})
+            params.make({**COMPANIONS.get(name, {}), name: wrong})
         said = str(caught.value)
         assert f"parameter {name!r}" in said
         assert len(said) < 1000
         if isinstance(wrong, str):
             assert repr(wrong) in said or name in ("settings", "environment")
+            beside = [f"{key}={value}" for key, value in COMPANIONS.get(name, {}).items()]
             with pytest.raises(UserError, match=f"parameter '{name}'"):
-                params.parse([f"{name}={wrong}"])
+                params.parse([*beside, f"{name}={wrong}"])
 
 
 @pytest.mark.parametrize(("params", "name"), FIELDS)
 def test_number_has_bounds_and_takes_them(params: type[Params], name: str) -> None:
     limits = bounds(params, name)
     kinds = set(types_of(params.model_fields[name].annotation))
-    if kinds & {int, float} and name != "cores":
+    if kinds & {int, float} and name not in ("cores", "event"):
         assert limits.keys() & {"gt", "ge"}
         assert limits.keys() & {"lt", "le"}, "a slip of the pen must not measure for ever"
         for sign in limits.keys() & {"ge", "le"}:
-            assert getattr(params.make({name: limits[sign]}), name) == limits[sign]
+            made = params.make({**COMPANIONS.get(name, {}), name: limits[sign]})
+            assert getattr(made, name) == limits[sign]
     else:
         assert not limits
 
@@ -166,7 +180,9 @@ def test_default_is_valid_and_can_be_written_at_the_command_line(
     params: type[Params], name: str
 ) -> None:
     default = params.model_fields[name].default
-    text = "none" if default is None else str(default) if default not in ({}, []) else ""
+    text = "none" if default is None else "" if default == {} else str(default)
+    if isinstance(default, list):
+        text = ",".join(map(str, default))
     assert getattr(params.parse([f"{name}={text}"]), name) == default
     assert getattr(params.make({name: default}), name) == default
 

@@ -17,7 +17,8 @@ from scipy.stats import binom
 
 from perflib.errors import UserError
 from perflib.finding import Finding
-from perflib.profiling.comparison import Comparison, compare, costs_of
+from perflib.profiling.comparison import Comparison, compare
+from perflib.profiling.costs import costs_of
 from perflib.profiling.excess import Excesses, excesses
 
 Floats = NDArray[np.float64]
