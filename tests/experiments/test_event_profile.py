@@ -292,7 +292,7 @@ def test_a_run_whose_process_was_killed_goes_on(tmp_path: Path) -> None:
         ("print('begin abc'); burn(20); os.kill(os.getpid(), 9)", "the job died of SIGKILL"),
         (
             "text = 'begin abc\\n'; burn(20); print(text + 'end abc')",
-            "no sample was taken .* the job holds its output back",
+            "no sample was taken",
         ),
     ],
 )
