@@ -2,8 +2,8 @@
 
 On one core KV is given the build with a longer kv_runge_kutta (the parameter dearer_core; it
 differs by one number), on the other the ordinary one; the cores take turns at that from run to run.
-It must lead the comparison and stand out, with the right sign. A null run follows each, the same without
-the longer build: nothing may be named.
+It must lead the comparison and stand out, with the right sign. A null run follows each, the same
+without the longer build: nothing may be named.
 
 Short events and many rounds see more than long events and few: most of the scatter lies between
 processes. ``visible`` is the growth that such a run names nine times of ten.
