@@ -35,13 +35,13 @@ from perflib.experiments.jobs import (
     JOB_COMMAND,
     JOB_END,
     JOB_TIMEOUT_S,
+    check_command,
     copies_for,
     job_template,
     log_format,
 )
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding
-from perflib.kernels import build
 from perflib.machine.pmu import pmu
 from perflib.measure.rounds import Columns, take_rounds
 from perflib.reference import published
@@ -133,9 +133,7 @@ class CountersParams(Params):
 
     @model_validator(mode="after")
     def _job_is_whole(self) -> CountersParams:
-        if (self.job == "command") != bool(self.job_command):
-            msg = "job=command and job_command=... go together"
-            raise ValueError(msg)
+        check_command(self.job, self.job_command)
         for name in self.sets:
             if name not in ready_made():
                 msg = f"sets: {choose('set of events', name, ready_made())}"
@@ -219,12 +217,7 @@ class Counters(Experiment):
 
     @staticmethod
     def _job(params: CountersParams, plan: dict[str, Any]) -> Job:
-        template = params.job_command
-        if params.job != "command":
-            program = None
-            if params.job == "program":
-                program = build("kv", copies=plan["copies"], executable=True).library
-            template = job_template(params.job, program)
+        template = job_template(params.job, params.job_command, copies=plan["copies"])
         expressions = log_format(params.job_begin, params.job_end)
         return Job(template, expressions, params.seed, params.job_timeout_s)
 

@@ -36,6 +36,7 @@ from perflib.experiments.jobs import (
     JOB_COMMAND,
     JOB_END,
     JOB_TIMEOUT_S,
+    check_command,
     copies_for,
     job_template,
     log_format,
@@ -135,9 +136,7 @@ class EventParams(Params):
 
     @model_validator(mode="after")
     def _job_is_whole(self) -> EventParams:
-        if (self.job == "command") != bool(self.job_command):
-            msg = "job=command and job_command=... go together"
-            raise ValueError(msg)
+        check_command(self.job, self.job_command)
         if len({self.job == "running", self.job_pid is not None, bool(self.job_log)}) > 1:
             msg = "job=running, job_pid=... and job_log=... go together"
             raise ValueError(msg)
@@ -205,7 +204,7 @@ class EventProfiles(Experiment):
         if params.job == "program":
             plan["copies"] = copies_for(params.code_kib)
             plan["repeats"] = repeats_for(
-                self._program(plan, "framed").library,
+                self._program(plan).library,
                 params.event,
                 params.seed,
                 params.event_ms,
@@ -244,17 +243,16 @@ class EventProfiles(Experiment):
         )
 
     @staticmethod
-    def _program(plan: dict[str, Any], variant: str) -> Build:
-        return build("kv", variant=variant, copies=plan["copies"], executable=True)
+    def _program(plan: dict[str, Any]) -> Build:
+        return build("kv", variant="framed", copies=plan["copies"], executable=True)
 
-    def _template(self, params: EventParams, plan: dict[str, Any], core: int) -> str:
-        if params.job == "command":
-            return params.job_command
-        if params.job == "pythia":
-            return job_template("pythia", None)
+    @staticmethod
+    def _template(params: EventParams, plan: dict[str, Any], core: int) -> str:
+        if params.job != "program":
+            return job_template(params.job, params.job_command)
         variant = "dearer" if core == params.dearer_core else "framed"
-        program = self._program(plan, variant).library
-        return f"{job_template('program', program)} --repeat {params.event}:{plan['repeats']}"
+        template = job_template("program", copies=plan["copies"], variant=variant)
+        return f"{template} --repeat {params.event}:{plan['repeats']}"
 
     def take(self, params: EventParams, session: Session) -> str:
         """Profile the event on every core, round by round."""
@@ -280,7 +278,7 @@ class EventProfiles(Experiment):
                 stop=session.stop,
             )
             if params.job == "program":
-                session.provenance["kernel"] = self._program(plan, "framed").provenance
+                session.provenance["kernel"] = self._program(plan).provenance
             session.note(turns)
             session.problems += turns.problems
             return stopped

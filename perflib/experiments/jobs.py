@@ -7,13 +7,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Self
 
 from perflib.conditions import Conditions, check, observe, unmet
 from perflib.errors import MeasurementError, UserError
 from perflib.experiments.params import parameter
-from perflib.kernels import load
+from perflib.kernels import build, load
 from perflib.profiling.logformat import FORMATS, LogFormat
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
     "JOB_END",
     "JOB_TIMEOUT_S",
     "Jobs",
+    "check_command",
     "copies_for",
     "job_template",
     "log_format",
@@ -38,8 +38,7 @@ JOB_END = parameter(
 )
 JOB_TIMEOUT_S = parameter(600.0, "the longest that one start of a job may take", "s", gt=0, le=1e6)
 
-_EVENTS = " --events {{events}} --first {{first}} --seed {{seed}}"
-_JOBS = {"program": "{program}" + _EVENTS, "pythia": "{python} -m perflib.jobs.pythia" + _EVENTS}
+_EVENTS = " --events {events} --first {first} --seed {seed}"
 
 
 def log_format(begin: str, end: str) -> LogFormat:
@@ -57,11 +56,23 @@ def copies_for(code_kib: int) -> int:
     return max(1, round(code_kib * 1024 / one))
 
 
-def job_template(job: str, program: Path | None) -> str:
-    """The command line of ``program`` or ``pythia``, its placeholders still open."""
-    return _JOBS[job].format(
-        python=shlex.quote(sys.executable), program=shlex.quote(str(program)) if program else ""
-    )
+def check_command(job: str, command: str) -> None:
+    """A command line goes with job=command and with nothing else (pydantic wants a ValueError)."""
+    if (job == "command") != bool(command):
+        msg = "job=command and job_command=... go together"
+        raise ValueError(msg)
+
+
+def job_template(
+    job: str, command: str = "", *, copies: int | None = None, variant: str | None = None
+) -> str:
+    """The command line of a job, its placeholders still open; our ``program`` is compiled."""
+    if job == "program":
+        program = build("kv", variant=variant, copies=copies, executable=True).library
+        return shlex.quote(str(program)) + _EVENTS
+    if job == "pythia":
+        return f"{shlex.quote(sys.executable)} -m perflib.jobs.pythia{_EVENTS}"
+    return command
 
 
 class Jobs:

@@ -20,6 +20,7 @@ from perflib.experiments.jobs import (
     JOB_COMMAND,
     JOB_END,
     JOB_TIMEOUT_S,
+    check_command,
     copies_for,
     job_template,
     log_format,
@@ -75,9 +76,7 @@ class KvParams(Params):
 
     @model_validator(mode="after")
     def _job_is_whole(self) -> KvParams:
-        if (self.job == "command") != bool(self.job_command):
-            msg = "job=command and job_command=... go together"
-            raise ValueError(msg)
+        check_command(self.job, self.job_command)
         log_format(self.job_begin, self.job_end)
         return self
 
@@ -136,12 +135,7 @@ class KvPerCore(Experiment):
         conditions = [params.conditions(cpu) for cpu in cores]
         if params.job == "kernel":
             return KernelTurns(build("kv", copies=plan["copies"]), conditions, params.seed)
-        template = params.job_command
-        if params.job != "command":
-            program = None
-            if params.job == "program":
-                program = build("kv", copies=plan["copies"], executable=True).library
-            template = job_template(params.job, program)
+        template = job_template(params.job, params.job_command, copies=plan["copies"])
         expressions = log_format(params.job_begin, params.job_end)
         return JobTurns(template, expressions, conditions, params.seed, params.job_timeout_s)
 

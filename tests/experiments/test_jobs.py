@@ -13,8 +13,9 @@ import pytest
 
 from perflib.conditions import Conditions
 from perflib.errors import UserError
-from perflib.experiments.jobs import Jobs, copies_for, job_template, log_format
-from perflib.kernels import load
+from perflib.experiments import jobs as jobs_module
+from perflib.experiments.jobs import Jobs, check_command, copies_for, job_template, log_format
+from perflib.kernels import Build, load
 from perflib.profiling.jobrun import job_argv
 
 CPU = min(os.sched_getaffinity(0))
@@ -52,13 +53,25 @@ def test_copies_make_about_the_size_asked_for() -> None:
         assert abs(copies_for(code_kib) * one - 1024 * code_kib) <= one / 2
 
 
-def test_command_lines_hold_paths_with_blanks_and_open_placeholders() -> None:
-    template = job_template("program", Path("/a folder/kv's"))
-    argv = job_argv(template, first=73, events=2, seed=5)
+def test_command_lines_hold_paths_with_blanks_and_open_placeholders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built = Build("kv", Path("/a folder/kv's"), None, {})
+    monkeypatch.setattr(jobs_module, "build", lambda *_, **__: built)
+    argv = job_argv(job_template("program"), first=73, events=2, seed=5)
     assert argv == ["/a folder/kv's", "--events", "2", "--first", "73", "--seed", "5"]
-    argv = job_argv(job_template("pythia", None), first=0, events=1, seed=1)
+    argv = job_argv(job_template("pythia"), first=0, events=1, seed=1)
     assert argv[:3] == [sys.executable, "-m", "perflib.jobs.pythia"]
-    assert shlex.split(job_template("pythia", None))[-1] == "{seed}"
+    assert shlex.split(job_template("pythia"))[-1] == "{seed}"
+    assert job_template("command", "job {first}") == "job {first}"
+
+
+@pytest.mark.parametrize(("job", "command"), [("command", ""), ("program", "x"), ("pythia", "x")])
+def test_a_command_line_goes_with_job_command_only(job: str, command: str) -> None:
+    with pytest.raises(ValueError, match="go together"):
+        check_command(job, command)
+    check_command("command", "x")
+    check_command("program", "")
 
 
 def test_conditions_that_cannot_be_had_are_refused_at_once() -> None:
