@@ -56,7 +56,8 @@ def test_the_form_runs_draws_and_stops_in_jupyterlab(
     form = page.locator(_FORM)
     form.wait_for()
     form.scroll_into_view_if_needed()
-    assert page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count() == 0
+    complaints = page.locator('[data-mime-type="application/vnd.jupyter.stderr"]')
+    assert complaints.all_inner_texts() == []
 
     run, stop = form.get_by_role("button", name="Run"), form.get_by_role("button", name="Stop")
     field = _field(page, "budget_s")
