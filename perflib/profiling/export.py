@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 
 from perflib.errors import UserError
+from perflib.profiling.costs import unit_of
 from perflib.profiling.perfscript import Profile
 from perflib.profiling.views import select
 
-__all__ = ["default_event", "folded", "speedscope", "write_parquet", "write_text"]
+__all__ = ["default_event", "folded", "of_one_event", "speedscope", "write_parquet", "write_text"]
 
-_CLOCKS = ("cpu-clock", "task-clock")  # their periods are in ns
 _NUMBER = re.compile(r" +[0-9/]+( .*)?$", re.DOTALL)
 _ANONYMOUS = "(anonymous namespace)"
 
@@ -31,7 +31,8 @@ def default_event(samples: pd.DataFrame) -> str | None:
     return (samples["event"].iloc[0] or None) if len(samples) else None
 
 
-def _of_one_event(samples: pd.DataFrame, event: str | None) -> pd.DataFrame:
+def of_one_event(samples: pd.DataFrame, event: str | None) -> pd.DataFrame:
+    """The samples of the event that is named, else of the first sample's."""
     event = default_event(samples) if event is None else event
     return samples if event is None else select(samples, event=event)
 
@@ -75,7 +76,7 @@ def folded(samples: pd.DataFrame, event: str | None = None) -> list[str]:
     >>> folded(table)
     ['Web_Content;main;f 2']
     """
-    chosen = _of_one_event(samples, event)
+    chosen = of_one_event(samples, event)
     pairs = chosen.groupby([chosen["comm"].cat.codes, chosen["stack"].cat.codes], sort=False)
     sums = pd.Series(_weights(chosen), index=chosen.index).groupby(pairs.ngroup()).sum()
     firsts = pairs.head(1)
@@ -125,14 +126,13 @@ def speedscope(samples: pd.DataFrame, name: str, event: str | None = None) -> di
     >>> speedscope(profile.samples, "kv")["profiles"][0]["unit"]  # doctest: +SKIP
     'nanoseconds'
     """
-    chosen = _of_one_event(samples, event)
+    chosen = of_one_event(samples, event)
     frames: dict[str, int] = {}
     stacks = [
         [frames.setdefault(frame, len(frames)) for frame in stack.split(";")] if stack else []
         for stack in chosen["stack"].cat.categories
     ]
-    clock = all(name.partition(":")[0] in _CLOCKS for name in chosen["event"].unique())
-    in_ns = clock and bool((chosen["period"] >= 0).all())
+    in_ns = not chosen.empty and unit_of(chosen) == "ns"
     codes, weights = chosen["stack"].cat.codes.to_numpy(), _weights(chosen)
     profiles = []
     threads: dict[Any, Any] = chosen.groupby(["pid", "tid"]).indices

@@ -12,9 +12,9 @@ import pandas as pd
 
 from perflib.errors import UserError
 from perflib.profiling.comparison import Comparison, compare_samples
-from perflib.profiling.export import default_event
+from perflib.profiling.export import default_event, of_one_event
 from perflib.profiling.perfscript import Profile
-from perflib.profiling.views import flat, select
+from perflib.profiling.views import flat
 
 __all__ = [
     "check_outputs",
@@ -64,10 +64,7 @@ def of_event(profile: Profile, event: str | None) -> Profile:
     UserError
         There is no such event; the nearest is named.
     """
-    event = default_event(profile.samples) if event is None else event
-    if event is None:
-        return profile
-    return dataclasses.replace(profile, samples=select(profile.samples, event=event))
+    return dataclasses.replace(profile, samples=of_one_event(profile.samples, event))
 
 
 def _events(samples: pd.DataFrame) -> dict[str, int]:
