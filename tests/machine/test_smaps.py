@@ -1,0 +1,419 @@
+"""What a range of addresses lies on: made-up texts of smaps, and the real ones of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perflib.errors import MeasurementError, UserError
+from perflib.machine import smaps
+from perflib.machine.smaps import TextPages, backing_of, unmet
+from tests.machine import trees
+
+MIB = 1 << 20
+BEGIN = 0x7F5A00000000
+END = BEGIN + 4 * MIB
+HUGE = ("thp", "collapse", "hugetlb", "hugectl")
+
+
+def mapping(
+    begin: int,
+    end: int,
+    path: str = "",
+    page_kib: int = 4,
+    **counts_kib: int,
+) -> str:
+    """One mapping as Linux 6.18 prints it."""
+    size = (end - begin) >> 10
+    fields = {
+        "Size": size,
+        "KernelPageSize": page_kib,
+        "MMUPageSize": page_kib,
+        "Rss": 0 if page_kib > 4 else size,
+        "Pss": size,
+        "Shared_Clean": 0,
+        "Private_Dirty": size,
+        "Anonymous": size,
+        "AnonHugePages": 0,
+        "ShmemPmdMapped": 0,
+        "FilePmdMapped": 0,
+        "Shared_Hugetlb": 0,
+        "Private_Hugetlb": 0,
+        "Swap": 0,
+        "Locked": 0,
+    } | counts_kib
+    lines = [f"{begin:x}-{end:x} r-xp 00000000 fe:00 10141731 {' ' * 20}{path}"]
+    lines += [f"{name + ':':<16}{value:>8} kB" for name, value in fields.items()]
+    return "\n".join([*lines, "THPeligible:           0", "VmFlags: rd ex mr mw me "]) + "\n"
+
+
+LIBC = mapping(BEGIN - 16 * MIB, BEGIN - 14 * MIB, "/usr/lib/libc.so.6", AnonHugePages=2048)
+STACK = mapping(0x7FFD00000000, 0x7FFD00200000, "[stack]", AnonHugePages=2048)
+VSYSCALL = mapping(0xFFFFFFFFFF600000, 0xFFFFFFFFFF601000, "[vsyscall]", Rss=0)
+
+
+def pages(*mappings: str, begin: int = BEGIN, end: int = END) -> TextPages:
+    """What the range lies on, in a process that has other mappings on both sides."""
+    return backing_of("".join([LIBC, *mappings, STACK, VSYSCALL]), begin, end)
+
+
+# --- each kind of page ---------------------------------------------------------------------------
+
+
+def test_small_pages_are_4k_and_nothing_else() -> None:
+    found = pages(mapping(BEGIN, END, "/tmp/lib.so"))
+    assert found == TextPages(
+        range_bytes=4 * MIB,
+        mapped_bytes=4 * MIB,
+        size_bytes=4 * MIB,
+        resident_bytes=4 * MIB,
+        huge_bytes=0,
+        by_kind={},
+        kernel_page_bytes=4096,
+        files=("/tmp/lib.so",),
+    )
+    assert unmet("4k", found) == unmet("loaded", found) == ""
+    for asked in HUGE:
+        assert unmet(asked, found) == (
+            f"asked for pages of 2 MiB ({asked}), found no huge page of 4096 KiB"
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "page_kib", "fits"),
+    [
+        ("AnonHugePages", 4, {"thp", "collapse"}),
+        ("ShmemPmdMapped", 4, {"hugectl"}),
+        ("FilePmdMapped", 4, {"hugectl"}),
+        ("Shared_Hugetlb", 2048, {"hugetlb", "hugectl"}),
+        ("Private_Hugetlb", 2048, {"hugetlb", "hugectl"}),
+    ],
+)
+def test_each_kind_of_huge_page(kind: str, page_kib: int, fits: set[str]) -> None:
+    found = pages(mapping(BEGIN, END, "", page_kib, **{kind: 4096}))
+    assert found.by_kind == {kind: 4 * MIB}
+    assert found.huge_bytes == found.resident_bytes == 4 * MIB
+    assert found.kernel_page_bytes == page_kib << 10
+    assert {asked for asked in HUGE if not unmet(asked, found)} == fits
+    assert unmet("4k", found).startswith(
+        f"asked for pages of 4 KiB (4k), found {kind} 4096 KiB of 4096 KiB"
+    )
+    assert unmet("loaded", found) == ""
+
+
+def test_a_library_that_is_already_on_huge_pages_is_named() -> None:
+    text = mapping(BEGIN, END, "/srv/my lib.so (deleted)", FilePmdMapped=2048)
+    sentence = unmet("4k", pages(text))
+    assert sentence.startswith(
+        "asked for pages of 4 KiB (4k), found FilePmdMapped 2048 KiB of 4096 KiB: "
+        "the file system gave /srv/my lib.so (deleted) huge pages unasked"
+    )
+    assert "file system" not in unmet("4k", pages(mapping(BEGIN, END, AnonHugePages=2048)))
+
+
+def test_one_huge_page_is_too_few_and_too_many() -> None:
+    found = pages(mapping(BEGIN, END, AnonHugePages=2048))
+    assert unmet("thp", found) == (
+        "asked for pages of 2 MiB (thp), found AnonHugePages 2048 KiB of 4096 KiB"
+    )
+    assert unmet("4k", found) == (
+        "asked for pages of 4 KiB (4k), found AnonHugePages 2048 KiB of 4096 KiB"
+    )
+
+
+def test_pages_of_the_pool_that_nobody_has_touched() -> None:
+    found = pages(mapping(BEGIN, END, "/anon_hugepage (deleted)", page_kib=2048))
+    assert (found.resident_bytes, found.huge_bytes) == (0, 0)
+    for asked in ("4k", "hugetlb"):
+        assert unmet(asked, found).endswith("huge pages that are not there yet (of 4096 KiB)")
+
+
+def test_a_kernel_that_counts_the_pool_as_resident() -> None:
+    found = pages(mapping(BEGIN, END, page_kib=2048, Rss=4096, Private_Hugetlb=4096))
+    assert found.resident_bytes == 4 * MIB
+
+
+# --- ranges and mappings that do not coincide ----------------------------------------------------
+
+
+def test_a_mapping_larger_than_the_range() -> None:
+    larger = (BEGIN - 2 * MIB, END + 6 * MIB)
+    found = pages(mapping(*larger, AnonHugePages=12 << 10))
+    assert (found.range_bytes, found.mapped_bytes) == (4 * MIB, 4 * MIB)
+    assert found.size_bytes == 12 * MIB
+    assert unmet("thp", found) == ""
+    # Where in the mapping its huge pages are, smaps does not say: no verdict holds but "unmet".
+    partly = pages(mapping(*larger, AnonHugePages=4096))
+    assert unmet("thp", partly).endswith("found AnonHugePages 4096 KiB of 12288 KiB")
+    assert unmet("4k", partly).endswith("found AnonHugePages 4096 KiB of 12288 KiB")
+
+
+def test_two_mappings_of_which_one_is_huge() -> None:
+    middle = BEGIN + 2 * MIB
+    found = pages(
+        mapping(BEGIN, middle, "/a", FilePmdMapped=2048), mapping(middle, END, "/b", Rss=8)
+    )
+    assert found.by_kind == {"FilePmdMapped": 2 * MIB}
+    assert found.resident_bytes == 2 * MIB + 8192
+    assert found.files == ("/a", "/b")
+    assert all(unmet(asked, found) for asked in ("4k", *HUGE))
+    whole = pages(
+        mapping(BEGIN, middle, FilePmdMapped=2048),
+        mapping(middle, END, page_kib=2048, Private_Hugetlb=2048),
+    )
+    assert unmet("hugectl", whole) == ""
+    assert unmet("hugetlb", whole).endswith(
+        "found FilePmdMapped 2048 KiB, Private_Hugetlb 2048 KiB of 4096 KiB"
+    )
+
+
+def test_a_gap_is_not_what_was_asked_for() -> None:
+    found = pages(
+        mapping(BEGIN, BEGIN + MIB),
+        mapping(BEGIN + 3 * MIB, END),
+    )
+    assert found.mapped_bytes == 2 * MIB
+    for asked in ("4k", *HUGE):
+        assert unmet(asked, found).endswith("but 2048 KiB of the 4096 KiB are not mapped")
+    assert unmet("loaded", found) == ""
+
+
+def test_nothing_is_mapped_there() -> None:
+    found = pages()
+    assert (found.mapped_bytes, found.size_bytes, found.kernel_page_bytes) == (0, 0, 0)
+    assert unmet("4k", found).endswith("but 4096 KiB of the 4096 KiB are not mapped")
+    assert backing_of("", BEGIN, END) == found
+
+
+def test_neighbours_that_only_touch_the_range_are_left_out() -> None:
+    found = pages(
+        mapping(BEGIN - 2 * MIB, BEGIN, AnonHugePages=2048),
+        mapping(BEGIN, END),
+        mapping(END, END + 2 * MIB, AnonHugePages=2048),
+    )
+    assert found.size_bytes == 4 * MIB
+    assert unmet("4k", found) == ""
+
+
+# --- texts with odd things in them ---------------------------------------------------------------
+
+
+def test_locked_and_named_mappings() -> None:
+    found = pages(
+        mapping(BEGIN, BEGIN + 2 * MIB, "[anon:java heap]", AnonHugePages=2048, Locked=2048),
+        mapping(BEGIN + 2 * MIB, END, AnonHugePages=2048, Locked=4),
+    )
+    assert unmet("thp", found) == ""
+    assert found.files == ()
+
+
+def test_a_path_that_looks_like_something_else() -> None:
+    name = f"/tmp/{BEGIN:x}-{END:x} r-xp \r AnonHugePages: 4096 kB"
+    found = pages(mapping(BEGIN, END, name))
+    assert found.files == (name,)
+    assert found.by_kind == {}
+
+
+def test_a_kernel_that_lacks_fields() -> None:
+    old = mapping(BEGIN, END, AnonHugePages=4096)
+    for name in ("ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb", "THP"):
+        old = "".join(
+            line for line in old.splitlines(keepends=True) if not line.startswith(f"{name}")
+        )
+    assert "FilePmdMapped" not in old
+    assert unmet("thp", pages(old)) == ""
+    assert unmet("4k", pages(old))
+
+
+@pytest.mark.parametrize("after", ["Rss:", "AnonHugePages:", "FilePmdMapped:", "THPeligible:"])
+def test_a_text_that_was_cut_off_is_no_proof_of_small_pages(after: str) -> None:
+    whole = LIBC + mapping(BEGIN, END, Private_Hugetlb=4096)
+    cut = whole[: whole.rindex(after)]
+    with pytest.raises(MeasurementError, match="ends in the middle of the mapping 7f5a00000000-"):
+        backing_of(cut, BEGIN, END)
+
+
+def test_a_mapping_cut_off_in_the_middle_of_the_text() -> None:
+    first = mapping(BEGIN, BEGIN + 2 * MIB)
+    cut = first[: first.index("Swap:")]
+    with pytest.raises(MeasurementError, match="ends in the middle"):
+        pages(cut, mapping(BEGIN + 2 * MIB, END))
+
+
+@pytest.mark.parametrize(("begin", "end"), [(END, BEGIN), (BEGIN, BEGIN), (-4096, END)])
+def test_a_range_that_is_none(begin: int, end: int) -> None:
+    with pytest.raises(ValueError, match="no range of addresses"):
+        pages(begin=begin, end=end)
+
+
+def test_a_backing_that_does_not_exist() -> None:
+    with pytest.raises(UserError, match=r"unknown page backing 'hugetbl'.*'hugetlb'"):
+        unmet("hugetbl", pages())
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def test_a_process_that_has_ended(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match="process 12 cannot be seen: it has ended"):
+        smaps.read(12, tmp_path)
+    (tmp_path / "proc/13").mkdir(parents=True)
+    (tmp_path / "proc/13/smaps").touch()  # as a zombie has it
+    with pytest.raises(MeasurementError, match="process 13 cannot be seen: it has ended"):
+        smaps.read(13, tmp_path)
+
+
+def test_a_child_that_has_ended_but_was_not_waited_for() -> None:
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(MeasurementError, match="it has ended"):
+            smaps.read(child.pid)
+
+
+def test_a_process_that_may_not_be_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    with pytest.raises(MeasurementError, match=r"12/smaps: Permission denied\. Its own user"):
+        smaps.read(12, tmp_path)
+
+
+def test_names_of_any_bytes(tmp_path: Path) -> None:
+    trees.write(tmp_path, {"proc/7/smaps": ""})
+    text = mapping(BEGIN, END, "/tmp/NAME").encode().replace(b"NAME", b"\xff\r\xfe")
+    (tmp_path / "proc/7/smaps").write_bytes(text)
+    assert backing_of(smaps.read(7, tmp_path), BEGIN, END).files == ("/tmp/\ufffd\r\ufffd",)
+
+
+def test_this_process_as_it_is() -> None:
+    text = smaps.read(os.getpid())
+    headers = [line.split() for line in text.splitlines() if line[0] in "0123456789abcdef"]
+    library = next(words for words in headers if words[1] == "r-xp" and words[-1].endswith("so.6"))
+    begin, end = (int(word, 16) for word in library[0].split("-"))
+    found = backing_of(text, begin, end)
+    assert found.mapped_bytes == found.size_bytes == end - begin
+    assert 0 < found.resident_bytes <= found.size_bytes
+    assert found.kernel_page_bytes == os.sysconf("SC_PAGESIZE")
+    assert found.files == (library[-1],)
+
+
+# --- real pages ----------------------------------------------------------------------------------
+
+# What the kernel counts for the whole process, before the memory is mapped and afterwards: the
+# difference does not pass through the code under test.
+_COUNT = """
+def count(*kinds):
+    rows = map(str.split, open("/proc/self/smaps_rollup"))
+    return sum(int(row[1]) for row in rows if row[0] in kinds)
+kinds = ("AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:")
+before = count(*kinds)
+"""
+
+_ANONYMOUS = f"""{_COUNT}
+import ctypes, mmap, sys
+size = 4 << 20
+memory = mmap.mmap(-1, size + (2 << 20), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+begin = -(-start // (2 << 20)) * (2 << 20)
+for advice in map(int, sys.argv[1].split(",")):
+    memory.madvise(advice, begin - start, size)
+    ctypes.memset(begin, 1, size)
+print(begin, begin + size, count(*kinds) - before, flush=True)
+sys.stdin.read()
+"""
+
+_FILE = f"""{_COUNT}
+import ctypes, mmap, os, sys
+size = 8 << 20
+file = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+piece = int(sys.argv[2])
+for _ in range(0, size, piece):
+    assert os.write(file, b"x" * piece) == piece
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+space = libc.mmap(None, size + (2 << 20), 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+begin = -(-space // (2 << 20)) * (2 << 20)
+fixed = 0x10
+access = mmap.PROT_READ | mmap.PROT_EXEC
+assert libc.mmap(begin, size, access, mmap.MAP_PRIVATE | fixed, file, 0) == begin
+for page in range(begin, begin + size, 4096):
+    ctypes.string_at(page, 1)
+print(begin, begin + size, count(*kinds) - before, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def real(code: str, *words: str) -> Iterator[tuple[TextPages, int]]:
+    """The pages of a process that maps some memory and waits, and the huge KiB it came to."""
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", code, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline().split()
+        if not said:
+            assert process.stderr is not None
+            pytest.skip(f"such memory cannot be had here: {process.stderr.read()[-200:]}")
+        begin, end, huge_kib = map(int, said)
+        yield backing_of(smaps.read(process.pid), begin, end), huge_kib
+        process.communicate()
+
+
+def test_real_memory_that_was_told_not_to_be_huge() -> None:
+    with real(_ANONYMOUS, "15") as (found, huge_kib):
+        assert huge_kib == 0
+        assert unmet("4k", found) == ""
+        assert found.resident_bytes >= 4 * MIB
+        assert all(unmet(asked, found) for asked in HUGE)
+
+
+def test_real_memory_on_transparent_huge_pages() -> None:
+    with real(_ANONYMOUS, "14") as (found, huge_kib):
+        if not huge_kib:
+            pytest.skip("the kernel gave no transparent huge page: never, or memory is fragmented")
+        assert found.by_kind == {"AnonHugePages": huge_kib << 10}
+        assert (unmet("thp", found) == "") == (huge_kib == 4096)
+        assert "AnonHugePages" in unmet("4k", found)
+        assert unmet("hugetlb", found)
+
+
+def test_real_memory_that_was_collapsed() -> None:
+    with real(_ANONYMOUS, "15,14,25") as (found, huge_kib):
+        # The advice is taken, or refused: then the process ended, and this is skipped.
+        assert huge_kib == 4096
+        assert found.by_kind == {"AnonHugePages": 4 * MIB}
+        assert unmet("collapse", found) == unmet("thp", found) == ""
+
+
+def test_a_real_file_that_was_written_at_one_go(tmp_path: Path) -> None:
+    file = tmp_path / "at one go"
+    with real(_FILE, str(file), str(8 * MIB)) as (found, huge_kib):
+        if not huge_kib:
+            pytest.skip("this file system gives no huge pages unasked")
+        assert found.huge_bytes == huge_kib << 10
+        assert found.files == (str(file),)
+        sentence = unmet("4k", found)
+        assert "FilePmdMapped" not in found.by_kind or f"gave {file} huge pages" in sentence
+        assert sentence.startswith("asked for pages of 4 KiB (4k), found ")
+
+
+def test_a_real_file_that_was_written_in_small_pieces(tmp_path: Path) -> None:
+    with real(_FILE, str(tmp_path / "piece by piece"), "4096") as (found, huge_kib):
+        if huge_kib:
+            pytest.skip("this file system gives huge pages whatever is written")
+        assert unmet("4k", found) == ""
+        assert found.resident_bytes == 8 * MIB
