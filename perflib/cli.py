@@ -260,6 +260,62 @@ def compare(first: str, second: str, as_json: bool) -> None:
         click.echo("    nothing that was recorded, but the time")
 
 
+@cli.command()
+@click.argument("run_ids", nargs=-1, metavar="[RUN]...")
+@_json_option
+def ledger(run_ids: tuple[str, ...], as_json: bool) -> None:
+    """Show the hypotheses: what explains the extra time, what does not, and why.
+
+    Without RUN the newest run of each experiment on this machine is taken.
+    """
+    import shutil
+
+    from perflib import hypotheses
+    from perflib.experiments import NAMES, get
+    from perflib.store import load
+
+    named = map(load, run_ids)
+    entries = [(one, get(one.experiment).analyse(one)) for one in named] or _newest_here()
+    rows = hypotheses.ledger(entries)
+    if as_json:
+        found = [finding.to_dict() for _, finding in hypotheses.standing(entries)]
+        told = [{**row, **one} for row, one in zip(rows.to_dict("records"), found, strict=True)]
+        _print_json({"hypotheses": told})
+        return
+    for line in hypotheses.ledger_lines(rows, shutil.get_terminal_size().columns):
+        click.echo(line)
+    if rows.empty:
+        where = "in these runs" if run_ids else "on this machine yet"
+        click.echo(f"no hypothesis was tested {where}; these experiments test some:")
+        for experiment in map(get, NAMES):
+            if tested := experiment.hypotheses:
+                click.echo(f"    perflib run {experiment.name}  ({', '.join(tested)})")
+
+
+def _newest_here() -> list[tuple[Any, list[Any]]]:
+    """Each experiment's newest run that was saved on this machine, with what it found."""
+    from perflib.experiments import NAMES, get
+    from perflib.machine.describe import describe
+    from perflib.store import load
+    from perflib.store import runs as all_runs
+
+    here = describe()
+    found = {}
+    for entry in reversed(all_runs()):
+        if entry.status == "damaged":
+            _say(f"left out: run {entry.id} is damaged")
+        if entry.status != "saved" or entry.experiment not in NAMES or entry.experiment in found:
+            continue
+        try:
+            one = load(entry.id)
+            machine = one.provenance.get("machine", {})
+            if all(machine.get(key) == here[key] for key in ("hostname", "fingerprint")):
+                found[one.experiment] = (one, get(one.experiment).analyse(one))
+        except PerflibError as error:
+            _say(f"left out: run {entry.id}: {error}")
+    return list(found.values())
+
+
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
     """Nested records as ``outer.inner`` names; long lists stay what they are."""
     if isinstance(value, dict) and value:

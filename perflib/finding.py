@@ -55,8 +55,12 @@ class Finding:
         return record
 
     def __str__(self) -> str:
-        interval = f"{self.effect:+.2f} {self.unit} [{self.low:+.2f}, {self.high:+.2f}]"
-        return f"{self.verdict}: {self.claim}: {interval}. {self.reason}".rstrip()
+        said = ""
+        if math.isfinite(self.effect):
+            said = f": {self.effect:+.2f} {self.unit}"
+            if math.isfinite(self.low) or math.isfinite(self.high):
+                said += f" [{self.low:+.2f}, {self.high:+.2f}]"
+        return f"{self.verdict}: {self.claim}{said}. {self.reason}".rstrip()
 
 
 def changes(
@@ -67,12 +71,17 @@ def changes(
     ``supported``: the change is larger than ``threshold`` (in the findings' unit) either way;
     ``refuted``: the whole interval lies within it.
     """
-    before = {finding.subject: finding for finding in first}
+
+    def same(finding: Finding) -> tuple[str, str, object]:
+        """Subject, unit and, of a hypothesis, what it is to explain."""
+        return finding.subject, finding.unit, finding.evidence.get("explains")
+
+    before = {same(finding): finding for finding in first}
     result = []
     for after in second:
-        if after.subject not in before:
+        if same(after) not in before:
             continue
-        old = before[after.subject]
+        old = before[same(after)]
         centre = after.effect - old.effect
         reach = math.hypot(after.high - after.low, old.high - old.low) / 2
         low, high = centre - reach, centre + reach

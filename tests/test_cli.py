@@ -8,10 +8,17 @@ import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from perflib import experiments
 from perflib.cli import main
-from perflib.store import load
+from perflib.errors import UserError
+from perflib.finding import Finding
+from perflib.hypotheses import unseen
+from perflib.machine.describe import describe
+from perflib.run import Run
+from perflib.store import load, save, saved_path
 from tests.experiments.simulated import samples
 
 
@@ -93,6 +100,90 @@ def test_analyse_reads_a_table_that_the_user_brings(
     assert "cpu1" in capsys.readouterr().out
 
 
+def saved(number: int, host: str | None = None) -> Run:
+    """A saved run of which the ledger's tests say what its analysis finds."""
+    machine = describe()
+    machine["hostname"] = host or machine["hostname"]
+    provenance = {"machine": machine, "start": f"2026-11-0{number}T07:45:07.123+00:00"}
+    run = Run(f"machine-2026110{number}-074507-1a2b", "machine", {}, pd.DataFrame(), provenance)
+    run.samples = pd.DataFrame({"cpu": [number]})
+    save(run)
+    return run
+
+
+@pytest.fixture
+def judging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The experiment ``machine`` judges a hypothesis; the first day's run cannot be analysed."""
+
+    def analyse(run: Run) -> list[Finding]:
+        day = int(run.samples["cpu"][0])
+        if day == 1:
+            msg = "no sample is usable"
+            raise UserError(msg)
+        return [unseen("frequency", "the extra time of core 8", f"Day {day} has no counter.")]
+
+    monkeypatch.setattr(experiments.get("machine"), "analyse", analyse)
+
+
+@pytest.mark.usefixtures("judging")
+def test_the_ledger_is_of_the_newest_runs_here(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = saved(2), saved(3)
+    saved(4, "elsewhere")
+    assert call("ledger") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "inconclusive frequency as the cause of the extra time of core 8" in out
+    assert "Day 3" in out
+    assert second.id in out
+    assert "Day 2" not in out
+    assert "Day 4" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert call("ledger", first.id) == 0
+    assert "Day 2" in capsys.readouterr().out
+    assert call("ledger", first.id, "machine-20261104") == 0
+    assert "on elsewhere" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("judging")
+def test_the_ledger_as_json_has_the_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    run = saved(3)
+    assert call("ledger", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)["hypotheses"]
+    assert (entry["hypothesis"], entry["verdict"]) == ("frequency", "inconclusive")
+    assert (entry["run"], entry["experiment"]) == (run.id, "machine")
+    assert entry["evidence"] == {"explains": "the extra time of core 8"}
+    assert entry["effect"] is None
+
+
+@pytest.mark.usefixtures("judging")
+def test_the_ledger_without_hypotheses_says_who_tests_some(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tested = ("frequency", "softirq activity")
+    monkeypatch.setattr(experiments.get("machine"), "hypotheses", tested, raising=False)
+    assert call("ledger") == 0
+    out = capsys.readouterr().out
+    assert "no hypothesis was tested on this machine yet" in out
+    assert "perflib run machine  (frequency, softirq activity)" in out
+    assert call("ledger", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"hypotheses": []}
+
+
+@pytest.mark.usefixtures("judging")
+def test_the_ledger_goes_past_runs_that_tell_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    useless, cut = saved(1), saved(2)
+    saved_path(cut.id).write_bytes(saved_path(cut.id).read_bytes()[:100])
+    assert call("ledger") == 0
+    out, err = capsys.readouterr()
+    assert "no hypothesis was tested" in out
+    assert f"left out: run {useless.id}: no sample is usable" in err
+    assert f"left out: run {cut.id} is damaged" in err
+    assert call("ledger", useless.id) == 2
+    assert "no sample is usable" in capsys.readouterr().err
+    assert call("ledger", cut.id) == 1
+    assert "cut off" in capsys.readouterr().err
+
+
 def test_list_documents_parameters_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("list", "--json") == 0
     listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["experiments"]}
@@ -154,6 +245,7 @@ def test_doctor_without_a_compiler_says_what_is_missing(
         (("batch", "nowhere.ipynb"), "there is no notebook"),
         (("batch", "nowhere.ipynb", "-p", "events"), "KEY=VALUE"),
         (("report", "nothing"), "unknown run"),
+        (("ledger", "nothing"), "unknown run"),
     ],
 )
 def test_mistakes_are_a_sentence_and_exit_2(

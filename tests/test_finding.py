@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.finding import Finding
+from perflib.finding import Finding, changes
 
 FOUND = Finding(
     claim="cpu8 is more than 1 % slower than the median of the other cores",
@@ -102,3 +102,24 @@ VALUES = st.recursive(
 def test_any_evidence_can_be_written_as_strict_json(evidence: dict[str, Any]) -> None:
     record = dataclasses.replace(FOUND, evidence=evidence).to_dict()
     assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+def test_an_estimate_or_an_interval_that_there_is_not_is_not_printed() -> None:
+    bare = dataclasses.replace(FOUND, effect=math.nan, low=math.nan, high=math.nan, reason="None.")
+    assert str(bare) == f"supported: {FOUND.claim}. None."
+    single = dataclasses.replace(FOUND, low=math.nan, high=math.nan, reason="")
+    assert str(single).endswith(": +12.35 percent.")
+
+
+def test_changes_compare_what_is_about_the_same() -> None:
+    def explained(what: str, effect: float, unit: str = "percent") -> Finding:
+        return dataclasses.replace(
+            FOUND, effect=effect, low=effect - 1, high=effect + 1, unit=unit,
+            evidence={"explains": what},
+        )  # fmt: skip
+
+    first = [explained("core 1", 10.0), explained("large code", 40.0)]
+    second = [explained("large code", 41.0), explained("core 1", 15.0), explained("core 2", 1.0)]
+    found = changes(first, second)
+    assert [change.effect for change in found] == [1.0, 5.0]
+    assert changes(first, [explained("core 1", 3.0, "KiB")]) == []

@@ -144,7 +144,7 @@ def test_every_development_dependency_is_used() -> None:
 # Imports run downwards only: a module may import modules of its own layer and of those below.
 LAYERS = (
     {"errors", "paths"},
-    {"copies", "finding", "kernels", "reference", "run", "stats", "store"},
+    {"copies", "finding", "hypotheses", "kernels", "reference", "run", "stats", "store"},
     {"machine"},
     {"conditions", "guard", "system_settings"},
     {"counters", "jobs", "measure", "profiling"},
@@ -153,7 +153,7 @@ LAYERS = (
     {"__main__", "cli"},
 )
 # What stands at the bottom imports nothing of the project but itself.
-BOTTOM = {"errors", "finding", "paths", "run", "stats"}
+BOTTOM = {"errors", "finding", "hypotheses", "paths", "run", "stats"}
 ONLY_IN_LAB = {"IPython", "anywidget", "ipywidgets", "matplotlib", "seaborn", "traitlets"}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from perflib.lab.flamegraph import flame_figure, flame_graph
 from perflib.lab.form import Form, form
+from perflib.lab.ledger import ledger
 from perflib.lab.notebook import parameters, run
 from perflib.lab.report import write_report
 from perflib.lab.summary import summary
@@ -20,6 +21,7 @@ __all__ = [
     "flame_figure",
     "flame_graph",
     "form",
+    "ledger",
     "parameters",
     "png",
     "run",

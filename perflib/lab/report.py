@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from perflib import experiments
 from perflib.finding import Finding
+from perflib.lab.ledger import ledger_table
 from perflib.lab.machine import caches, cores, facts, tlbs, warnings_of
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, Table, table, verdicts
@@ -47,6 +48,7 @@ def write_report(
     """
     found = [(run, experiments.get(run.experiment).analyse(run)) for run in runs]
     sentences = [sentence for _, findings in found for sentence in summary(findings)]
+    judged = ledger_table(found)
     here = describe()
     machine = runs[0].provenance["machine"] if runs else here
     same = machine["fingerprint"] == here["fingerprint"] and machine["hostname"] == here["hostname"]
@@ -62,6 +64,7 @@ def write_report(
         tlbs=tlbs(machine).html() if machine["tlbs"] else "",
         warnings=warnings_of(diagnose()) if same else None,
         sections=[_section(run, findings) for run, findings in found],
+        hypotheses=judged.html() if judged.rows else "",
         notebooks=[
             {"name": file.stem, "link": os.path.relpath(file, path.parent)} for file in notebooks
         ],

@@ -1,0 +1,61 @@
+"""The ledger of hypotheses as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from perflib import experiments, hypotheses
+from perflib.finding import Finding
+from perflib.lab.tables import Table, verdicts
+from perflib.run import Run
+
+__all__ = ["ledger", "ledger_table"]
+
+_TITLES = {  # the day and the experiment are part of a run's name
+    "hypothesis": "hypothesis",
+    "verdict": "verdict",
+    "share": "share",
+    "explains": "which extra time",
+    "because": "because",
+    "run": "run",
+    "machine": "machine",
+}
+_CLASSES = {"share": "number", "because": "prose"}
+
+
+def ledger(found: Iterable[Run | Finding]) -> Table:
+    """What explains the extra time, and what does not.
+
+    Parameters
+    ----------
+    found
+        Runs, which are analysed, or the findings of an analysis, or both. Of several runs of one
+        experiment on one machine the newest counts. Findings that judge no hypothesis are left
+        out.
+    """
+    given = list(found)
+    entries: list[tuple[Run, Sequence[Finding]]] = [
+        (run, experiments.get(run.experiment).analyse(run)) for run in given if isinstance(run, Run)
+    ]
+    alone = [finding for finding in given if isinstance(finding, Finding)]
+    entries.append((Run("", "", {}, pd.DataFrame()), alone))
+    return ledger_table(entries)
+
+
+def ledger_table(entries: Iterable[tuple[Run, Sequence[Finding]]]) -> Table:
+    """The ledger of runs that are analysed already; columns that say nothing are left out."""
+    pairs = list(entries)
+    rows = hypotheses.ledger(pairs)
+    said = verdicts(finding for _, finding in hypotheses.standing(pairs))
+    marked = [row[said.columns.index("verdict")] for row in said.rows]
+    shown = [name for name in _TITLES if name in rows and (rows.empty or rows[name].any())]
+    classes = {
+        (i, j): verdict if name == "verdict" else _CLASSES[name]
+        for i, verdict in enumerate(rows["verdict"])
+        for j, name in enumerate(shown)
+        if name == "verdict" or name in _CLASSES
+    }
+    cells = rows.assign(verdict=marked)[shown].to_numpy().tolist()
+    return Table([_TITLES[name] for name in shown], cells, classes)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from perflib import experiments
+from perflib.finding import Finding
+from perflib.hypotheses import unseen
+from perflib.lab import ledger
+from perflib.run import Run
+
+WHAT = "the extra time of core 8 with large code"
+HIDDEN = unseen("frequency", WHAT, "No <cycle> counter here.")
+MISSES = Finding(
+    claim=f"iTLB misses explain most of {WHAT}",
+    subject="hypothesis: iTLB misses",
+    verdict="supported",
+    effect=90.0,
+    low=88.0,
+    high=92.0,
+    unit="percent of the extra time",
+    reason="Because.",
+    evidence={"explains": WHAT},
+)
+
+
+def test_findings_alone_have_no_column_of_runs() -> None:
+    shown = ledger([MISSES, Finding("x", "cpu1", "refuted", 0, 0, 0, "percent"), HIDDEN])
+    assert shown.columns == ["hypothesis", "verdict", "share", "which extra time", "because"]
+    first, second = shown.rows
+    assert first == ["frequency", "◐ inconclusive", "–", WHAT, "No <cycle> counter here."]
+    assert second == ["iTLB misses", "● supported", "90.0 % [88.0, 92.0]", WHAT, "Because."]
+
+
+def test_verdicts_have_a_colour_a_sign_and_a_word() -> None:
+    html = ledger([MISSES, HIDDEN])._repr_html_()
+    assert '<td class="supported">● supported</td>' in html
+    assert '<td class="inconclusive">◐ inconclusive</td>' in html
+    assert "No &lt;cycle&gt; counter" in html
+    assert "td.supported { color" in html
+
+
+def test_runs_are_analysed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments.get("machine"), "analyse", lambda _: [MISSES])
+    machine = {"hostname": "vm", "fingerprint": "f00d"}
+    provenance = {"start": "2026-11-03T07:45:07+00:00", "machine": machine}
+    run = Run("machine-20261103-074507-1a2b", "machine", {}, pd.DataFrame(), provenance)
+    shown = ledger([run])
+    assert shown.columns[-2:] == ["because", "run"]
+    assert shown.rows[0][-2:] == ["Because.", run.id]
+    elsewhere = {**provenance, "machine": {**machine, "hostname": "node7"}}
+    both = ledger([run, Run("machine-2", "machine", {}, pd.DataFrame(), elsewhere)])
+    assert [row[-1] for row in both.rows] == ["node7", "vm"]
+
+
+def test_nothing_is_a_table_without_rows() -> None:
+    assert ledger([]).rows == []
+    assert "hypothesis" in repr(ledger([]))
