@@ -9,7 +9,7 @@ from perflib.experiments.base import Experiment
 
 __all__ = ["NAMES", "get"]
 
-NAMES = ("machine", "kv_per_core", "event_profile", "counters")
+NAMES = ("machine", "kv_per_core", "event_profile", "counters", "random_calls", "code_segment")
 
 
 def get(name: str) -> Experiment:

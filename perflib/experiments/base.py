@@ -87,6 +87,7 @@ class Experiment(ABC):
     Params: ClassVar[type[AnyParams]]
     columns: ClassVar[tuple[Column, ...]]
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]]
+    hypotheses: ClassVar[tuple[str, ...]] = ()  # those on which it gives a verdict
 
     # --- what each experiment says of itself ----------------------------------------------------
 

@@ -12,13 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.errors import UserError
+from perflib.experiments.slowness import slowness_verdict
 from perflib.finding import Finding, Verdict
 from perflib.stats import CoreComparison, CoreEffect, Interval, compare_cores, percent, t_interval
 
 __all__ = ["KvTable", "findings_of", "time_change"]
 
 Floats = NDArray[np.float64]
-_ALPHA = 0.05
 _MOST_EVENTS_NAMED = 3
 
 
@@ -151,7 +151,7 @@ def _slowness(
         **_events_evidence(of_events, threshold),
         **_sharing_evidence(table, cpu),
     }
-    verdict, reason = _slowness_verdict(effect, threshold)
+    verdict, reason = slowness_verdict(effect, threshold)
     if verdict == "supported":
         reason += _which_events(of_events, evidence) + _shared_words(effect, evidence)
         if where.get(cpu):
@@ -167,30 +167,6 @@ def _slowness(
         reason=reason,
         evidence=evidence,
     )
-
-
-def _slowness_verdict(effect: CoreEffect, threshold: float) -> tuple[Verdict, str]:
-    slow = effect.slowdown
-    if not math.isfinite(slow.half_width):
-        return "inconclusive", (
-            "There is nothing to compare: it takes two cores or more, in two blocks of time or "
-            "more, in which they were not disturbed."
-        )
-    if slow.high < threshold:
-        return "refuted", f"A slowdown of {threshold:g} % lies outside the interval."
-    if slow.low <= threshold:
-        return "inconclusive", (
-            f"{threshold:g} % lies within the interval: more rounds would narrow it."
-        )
-    if effect.p_holm >= _ALPHA:
-        return "inconclusive", (
-            f"With the cores' names exchanged at random it comes about too often (p = "
-            f"{effect.p_holm:.2g}, corrected for the number of cores): more rounds are needed."
-        )
-    if not all(part > threshold for part in effect.stretches):
-        parts = ", ".join(f"{part:+.1f}" for part in effect.stretches)
-        return "inconclusive", f"Not every third of the run shows it ({parts} %)."
-    return "supported", f"Every third of the run shows it (p = {effect.p_holm:.2g})."
 
 
 def _events_evidence(of_events: pd.Series[float], threshold: float) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import pandas as pd
 from perflib.errors import MeasurementError, UserError, choose
 from perflib.profiling.views import COPY, Weight, leaves, weights
 
-__all__ = ["Annotation", "annotate"]
+__all__ = ["Annotation", "annotate", "instructions"]
 
 _DEBUG_FILES = Path("/usr/lib/debug/.build-id")
 _TOOL_TIMEOUT_S = 120
@@ -176,6 +176,24 @@ def annotate(
     else:
         table["source_text"] = table["source_file"]
     return Annotation(function, chosen, table.rename(columns={"samples": weight}), tuple(remarks))
+
+
+def instructions(path: Path, function: str) -> pd.DataFrame:
+    """A function's machine code, without samples: its ``address`` and ``instruction``.
+
+    Raises
+    ------
+    MeasurementError
+        There is no objdump or nm, or the file has no such function.
+    """
+    places, _ = _find(path, {function})
+    listed = _disassemble(path, places[0])
+    return pd.DataFrame(
+        {
+            "address": [f"{one.address:#x}" for one in listed],
+            "instruction": [one.text for one in listed],
+        }
+    )
 
 
 def _object(objects: pd.Series, function: str, wanted: str | None) -> tuple[str, list[str]]:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from perflib.stats.blocks import Interval, holm, t_interval, time_blocks, within_block_p
+from perflib.stats.blocks import (
+    Interval,
+    holm,
+    robust_mean,
+    t_interval,
+    time_blocks,
+    within_block_p,
+)
 from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores, percent
 from perflib.stats.naive import naive_interval
 from perflib.stats.states import disturbed_turns
@@ -16,6 +23,7 @@ __all__ = [
     "holm",
     "naive_interval",
     "percent",
+    "robust_mean",
     "t_interval",
     "time_blocks",
     "within_block_p",

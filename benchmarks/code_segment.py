@@ -1,0 +1,180 @@
+"""Code and its pages: the branch chase's ratio, the knee, null sweeps, and what readiness takes.
+
+    python benchmarks/code_segment.py [--runs 10] [--nulls 20] [--only chase,knee,null]
+
+Each line is a figure that was to be reached. Ratios are of arms interleaved in one run; every
+sample's pages were verified.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from perflib.experiments import get
+from perflib.experiments.code_segment import CodeSegment
+from perflib.experiments.code_table import CodeTable
+from perflib.experiments.code_turns import Arm
+from perflib.kernels import build
+from perflib.measure.rounds import frame_of, round_order
+from perflib.stats import percent, t_interval
+
+_READY = """
+import time
+from perflib.kernels import load
+load("cpuid")  # imports and the compiler's version are the process's, not the kernel's
+begin = time.perf_counter()
+load("code_segment")
+print(time.perf_counter() - begin)
+"""
+_NAMES = ("chase", "knee", "null", "default", "ready")
+
+
+def _experiment() -> CodeSegment:
+    experiment = get("code_segment")
+    assert isinstance(experiment, CodeSegment)
+    return experiment
+
+
+def _run(given: dict[str, object]) -> tuple[CodeTable, list[str], float]:
+    """A run's table, the sentences of its knees, and how long it took."""
+    experiment = _experiment()
+    begin = time.monotonic()
+    run = experiment.measure(experiment.params(given))
+    seconds = time.monotonic() - begin
+    knees = [str(found) for found in experiment.analyse(run) if found.subject.startswith("knee")]
+    return experiment.table_of(run), knees, seconds
+
+
+def chase() -> None:
+    """4 KiB over 2 MiB pages, at 64 and 512 pages, and beyond."""
+    given = {"patterns": ["chase"], "sizes_kib": [256, 2048, 4096, 8192, 16384], "budget_s": 30}
+    table, _, _ = _run({**given, "simulated_sizes": 0, "precision_percent": 0.1})
+    huge = table.huge[0]
+    ratios = table.page_ratio("chase", huge)
+    for place, n in enumerate(table.sizes("chase")):
+        low, high = (table.curve("chase", name)["step_ns"].iloc[place] for name in (huge, "4k"))
+        middle, least, most = (1 + end / 100 for end in percent(t_interval(ratios[:, place])))
+        print(
+            f"branch chase, {n} pages: {high:.2f} ns on 4 KiB pages, {low:.2f} ns on 2 MiB pages: "
+            f"ratio {middle:.3f} [{least:.3f}, {most:.3f}]",
+            flush=True,
+        )
+
+
+def knee(runs: int) -> None:
+    """Where the knee of the chase lies, again and again."""
+    for number in range(runs):
+        given = {"patterns": ["chase"], "budget_s": 25, "simulated_sizes": 0, "seed": number + 1}
+        _, (sentence,), seconds = _run(given)
+        print(f"knee, run {number + 1} ({seconds:.0f} s): {sentence}", flush=True)
+
+
+def null(runs: int) -> None:
+    """4 KiB pages against 4 KiB pages, both arms in every round: no knee is to be found."""
+    experiment = _experiment()
+    found = 0
+    for number in range(runs):
+        params = experiment.params(
+            {"patterns": ["chase"], "backings": ["4k"], "seed": number + 1, "simulated_sizes": 0}
+        )
+        plan = experiment.plan(params)
+        arms = [Arm(*arm) for arm in plan["arms"] for _ in range(2)]
+        plan["arms"] = arms
+        turns: list[dict[str, object]] = []
+        with experiment.turns(params, plan) as taken:
+            end = time.monotonic() + 12
+            round_ = 0
+            while time.monotonic() < end:
+                for position, arm in enumerate(round_order(params.seed, round_, len(arms))):
+                    columns = taken.take(round_, arm)
+                    columns["backing"] = ["thp" if arm % 2 else "4k"]
+                    turns.append({"round": round_, "position": position, "columns": columns})
+                round_ += 1
+        knees = CodeTable(frame_of(turns)).knees("chase", "thp")
+        found += bool(knees.knees)
+        print(
+            f"null sweep {number + 1}: {len(knees.knees)} knees, p = {knees.p:.3f}, "
+            f"bound {100 * np.expm1(knees.bound):.2f} %",
+            flush=True,
+        )
+    print(f"null sweeps with a knee: {found} of {runs}", flush=True)
+
+
+def default() -> None:
+    """The default sweep, warm."""
+    table, knees, seconds = _run({})
+    rounds = len(table.rounds)
+    print(f"the default sweep: {seconds:.1f} s, {rounds} rounds, at most 60 s", flush=True)
+    print("\n".join(knees), flush=True)
+
+
+def ready(repetitions: int) -> None:
+    """The kernel with 32,768 cases, cold and warm."""
+    cold, memory = [], []
+    for _ in range(max(3, repetitions // 3)):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["PERFLIB_CACHE"] = f"{folder}/cache"
+            begin = time.monotonic()
+            code = "from perflib.kernels import load; load('code_segment')"
+            process = subprocess.Popen([sys.executable, "-c", code])
+            _, _, used = os.wait4(process.pid, 0)
+            cold.append(time.monotonic() - begin)
+            memory.append(used.ru_maxrss / 1024)
+            del os.environ["PERFLIB_CACHE"]
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    _show("32,768 cases are ready, cold, a Python's start included", cold, "s", 10)
+    _show("memory of the process", memory, "MiB", 400)
+    print(f"the largest process of all, the assembler among them: {children:.0f} MiB", flush=True)
+    build("code_segment")
+    build("cpuid")
+    argv = [sys.executable, "-c", _READY]
+    warm = [1e3 * float(subprocess.check_output(argv)) for _ in range(repetitions)]
+    _show("warm", warm, "ms", 10)
+
+
+def _show(claim: str, values: Sequence[float], unit: str, limit: float) -> None:
+    middle = statistics.median(values)
+    verdict = "reached" if middle <= limit else "MISSED"
+    print(
+        f"{claim}: {middle:.3g} {unit} [{min(values):.3g}, {max(values):.3g}], at most {limit:g}: "
+        f"{verdict}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Run those that are asked for, with runs of their own."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--nulls", type=int, default=20)
+    parser.add_argument("--only", default=",".join(_NAMES))
+    asked = parser.parse_args()
+    wanted = asked.only.split(",")
+    if unknown := [name for name in wanted if name not in _NAMES]:
+        parser.error(f"--only: unknown {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["PERFLIB_HOME"] = home
+        if "ready" in wanted:
+            ready(15)
+        if "chase" in wanted:
+            chase()
+        if "default" in wanted:
+            default()
+        if "knee" in wanted:
+            knee(asked.runs)
+        if "null" in wanted:
+            null(asked.nulls)
+
+
+if __name__ == "__main__":
+    main()

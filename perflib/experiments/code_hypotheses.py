@@ -1,0 +1,163 @@
+"""What explains the time that large code takes: the source's list of suspects, held to this run.
+
+Two things may want an explanation: that large code takes longer than small code, which it does on
+any machine, and that it does so more on one core than on the others, which the source saw. The
+suspects are told apart by what they leave alone: pages of 2 MiB take the iTLB's misses away and
+leave those of the caches as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.experiments.code_findings import Reaches, kib, large_sizes, small_sizes
+from perflib.experiments.code_table import SMALL_PAGES, CodeTable
+from perflib.finding import Finding
+from perflib.hypotheses import judge, unseen
+
+__all__ = ["HYPOTHESES", "hypotheses"]
+
+Floats = NDArray[np.float64]
+Contrast = Callable[[Floats, Floats], Floats]
+HYPOTHESES = ("iTLB misses", "instruction cache misses", "softirq activity", "frequency")
+_ITLB, _CACHE, _SOFTIRQ, _FREQUENCY = HYPOTHESES
+_FAR = 5.0  # samples so many times as long as their arm's median were disturbed by something else
+
+
+def hypotheses(table: CodeTable, pattern: str, reaches: Reaches, threshold: float) -> list[Finding]:
+    """A verdict on each suspect: for the slowest core, and for large code as such."""
+    if SMALL_PAGES not in table.backings or len(table.sizes(pattern)) < 2:
+        return []
+    sizes = _Sizes(table, pattern, reaches)
+    found = []
+    if len(table.cores) > 1:
+        effects = table.core_difference(pattern, SMALL_PAGES, sizes.large).effects
+        slowest = int(np.argmax([np.nan_to_num(effect.slowdown.effect) for effect in effects]))
+
+        def of_the_slowest(large: Floats, small: Floats) -> Floats:
+            return _beside_others(large - small, slowest)
+
+        what = f"the extra time of cpu{table.cores[slowest]} with large code"
+        chosen_of_many = 1 - 0.05 / len(table.cores)
+        found += _judged(sizes, what, of_the_slowest, threshold, chosen_of_many)
+
+    def of_all(large: Floats, small: Floats) -> Floats:
+        extra = large - small
+        some = np.isfinite(extra).any(axis=1)
+        mean = np.full(len(extra), np.nan)
+        mean[some] = np.nanmean(extra[some], axis=1)
+        return mean
+
+    return found + _judged(sizes, "the extra time of large code", of_all, threshold, 0.95)
+
+
+class _Sizes:
+    """Large and small code, ``[round, cpu]`` each."""
+
+    def __init__(self, table: CodeTable, pattern: str, reaches: Reaches) -> None:
+        self.table, self._pattern = table, pattern
+        self.large = large_sizes(table, pattern)
+        self.small = small_sizes(table, pattern, reaches)
+        sizes = table.code_bytes(pattern)
+        self.words = f"{kib(sizes[self.large[0]])} and more, beside {kib(sizes[self.small[-1]])}"
+
+    def _mean(self, values: Floats) -> tuple[Floats, Floats]:
+        return values[:, :, self.large].mean(axis=2), values[:, :, self.small].mean(axis=2)
+
+    def log(self, backing: str, column: str = "step_ns") -> tuple[Floats, Floats]:
+        """Mean log of a column."""
+        return self._mean(np.log(self.table.values(self._pattern, backing, column)))
+
+    def softirq_share(self) -> tuple[Floats, Floats]:
+        """Share of the time that goes with soft interrupts, on 4 KiB pages."""
+        counts = self.table.values(self._pattern, SMALL_PAGES, "softirqs")
+        times = self.table.values(self._pattern, SMALL_PAGES, "time_ns")
+        return self._mean(self._softirq_ns() * counts / times)
+
+    def _softirq_ns(self) -> float:
+        """At most what goes with one soft interrupt, in ns: the slope of time over their number.
+
+        Within the samples of each core, size and backing; the slope and twice its error. Whatever
+        comes together with a soft interrupt (the interrupt itself, a task that it wakes) counts.
+        """
+        arm, both = ["cpu", "pattern", "backing", "n"], ["time_ns", "softirqs"]
+        rows = self.table.samples[[*arm, *both]].dropna()
+        rows = rows[rows["time_ns"] < _FAR * rows.groupby(arm)["time_ns"].transform("median")]
+        away = rows[both] - rows.groupby(arm)[both].transform("mean")
+        scatter = float((away["softirqs"] ** 2).sum())
+        if not scatter:
+            return 0.0
+        slope = float((away["time_ns"] * away["softirqs"]).sum()) / scatter
+        left = away["time_ns"] - slope * away["softirqs"]
+        return max(0.0, slope + 2 * float(left.std()) / math.sqrt(scatter))
+
+
+def _beside_others(extra: Floats, core: int) -> Floats:
+    """``[round]``: a core's extra time less the median of those of the others that have one."""
+    others = np.delete(extra, core, axis=1)
+    some = np.isfinite(others).any(axis=1)
+    beside = np.full(len(extra), np.nan)
+    beside[some] = extra[some, core] - np.nanmedian(others[some], axis=1)
+    return beside
+
+
+def _judged(
+    sizes: _Sizes, what: str, contrast: Contrast, threshold: float, confidence: float
+) -> list[Finding]:
+    def blocks(log_values: tuple[Floats, Floats]) -> Floats:
+        """``[block]``: large against small code, in percent of the time."""
+        changes = contrast(*log_values)
+        means: Floats = sizes.table.by_block(100 * np.expm1(changes)[:, None])[:, 0]
+        return means
+
+    extra = blocks(sizes.log(SMALL_PAGES))
+
+    def verdict(name: str, contribution: Floats, how: str, *, most: bool = False) -> Finding:
+        return judge(
+            name,
+            what,
+            extra,
+            contribution,
+            threshold_percent=threshold,
+            how=how,
+            upper_bound=most,
+            evidence={"code": sizes.words},
+            confidence=confidence,
+        )
+
+    def by_clock(backing: str) -> Floats:
+        """What a lower frequency with large code accounts for."""
+        large, small = sizes.log(backing, "core_mhz")
+        return blocks((-large, -small))
+
+    samples = sizes.table.samples
+    has_clock = "core_mhz" in samples and samples["core_mhz"].notna().any()
+    if has_clock:
+        how = "the core's frequency just before and after the samples"
+        frequency = verdict(_FREQUENCY, by_clock(SMALL_PAGES), how)
+    else:
+        frequency = unseen(_FREQUENCY, what, "the samples do not hold the core's frequency")
+    has_counts = "softirqs" in samples and samples["softirqs"].notna().any()
+    if has_counts:
+        large, small = sizes.softirq_share()
+        how = "soft interrupts during the samples, times what goes with one: an upper bound"
+        softirq = verdict(_SOFTIRQ, blocks((np.log1p(large), np.log1p(small))), how, most=True)
+    else:
+        softirq = unseen(_SOFTIRQ, what, "the samples hold no counts of soft interrupts")
+    if not sizes.table.huge:
+        why = "no huge pages were had, which would tell the iTLB's misses from the caches'"
+        return [unseen(name, what, why) for name in (_ITLB, _CACHE)] + [softirq, frequency]
+    left = blocks(sizes.log(sizes.table.huge[0]))
+    itlb = verdict(_ITLB, extra - left, "what 2 MiB pages save in the same code")
+    at_one_clock = left - by_clock(sizes.table.huge[0]) if has_clock else left
+    how = (
+        "what is left on 2 MiB pages, at an equal frequency; branches are as hard to predict in "
+        "the small code"
+    )
+    # Soft interrupts are as slow on any pages: where they may be it, the caches are not proven.
+    disturbed = has_counts and softirq.verdict == "inconclusive"
+    return [itlb, verdict(_CACHE, at_one_clock, how, most=disturbed), softirq, frequency]

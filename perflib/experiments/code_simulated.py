@@ -1,0 +1,67 @@
+"""Simulated iTLB misses of the program at some sizes of its code, to stand beside the times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perflib.counters.simulated import HASWELL_ITLB, TlbModel, itlb_of_this_machine, qemu_counts
+
+__all__ = ["simulated_misses", "spread"]
+
+_STEPS = 30_000
+
+
+def spread(sizes: Sequence[int], count: int) -> list[int]:
+    """``count`` of the sizes, evenly over them, the smallest and the largest among them."""
+    places = np.unique(np.linspace(0, len(sizes) - 1, min(count, len(sizes))).round().astype(int))
+    return [sizes[place] for place in places]
+
+
+def _counts(program: Path, pattern: str, n: int, steps: int, tlb: TlbModel) -> Mapping[str, int]:
+    argv = [str(program), "--pattern", pattern, "--steps", str(steps), str(n)]
+    table = qemu_counts(argv, tlb=tlb)
+    return dict(zip(table["counter"], table["simulated_count"].astype(int), strict=True))
+
+
+def simulated_misses(
+    program: Path, pieces: Mapping[str, Sequence[int]], tlb: TlbModel | None = None
+) -> dict[str, Any]:
+    """Misses a step, by pattern and n, on 4 KiB pages.
+
+    Two runs of each, one with twice the steps: their difference leaves the program's start and its
+    warm-up out.
+
+    Parameters
+    ----------
+    program
+        The executable of the kernel.
+    pieces
+        The numbers of pieces of code, by pattern.
+    tlb
+        The TLB to simulate: this machine's, or a Haswell core's where it is not known.
+
+    Returns
+    -------
+    ``model`` in words, and ``rows`` of ``pattern``, ``n``, ``misses_per_step`` (of the first level)
+    and ``walks_per_step`` (of both).
+
+    Raises
+    ------
+    UserError, MeasurementError
+        As of ``qemu_counts``: no QEMU, or it failed.
+    """
+    model = tlb or itlb_of_this_machine() or HASWELL_ITLB
+    rows = []
+    for pattern, numbers in pieces.items():
+        for n in numbers:
+            steps = -(-_STEPS // n) * n if pattern == "chase" else _STEPS
+            once, twice = (_counts(program, pattern, n, k * steps, model) for k in (1, 2))
+            each = {name: (twice[name] - once[name]) / steps for name in twice}
+            walks = each.get("iTLB walks", each["iTLB misses"])
+            row = {"misses_per_step": each["iTLB misses"], "walks_per_step": walks}
+            rows.append({"pattern": pattern, "n": n, **row})
+    return {"model": str(model), "rows": rows}

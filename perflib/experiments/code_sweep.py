@@ -1,0 +1,256 @@
+"""Sweeps over the size of the code: cores, sizes and page backings, interleaved in rounds.
+
+Two experiments are made of it, ``random_calls`` and ``code_segment``; their kernels have one
+interface (``kernels_c/common/code_kernel.h``).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import pandas as pd
+from pydantic import BeforeValidator, Field
+
+from perflib.errors import MeasurementError, UserError, choose
+from perflib.experiments.base import Column, Experiment, Session
+from perflib.experiments.code_hypotheses import HYPOTHESES
+from perflib.experiments.code_table import CodeTable
+from perflib.experiments.code_turns import Arm, CodeTurns, bounds_of, calibrate
+from perflib.experiments.params import Params, parameter
+from perflib.kernels import Build
+from perflib.machine.text_backings import BACKINGS, pool_pages, why_not
+from perflib.measure.rounds import Columns, take_rounds
+from perflib.reference import published
+from perflib.run import Run
+from perflib.system_settings import settings
+
+__all__ = ["CodeParams", "CodeSweep", "Sizes", "Words", "synthetic_benchmarks"]
+
+_FIRST_OF = ("thp", "collapse")  # what "huge" stands for
+_LEAST_S = 16.0  # a decision to stop early needs several blocks of time
+
+
+def _split(value: object) -> object:
+    """A list, one of its items, or text with commas between."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value]
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    return value
+
+
+Words = Annotated[list[str], BeforeValidator(_split), Field(min_length=1)]
+Sizes = Annotated[
+    list[Annotated[int, Field(ge=4, le=65536)]], BeforeValidator(_split), Field(min_length=1)
+]
+
+
+def synthetic_benchmarks() -> pd.DataFrame:
+    """What the source reports of its two synthetic benchmarks."""
+    table = published("kv_haswell")
+    return table[table["where"].str.contains("benchmark")].reset_index(drop=True)
+
+
+class CodeParams(Params):
+    """Which sizes of code, on which pages."""
+
+    budget_s: float = parameter(
+        42.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
+    )
+    precision_percent: float = parameter(
+        0.5,
+        "measure until the half-width of what large code costs, between cores and between page "
+        "sizes, is below this",
+        "percentage points",
+        gt=0,
+        le=100,
+    )
+    backings: Words = parameter(
+        ["4k", "huge"],
+        "the pages that the code lies on: 4k, thp, collapse, hugetlb, hugectl, or 'huge', the "
+        "first of thp and collapse that can be had; what cannot is said, and the rest goes on",
+    )
+    sizes_kib: Sizes = parameter([], "sizes of the code", "KiB")
+    turn_ms: float = parameter(
+        5.0, "how long one sample is timed, after its warm-up", "ms", ge=1, le=60_000
+    )
+    threshold_percent: float = parameter(
+        1.0, "a core, or a size of pages, counts as slower from this on", "percent", gt=0, le=1000
+    )
+
+
+class CodeSweep(Experiment):
+    """What both experiments have in common: their samples and how these are taken."""
+
+    columns = (
+        Column("round", "integer", "", "number of the round; arms are compared within", True),
+        Column("cpu", "integer", "", "the core", True),
+        Column("pattern", "text", "", "the order in which code runs", True),
+        Column("backing", "text", "", "the pages that were asked for: 4k, thp ...", True),
+        Column("n", "integer", "", "how many pieces of code were in use", True),
+        Column("code_bytes", "integer", "B", "extent of the code that ran", True),
+        Column("steps", "integer", "", "pieces of code that were run", True),
+        Column("time_ns", "number", "ns", "wall time of all steps", True),
+        Column("position", "integer", "", "place of the arm's turn in its round"),
+        Column(
+            "start_ns",
+            "integer",
+            "ns",
+            "when it began, on one clock for the whole run; without it rounds count alike",
+        ),
+        Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
+        Column("huge_bytes", "integer", "B", "of the code, what was found on 2 MiB pages"),
+        Column("softirqs", "integer", "", "soft interrupts on the core meanwhile"),
+        Column("interrupts", "integer", "", "interrupts on the core meanwhile"),
+        Column("switches", "integer", "", "context switches on the core meanwhile"),
+        Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
+        Column("itlb_misses", "number", "", "counted by the processor, where it can"),
+        Column(
+            "ok",
+            "boolean",
+            "",
+            "false: its pages, core or result were not what they should be; it is not used",
+        ),
+    )
+    patterns: ClassVar[tuple[str, ...]]
+    hypotheses = HYPOTHESES
+
+    # --- what differs -----------------------------------------------------------------------------
+
+    def code(self, params: Any) -> Build:
+        """The kernel."""
+        raise NotImplementedError
+
+    def program(self) -> Build | None:
+        """The same as a program that hugectl can start, where there is one."""
+        return None
+
+    def wanted(self, _params: Any) -> tuple[str, ...]:
+        """The patterns to measure."""
+        return self.patterns
+
+    def unavailable(self) -> str:
+        """The kernels are written in the assembler of one processor."""
+        here = platform.machine()
+        return "" if here == "x86_64" else f"{self.name} runs on x86-64 only, and this is {here}"
+
+    # --- measuring -------------------------------------------------------------------------------
+
+    def plan(self, params: Any) -> dict[str, Any]:
+        """The cores, the backings that can be had, and how many steps each size takes."""
+        if reason := self.unavailable():
+            raise UserError(reason)
+        cores = params.resolved_cores()
+        if not params.sizes_kib:
+            msg = "sizes_kib: the list is empty; it needs sizes in KiB, for example 64,512,4096"
+            raise UserError(msg)
+        build = self.code(params)
+        bounds = bounds_of(build, params.conditions(cores[0]))
+        pieces = bounds.pieces(self.wanted(params), sorted(set(params.sizes_kib)))
+        plan: dict[str, Any] = {"cores": cores, "piece_bytes": bounds.piece_bytes}
+        plan["hugetlb_pages"] = len(cores) * bounds.huge_pages(pieces)
+        plan |= self._backings(params, plan["hugetlb_pages"])
+        with settings(self.settings(params, plan)):
+            steps, failed = calibrate(
+                build, params.conditions(cores[0]), pieces, plan["backings"], params.turn_ms
+            )
+        plan["absent"] |= failed
+        plan["backings"] = [name for name in plan["backings"] if name not in failed]
+        if not plan["backings"]:
+            reasons = "; ".join(f"{name}: {why}" for name, why in plan["absent"].items())
+            msg = f"none of the backings can be had here: {reasons}"
+            raise MeasurementError(msg)
+        plan["arms"] = [
+            Arm(core, pattern, n, backing, count)
+            for core in range(len(cores))
+            for (pattern, n), count in steps.items()
+            for backing in plan["backings"]
+        ]
+        return plan
+
+    def _backings(self, params: Any, hugetlb_pages: int) -> dict[str, Any]:
+        """Which of the backings can be had, and why the others cannot."""
+        known = [*(name for name in BACKINGS if name != "loaded"), "hugectl"]
+        usable, absent = [], {}
+        for asked in dict.fromkeys(params.backings):
+            if asked not in (*known, "huge"):
+                msg = f"backings: {choose('backing', asked, [*known, 'huge'])}"
+                raise UserError(msg)
+            for name in _FIRST_OF if asked == "huge" else [asked]:
+                reason = self._why_not(params, name, hugetlb_pages)
+                if not reason:
+                    usable.append(name)
+                    break
+                absent[name] = reason
+        return {"backings": list(dict.fromkeys(usable)), "absent": absent}
+
+    def _why_not(self, params: Any, name: str, hugetlb_pages: int) -> str:
+        if name == "hugectl" and self.program() is None:
+            return f"hugectl starts programs, and {self.name} is none"
+        reason = why_not(name, pages_needed=hugetlb_pages)
+        return self._try_pool(params, hugetlb_pages) if name == "hugetlb" and not reason else reason
+
+    def _try_pool(self, params: Any, pages: int) -> str:
+        """Reserve the huge pages for a moment: the kernel may not find as many."""
+        try:
+            with settings(self.settings(params, {"backings": ["hugetlb"], "hugetlb_pages": pages})):
+                return ""
+        except UserError as error:
+            return str(error)
+
+    def settings(self, params: Any, plan: Mapping[str, Any]) -> dict[str, str]:
+        """Those that were asked for, and the huge pages of a backing that reserves them."""
+        asked = dict(params.settings)
+        if "hugetlb" in plan["backings"] or "hugectl" in plan["backings"]:
+            total, free = pool_pages()
+            if free < plan["hugetlb_pages"]:
+                asked.setdefault("nr_hugepages", str(total + plan["hugetlb_pages"] - free))
+        return asked
+
+    def turns(self, params: Any, plan: Mapping[str, Any]) -> CodeTurns:
+        """What takes a turn."""
+        return CodeTurns(
+            self.code(params),
+            self.program() if "hugectl" in plan["backings"] else None,
+            [params.conditions(cpu) for cpu in plan["cores"]],
+            [Arm(*arm) for arm in plan["arms"]],
+            piece_bytes=plan["piece_bytes"],
+            seed=params.seed,
+            perf_map=getattr(params, "perf_map", False),
+        )
+
+    def take(self, params: Any, session: Session) -> str:
+        """Every core, size and backing once a round."""
+        plan = session.plan
+        with self.turns(params, plan) as turns:
+
+            def turn(round_: int, arm: int) -> Columns:
+                return turns.take(round_, arm)
+
+            stopped = take_rounds(
+                session.journal,
+                len(plan["arms"]),
+                turn,
+                seed=params.seed,
+                budget_s=params.budget_s,
+                least_s=min(_LEAST_S, params.budget_s),
+                target=params.precision_percent,
+                half_width=lambda samples: self.table(samples).half_width,
+                progress=session.progress,
+                stop=session.stop,
+            )
+            session.note(turns)
+        session.problems += [f"{name}: {why}" for name, why in plan["absent"].items()]
+        return stopped
+
+    # --- what it says ----------------------------------------------------------------------------
+
+    def table(self, samples: pd.DataFrame) -> CodeTable:
+        """Samples, with all that is computed from them."""
+        return CodeTable(samples)
+
+    def table_of(self, run: Run) -> CodeTable:
+        """A run's samples, with all that is computed from them."""
+        return self.table(run.samples)

@@ -1,0 +1,223 @@
+"""What samples of a sweep over the size of the code say, before anything is claimed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from perflib.errors import UserError
+from perflib.stats import (
+    CoreComparison,
+    Interval,
+    compare_cores,
+    percent,
+    robust_mean,
+    t_interval,
+    time_blocks,
+)
+from perflib.stats.knee import Knees, find_knees
+
+__all__ = ["SMALL_PAGES", "CodeTable"]
+
+Floats = NDArray[np.float64]
+SMALL_PAGES = "4k"
+_PATTERNS = ("random", "page", "chase")
+_BACKINGS = ("loaded", SMALL_PAGES, "thp", "collapse", "hugetlb", "hugectl")
+_SHAPES: dict[str, Any] = {"chase": "cyclic"}
+
+
+class CodeTable:
+    """The samples of one run as log time a step, ``[round, cpu, n]`` of each pattern and backing.
+
+    Rows whose ``ok`` is false are left out. Everything is compared within rounds, and uncertainty
+    comes from the scatter of blocks of time.
+    """
+
+    def __init__(self, samples: pd.DataFrame) -> None:
+        if "ok" in samples:
+            samples = samples[samples["ok"].fillna(value=True).astype(bool)]
+        if samples.empty:
+            msg = "no sample is usable: in every row 'ok' is false (its pages or core were wrong)"
+            raise UserError(msg)
+        for name in ("time_ns", "steps", "n"):
+            if not (samples[name] > 0).all():
+                row = int((~(samples[name] > 0)).to_numpy().argmax()) + 1
+                msg = f"{name} must be positive; row {row} of the usable samples is not"
+                raise UserError(msg)
+        samples = samples.assign(
+            pattern=samples["pattern"].astype(str),  # a user's table may name them by numbers
+            backing=samples["backing"].astype(str),
+            step_ns=samples["time_ns"] / samples["steps"],
+        )
+        self.samples = samples
+        self.patterns = sorted(set(samples["pattern"]), key=_place_in(_PATTERNS))
+        self.backings = sorted(set(samples["backing"]), key=_place_in(_BACKINGS))
+        self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
+        self.rounds = np.array(sorted(set(samples["round"])))
+        extent = samples.groupby(["pattern", "n"])["code_bytes"].median()
+        self._extent = {
+            (str(pattern), int(n)): float(size)
+            for (pattern, n), size in zip(extent.index, extent, strict=True)
+        }
+        self.start_s = self._starts()
+        self.blocks = time_blocks(self.start_s, len(self.rounds))
+        self._kept: dict[tuple[str, str, str], Floats] = {}
+
+    def _starts(self) -> Floats | None:
+        """When each round began, in s; ``None`` unless it is known of all, and ascending."""
+        if "start_ns" not in self.samples or len(self.rounds) < 2:
+            return None
+        starts = self.samples.groupby("round")["start_ns"].min().reindex(self.rounds)
+        seconds = (starts.to_numpy(np.float64) - float(starts.iloc[0])) / 1e9
+        return seconds if np.isfinite(seconds).all() and (np.diff(seconds) > 0).all() else None
+
+    @property
+    def huge(self) -> list[str]:
+        """The backings of 2 MiB pages, the one that comparisons use first."""
+        return [name for name in self.backings if name not in (SMALL_PAGES, "loaded")]
+
+    def sizes(self, pattern: str) -> list[int]:
+        """The numbers of pieces of code of a pattern, ascending."""
+        return sorted(n for name, n in self._extent if name == pattern)
+
+    def code_bytes(self, pattern: str) -> Floats:
+        """The extent of the code at each of ``sizes``."""
+        return np.array([self._extent[pattern, n] for n in self.sizes(pattern)])
+
+    def values(self, pattern: str, backing: str, column: str = "step_ns") -> Floats:
+        """``[round, cpu, n]``: a column of the samples; NaN where there is none."""
+        if (pattern, backing, column) not in self._kept:
+            sizes = self.sizes(pattern)
+            shape = len(self.rounds), len(self.cores), len(sizes)
+            found = np.full(shape, np.nan)
+            mine = self.samples
+            mine = mine[(mine["pattern"] == pattern) & (mine["backing"] == backing)]
+            if column in mine and len(mine):
+                found[
+                    np.searchsorted(self.rounds, mine["round"]),
+                    np.searchsorted(self.cores, mine["cpu"]),
+                    np.searchsorted(sizes, mine["n"]),
+                ] = mine[column].astype(float)
+            self._kept[pattern, backing, column] = found
+        return self._kept[pattern, backing, column]
+
+    def by_block(self, values: Floats) -> Floats:
+        """``[block, ...]`` of ``[round, ...]``: robust means over the rounds of each block."""
+        flat = values.reshape(len(values), -1)
+        count = int(self.blocks.max()) + 1 if self.blocks.size else 0
+        means = [robust_mean(flat[self.blocks == block]) for block in range(count)]
+        return np.array(means).reshape(count, *values.shape[1:])
+
+    # --- time against size -----------------------------------------------------------------------
+
+    def curve(self, pattern: str, backing: str, cpu: int | None = None) -> pd.DataFrame:
+        """Time a step in ns at each size of the code, with its interval, of one core or of all."""
+        log_ns = np.log(self.values(pattern, backing))
+        chosen = log_ns if cpu is None else log_ns[:, [self.cores.index(cpu)]]
+        blocks = self.by_block(_mean(chosen))
+        rows = [
+            tuple(math.exp(value) for value in t_interval(blocks[:, column]))
+            for column in range(blocks.shape[1])
+        ]
+        table = pd.DataFrame(rows, columns=["step_ns", "low_ns", "high_ns"])
+        table.insert(0, "code_bytes", self.code_bytes(pattern))
+        return table
+
+    def miss_model(
+        self, pattern: str, backing: str, holds: Mapping[str, int]
+    ) -> tuple[pd.Series[float], Floats]:
+        """What a miss of each level costs a step, if code at random misses as often as it must.
+
+        Of ``s`` bytes of code in random order a level of ``C`` bytes misses the share 1 - C/s. The
+        levels' sizes are given, their costs in ns are fitted (least squares, none negative).
+
+        Returns
+        -------
+        The costs in ns by level, that of a step which misses nothing first; and the model's time a
+        step at each size.
+        """
+        curve = self.curve(pattern, backing)
+        size = curve["code_bytes"].to_numpy(np.float64)
+        misses = [np.ones_like(size)] + [np.maximum(0, 1 - held / size) for held in holds.values()]
+        measured = curve["step_ns"].to_numpy(np.float64)
+        weight = 1 / measured  # relative errors count alike
+        shares = np.stack(misses, axis=1)
+        costs, _ = nnls(shares * weight[:, None], measured * weight)
+        return pd.Series(costs, index=["no miss", *holds]), shares @ costs
+
+    # --- small against huge pages ----------------------------------------------------------------
+
+    def page_ratio(self, pattern: str, huge: str, cpu: int | None = None) -> Floats:
+        """``[block, n]``: log of the time on 4 KiB pages over that on huge ones, within rounds."""
+        ratio = np.log(self.values(pattern, SMALL_PAGES)) - np.log(self.values(pattern, huge))
+        chosen = ratio if cpu is None else ratio[:, [self.cores.index(cpu)]]
+        return self.by_block(_mean(chosen))
+
+    def knees(self, pattern: str, huge: str) -> Knees:
+        """Where the curve on 4 KiB pages leaves that on huge ones."""
+        return find_knees(
+            self.code_bytes(pattern), self.page_ratio(pattern, huge), _SHAPES.get(pattern, "random")
+        )
+
+    # --- core against core -----------------------------------------------------------------------
+
+    def core_difference(self, pattern: str, backing: str, chosen: list[int]) -> CoreComparison:
+        """The cores compared, by their mean log time over some of the sizes (places in ``sizes``).
+
+        Cores that lack a size in a round are left out of that round.
+        """
+        log_ns = np.log(self.values(pattern, backing)[:, :, chosen])
+        return compare_cores(log_ns.mean(axis=2), self.start_s)
+
+    def difference_by_size(self, pattern: str, backing: str) -> list[CoreComparison]:
+        """The cores compared at each size: the source's figure of the runtime difference."""
+        return [
+            self.core_difference(pattern, backing, [place])
+            for place in range(len(self.sizes(pattern)))
+        ]
+
+    # --- how precise -----------------------------------------------------------------------------
+
+    @cached_property
+    def half_width(self) -> float:
+        """Widest half interval at the largest size, in points: core differences and page sizes."""
+        widths = []
+        for pattern, backing in self._measured:
+            last = len(self.sizes(pattern)) - 1
+            if len(self.cores) > 1:
+                widths.append(self.core_difference(pattern, backing, [last]).half_width)
+            if backing in self.huge and (pattern, SMALL_PAGES) in self._measured:
+                ratio = percent(t_interval(self.page_ratio(pattern, backing)[:, last]))
+                widths.append(ratio.half_width)
+        if not widths:  # one core, one backing: the time itself
+            for pattern, backing in self._measured:
+                log_ns = np.log(self.values(pattern, backing))
+                own: Interval = t_interval(self.by_block(_mean(log_ns))[:, -1])
+                widths.append(100 * own.half_width)
+        return max(width if math.isfinite(width) else math.inf for width in widths)
+
+    @property
+    def _measured(self) -> list[tuple[str, str]]:
+        """Patterns with the backings that each was measured on."""
+        pairs = self.samples[["pattern", "backing"]].drop_duplicates()
+        return sorted(zip(pairs["pattern"], pairs["backing"], strict=True))
+
+
+def _place_in(order: Sequence[str]) -> Callable[[str], tuple[int, str]]:
+    """To sort names in a given order, unknown ones (of a user's table) after it."""
+    return lambda name: (order.index(name) if name in order else len(order), name)
+
+
+def _mean(values: Floats) -> Floats:
+    """``[round, n]``: the mean over cores of ``[round, cpu, n]``; NaN where none has a value."""
+    seen = np.isfinite(values)
+    total = np.where(seen, values, 0.0).sum(axis=1)
+    count = seen.sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

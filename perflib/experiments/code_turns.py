@@ -1,0 +1,393 @@
+"""One turn of a sweep over the size of the code: lay it on its pages, verify, run, verify."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from perflib.conditions import Conditions
+from perflib.counters.events import event
+from perflib.counters.groups import Group
+from perflib.counters.watched import watch
+from perflib.errors import MeasurementError, UserError
+from perflib.kernels import Build
+from perflib.machine import smaps
+from perflib.machine.interrupts import CoreActivity, core_activity
+from perflib.machine.pmu import pmu
+from perflib.machine.text_backings import BACKINGS, explain
+from perflib.measure.launch import command
+from perflib.measure.process import Out, Worker, WorkerError
+from perflib.measure.rounds import Columns
+from perflib.measure.workers import Workers
+
+__all__ = ["Arm", "Bounds", "CodeTurns", "bounds_of", "calibrate"]
+
+SAMPLE = np.dtype(
+    [
+        ("begin_ns", "i8"), ("time_ns", "i8"), ("steps", "i8"), ("first_ip", "u8"),
+        ("last_ip", "u8"), ("checksum", "u8"), ("core_mhz", "f8"), ("involuntary_switches", "i8"),
+        ("cpu", "i8"),
+    ]
+)  # fmt: skip
+PATTERNS = {"random": 0, "page": 1, "chase": 2}
+_PAGE_KIB, _HUGE_KIB = 4, 2048
+_TIMEOUT_S = 60.0
+_JUMP_BYTES = 5  # of the chase
+_LEAST_STEPS = 2000
+_VISITS = 4  # warm-up: so many steps a piece of code leave one in fifty untouched
+_EVENT = "iTLB-load-misses:u"
+_MISSES = "itlb_misses"
+_MEASURED = ("core_mhz", "huge_bytes", "involuntary_switches")  # where the turn came so far
+_TUPLE = re.compile(r"\((\d+), ([\d.]+), (\d+)\)")
+
+
+class Arm(NamedTuple):
+    """What one turn measures: ``core`` counts the run's cores from 0."""
+
+    core: int
+    pattern: str
+    n: int
+    backing: str
+    steps: int
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How large the code of a kernel is: pieces (cases, functions) and pages."""
+
+    most: int
+    piece_bytes: int
+    chase_pages: int
+    text_bytes: int
+
+    def pieces(
+        self, patterns: Sequence[str], sizes_kib: Sequence[int]
+    ) -> dict[str, dict[int, int]]:
+        """How many pieces of code make each size: ``{pattern: {KiB: n}}``.
+
+        Raises
+        ------
+        UserError
+            A size beyond what was built, or below one piece.
+        """
+        found: dict[str, dict[int, int]] = {}
+        for pattern in patterns:
+            bytes_each = self.piece_bytes if pattern == "random" else _PAGE_KIB << 10
+            most = {"random": self.most, "chase": self.chase_pages}.get(
+                pattern, self.most * self.piece_bytes // bytes_each
+            )
+            for size in sizes_kib:
+                n = (size << 10) // bytes_each
+                if not 1 <= n <= most:
+                    low, high = -(-bytes_each // 1024), most * bytes_each >> 10
+                    msg = (
+                        f"sizes_kib: {size} KiB cannot be had with pattern {pattern!r}: its code "
+                        f"goes from {low} to {high} KiB"
+                    )
+                    raise UserError(msg)
+                found.setdefault(pattern, {})[size] = n
+        return found
+
+    def huge_pages(self, pieces: Mapping[str, Mapping[int, int]]) -> int:
+        """2 MiB pages that one process needs: what lies there, and its replacement being laid."""
+        chase_kib = max(pieces.get("chase", {}), default=0)
+        pages = -(-chase_kib // _HUGE_KIB)
+        if set(pieces) - {"chase"}:
+            pages += self.text_bytes // (_HUGE_KIB << 10)
+        return 2 * pages
+
+
+def bounds_of(build: Build, conditions: Conditions) -> Bounds:
+    """Ask a kernel how large its code is."""
+    with Worker(build, conditions) as worker:
+        _, (out,) = worker.call("code_bounds", Out("i8", 7), timeout_s=_TIMEOUT_S)
+    return Bounds(int(out[0]), int(out[1]), int(out[4]), int(out[6] - out[5]))
+
+
+def _warm_steps(pattern: str, n: int) -> int:
+    return max(2 * n if pattern == "chase" else _VISITS * n, _LEAST_STEPS)
+
+
+def _lay(worker: Worker, pattern: str, n: int, backing: str, seed: int) -> tuple[int, int, int]:
+    """Lay the code: the kernel's answer (0: it lies there), and the range of addresses."""
+    answer, (where,) = worker.call(
+        "code_lay", PATTERNS[pattern], n, BACKINGS[backing], seed, Out("u8", 2),
+        timeout_s=_TIMEOUT_S,
+    )  # fmt: skip
+    return int(answer), int(where[0]), int(where[1])
+
+
+def _run(worker: Worker, pattern: str, n: int, steps: int) -> Any:
+    answer, (sample,) = worker.call(
+        "code_run", _warm_steps(pattern, n), steps, Out(SAMPLE, 1), timeout_s=_TIMEOUT_S
+    )
+    if answer:
+        msg = f"code_run() of pattern {pattern!r} fails: {os.strerror(int(answer))}"
+        raise MeasurementError(msg)
+    return sample[0]
+
+
+def calibrate(
+    build: Build,
+    conditions: Conditions,
+    pieces: Mapping[str, Mapping[int, int]],
+    backings: Sequence[str],
+    turn_ms: float,
+) -> tuple[dict[tuple[str, int], int], dict[str, str]]:
+    """Steps that take about ``turn_ms``, by pattern and n; and the backings that fail here."""
+    steps: dict[tuple[str, int], int] = {}
+    failed: dict[str, str] = {}
+    with Worker(build, conditions) as worker:
+        for pattern, sizes in pieces.items():
+            largest = max(sizes.values())
+            for name in backings:
+                if name in BACKINGS and name not in failed:
+                    answer, begin, end = _lay(worker, pattern, largest, name, 1)
+                    if answer:
+                        failed[name] = explain(name, answer)
+                    elif lacking := _unmet(name, worker, begin, end):
+                        failed[name] = lacking
+            for n in dict.fromkeys(sizes.values()):
+                answer, _, _ = _lay(worker, pattern, n, "4k", 1)
+                if answer:
+                    raise MeasurementError(explain("4k", answer))
+                done = _run(worker, pattern, n, _LEAST_STEPS)
+                each_ns = max(float(done["time_ns"]) / float(done["steps"]), 1e-3)
+                steps[pattern, n] = max(int(turn_ms * 1e6 / each_ns), _LEAST_STEPS)
+    return steps, failed
+
+
+def _unmet(backing: str, worker: Worker, begin: int, end: int) -> str:
+    return smaps.unmet(backing, _pages(worker, begin, end))
+
+
+def _pages(worker: Worker, begin: int, end: int) -> smaps.TextPages:
+    if worker.pid is None:
+        msg = f"the worker of kernel {worker.build.name!r} is gone"
+        raise WorkerError(msg)
+    try:
+        return smaps.backing_of(smaps.read(worker.pid), begin, end)
+    except MeasurementError as error:  # it was killed just now
+        worker.kill()
+        raise WorkerError(str(error)) from error
+
+
+class CodeTurns:
+    """A worker on each core, which lays the code anew in every turn.
+
+    One process measures all backings of a core, so that the luck of a process cannot be taken for
+    an effect of the pages. Each turn has fresh pages, so that the luck of where they lie is
+    scatter.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        program: Build | None,
+        conditions: Sequence[Conditions],
+        arms: Sequence[Arm],
+        *,
+        piece_bytes: int,
+        seed: int,
+        perf_map: bool,
+    ) -> None:
+        self._workers = Workers(build, conditions)
+        self._program = program
+        self._conditions = conditions
+        self._arms = arms
+        self._piece_bytes = piece_bytes
+        self._seed = seed
+        self._perf_map = perf_map
+        self._maps: set[Path] = set()
+        self._checksums: dict[tuple[int, str, int], int] = {}
+        self._problems: dict[str, None] = {}
+        self._counters: dict[int, tuple[int, Group]] = {}
+        self._columns: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._workers.__enter__()
+        known = _activity(core_activity(self._conditions[0].cpu or 0))
+        self._columns = [*_MEASURED, *known]
+        if self._opened(0, self._workers[0]) is not None:
+            self._columns.append(_MISSES)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _pid, group in self._counters.values():
+            group.close()
+        self._workers.__exit__()
+        for path in self._maps:
+            path.unlink(missing_ok=True)
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force, backings that failed, results that are wrong."""
+        return [*self._workers.unmet, *self._problems]
+
+    def provenance(self) -> dict[str, Any]:
+        """Kernel and conditions."""
+        program = {"program": self._program.provenance} if self._program else {}
+        return self._workers.provenance() | program
+
+    def take(self, round_: int, arm: int) -> Columns:
+        """One sample of an arm. The code's order is the same for all arms of a round."""
+        wanted = self._arms[arm]
+        cpu = self._conditions[wanted.core].cpu
+        assert cpu is not None
+        start_ns = time.monotonic_ns()
+        if wanted.backing == "hugectl":
+            values = self._by_program(wanted, cpu, self._seed + round_)
+        else:
+            values = self._by_worker(wanted, cpu, round_)
+        labels = {
+            "cpu": cpu,
+            "pattern": wanted.pattern,
+            "backing": wanted.backing,
+            "n": wanted.n,
+            "start_ns": start_ns,
+        }
+        unknown = dict.fromkeys(self._columns, math.nan)
+        return {name: [value] for name, value in (labels | unknown | values).items()}
+
+    # --- in a worker -----------------------------------------------------------------------------
+
+    def _by_worker(self, arm: Arm, cpu: int, round_: int) -> dict[str, Any]:
+        worker = self._workers[arm.core]
+        answer, begin, end = _lay(worker, arm.pattern, arm.n, arm.backing, self._seed + round_)
+        if answer:
+            self._problems[f"{arm.backing}, in some turns: {explain(arm.backing, answer)}"] = None
+            return {"code_bytes": 0, "steps": 0, "time_ns": math.nan, "ok": False}
+        self._write_map(worker)
+        pages = _pages(worker, begin, end)
+        lacking = smaps.unmet(arm.backing, pages)
+        counters = self._opened(arm.core, worker)
+        before = core_activity(cpu)
+        if counters is not None:
+            counters.reset()
+        done = _run(worker, arm.pattern, arm.n, arm.steps)
+        misses = float(counters.read()["scaled"].iloc[0]) if counters is not None else None
+        meanwhile = core_activity(cpu) - before
+        lacking = lacking or _unmet(arm.backing, worker, begin, end)
+        if lacking:
+            self._problems[f"{arm.backing}, in some turns: {lacking}"] = None
+        right = self._right(arm, round_, int(done["checksum"]), cpu)
+        here = int(done["cpu"]) == cpu
+        if not here:
+            self._problems[f"in some turns the thread was moved away from cpu{cpu}"] = None
+        last_bytes = _JUMP_BYTES if arm.pattern == "chase" else self._piece_bytes
+        values = {
+            "code_bytes": int(done["last_ip"]) + last_bytes - int(done["first_ip"]),
+            "steps": int(done["steps"]),
+            "time_ns": float(done["time_ns"]),
+            "start_ns": int(done["begin_ns"]),
+            "core_mhz": float(done["core_mhz"]),
+            "huge_bytes": pages.huge_bytes,
+            **_activity(meanwhile),
+            "involuntary_switches": int(done["involuntary_switches"]),
+            "ok": not lacking and right and here,
+        }
+        return values | ({_MISSES: misses} if misses is not None else {})
+
+    def _right(self, arm: Arm, round_: int, checksum: int, cpu: int) -> bool:
+        """Did this core compute what the first of the round did?"""
+        first = self._checksums.setdefault((round_, arm.pattern, arm.n), checksum)
+        if checksum != first:
+            self._problems[
+                f"cpu{cpu} ran other code than the first core of its round, or ran it wrongly: a "
+                "core or memory that is broken is the likeliest cause"
+            ] = None
+        return checksum == first
+
+    def _write_map(self, worker: Worker) -> None:
+        """Names for a profiler that attaches: the code no longer lies in the library's file."""
+        path = Path(f"/tmp/perf-{worker.pid}.map")  # noqa: S108 (where perf looks)
+        if not self._perf_map or path in self._maps:
+            return
+        self._maps.add(path)
+        raw = np.frombuffer(bytes(path) + b"\0", dtype=np.uint8)
+        answer, _ = worker.call("code_write_map", raw, timeout_s=_TIMEOUT_S)
+        if answer:
+            self._problems[f"{path} cannot be written: {os.strerror(int(answer))}"] = None
+
+    def _opened(self, core: int, worker: Worker) -> Group | None:
+        """A counter of iTLB misses on the worker, where the processor has one."""
+        if not pmu().available or worker.pid is None:
+            return None
+        pid, group = self._counters.get(core, (0, None))
+        if group is None or pid != worker.pid:
+            if group is not None:
+                group.close()
+            group = Group([event(_EVENT)], watch(pid=worker.pid))
+            group.enable()
+            self._counters[core] = (worker.pid, group)
+        if group.refused:
+            self._problems[f"iTLB misses are not counted: {group.refused[_EVENT]}"] = None
+            return None
+        return group
+
+    # --- as a program ----------------------------------------------------------------------------
+
+    def _by_program(self, arm: Arm, cpu: int, seed: int) -> dict[str, Any]:
+        """Time and pages as the program under hugectl says them."""
+        assert self._program is not None
+        wanted = ["hugectl", "--text", str(self._program.library), "--smaps"]
+        wanted += ["--pattern", arm.pattern]
+        wanted += ["--steps", str(arm.steps), "--seed", str(seed), str(arm.n)]
+        argv, environment = command(self._conditions[arm.core], wanted)
+        before = core_activity(cpu)
+        try:
+            answer = subprocess.run(
+                argv, env=environment, capture_output=True, text=True, check=False,
+                timeout=_TIMEOUT_S,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise WorkerError(str(error)) from error
+        meanwhile = core_activity(cpu) - before
+        said = _TUPLE.search(answer.stdout)
+        if answer.returncode or said is None:
+            msg = f"{' '.join(wanted)} ended with status {answer.returncode}: {answer.stderr[:500]}"
+            raise WorkerError(msg)
+        found = _dumped_pages(answer.stderr)
+        lacking = next(filter(None, (smaps.unmet(arm.backing, pages) for pages in found)), "")
+        if lacking or not found:
+            why = lacking or "the program said nothing of its pages"
+            self._problems[f"{arm.backing}, in some turns: {why}"] = None
+        return {
+            "code_bytes": int(said[1]),
+            "steps": arm.steps,
+            "time_ns": float(said[2]) * 1e9,
+            "huge_bytes": found[0].huge_bytes if found else 0,
+            **_activity(meanwhile),
+            "ok": bool(found) and not lacking,
+        }
+
+
+def _activity(meanwhile: CoreActivity) -> dict[str, int]:
+    """What this kernel says of it."""
+    counts = {
+        "softirqs": meanwhile.softirqs,
+        "interrupts": meanwhile.interrupts,
+        "switches": meanwhile.switches,
+    }
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def _dumped_pages(text: str) -> list[smaps.TextPages]:
+    """What ``--smaps`` wrote: the pages before and after the timing."""
+    found = []
+    for part in text.split("range ")[1:]:
+        head, _, rest = part.partition("\n")
+        with contextlib.suppress(ValueError):
+            begin, end = (int(word, 16) for word in head.split())
+            found.append(smaps.backing_of(rest.partition("\nend\n")[0], begin, end))
+    return found
