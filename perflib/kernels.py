@@ -5,6 +5,8 @@
     flags = ["-O2"]              what the compiler is told, nothing else ever is
     link = ["-lm"]               what the linker is told
     copied = "NAME_part.inc"     C whose machine code is repeated ``copies`` times (see copies.py)
+    [define]
+    SIZE = 64                    preprocessor definitions, with the values that ``define`` replaces
     [variants.slow]              a second variant of the same source
     flags = ["-O0"]
 
@@ -30,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +68,7 @@ class Source:
     flags: tuple[str, ...]
     link: tuple[str, ...]
     copied: Path | None
+    define: dict[str, int]
     variants: dict[str, dict[str, Any]]
 
     def options(self, variant: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -75,6 +79,17 @@ class Source:
             raise UserError(choose(f"variant of kernel {self.name!r}", variant, self.variants))
         changed = self.variants[variant]
         return tuple(changed.get("flags", self.flags)), tuple(changed.get("link", self.link))
+
+    def definitions(self, wanted: Mapping[str, int] | None) -> dict[str, int]:
+        """Every definition that the kernel declares, with the values wanted instead of its own."""
+        values: dict[str, Any] = {**self.define, **(wanted or {})}
+        for name, value in values.items():
+            if name not in self.define:
+                raise UserError(choose(f"definition of kernel {self.name!r}", name, self.define))
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                msg = f"kernel {self.name!r}: {name} must be a positive whole number, not {value!r}"
+                raise UserError(msg)
+        return values
 
 
 @dataclass(frozen=True)
@@ -135,6 +150,7 @@ def _parse(path: Path, _mtime_ns: int) -> Source:
         flags=tuple(options.get("flags", ())),
         link=tuple(options.get("link", ())),
         copied=path.parent / copied if copied else None,
+        define=options.get("define", {}),
         variants=options.get("variants", {}),
     )
 
@@ -257,7 +273,12 @@ def _digest(*parts: str | bytes) -> str:
 
 
 def build(
-    name: str, *, variant: str | None = None, copies: int | None = None, executable: bool = False
+    name: str,
+    *,
+    variant: str | None = None,
+    copies: int | None = None,
+    define: Mapping[str, int] | None = None,
+    executable: bool = False,
 ) -> Build:
     """Compile a kernel, or find it compiled.
 
@@ -270,18 +291,23 @@ def build(
     copies
         How often the code of the kernel's ``copied`` file stands in the library; only for a kernel
         that declares one.
+    define
+        Values of preprocessor definitions that the kernel declares, such as the number of its
+        functions; the others keep the value they are declared with.
     executable
         A program instead of a library (``PERFLIB_MAIN`` is defined for its ``main``).
 
     Raises
     ------
     UserError
-        No such kernel or variant, no compiler, or a cache that is not the user's own.
+        No such kernel, variant or definition, a definition that is no positive whole number, no
+        compiler, or a cache that is not the user's own.
     MeasurementError
         The compiler refused the source; its own words are in the message.
     """
     declared = source(name)
     flags, link = declared.options(variant)
+    defined = declared.definitions(define)
     if copies is not None and declared.copied is None:
         msg = f"kernel {name!r} declares no 'copied' part: its code cannot be repeated"
         raise UserError(msg)
@@ -290,14 +316,15 @@ def build(
     text = declared.path.read_bytes()
     headers = [file.read_bytes() for file in _included(declared)]
     key_parts = [_FORMAT, os.uname().machine, name, path, version, flags, link, copies, executable]
-    key = _digest(json.dumps(key_parts), text, *headers)[:32]
+    key = _digest(json.dumps([*key_parts, sorted(defined.items())]), text, *headers)[:32]
     folder = _private_cache() / f"{name}-{key}"
     library = folder / (name if executable else f"{name}.so")
     module = None if executable else folder / f"_{name}.py"
     files = [library] if module is None else [library, module]
     if not all(file.exists() for file in files):  # new, or a cleaner of old files was here
         try:
-            _compile_once(declared, files, flags, link, copies, executable)
+            given = (*flags, *(f"-D{name}={value}" for name, value in defined.items()))
+            _compile_once(declared, files, given, link, copies, executable)
         except OSError as error:
             raise _unusable(error) from error
     for part in (folder, *files):
@@ -306,6 +333,7 @@ def build(
         "kernel": name,
         "variant": variant,
         "copies": copies,
+        "define": defined,
         "source_sha256": _digest(text, *headers),
         "compiler": path,
         "compiler_version": version,
@@ -410,7 +438,13 @@ def open_library(library: str, module: str) -> tuple[Any, Any]:
     return declarations.ffi.dlopen(library), declarations.ffi
 
 
-def load(name: str, *, variant: str | None = None, copies: int | None = None) -> Kernel:
+def load(
+    name: str,
+    *,
+    variant: str | None = None,
+    copies: int | None = None,
+    define: Mapping[str, int] | None = None,
+) -> Kernel:
     """Compile (or find) and load a kernel into *this* process.
 
     For tools and tests. What is measured runs in a worker process: see ``perflib.measure``.
@@ -418,6 +452,6 @@ def load(name: str, *, variant: str | None = None, copies: int | None = None) ->
     >>> load("probe").lib.probe_answer()  # doctest: +SKIP
     42
     """
-    built = build(name, variant=variant, copies=copies)
+    built = build(name, variant=variant, copies=copies, define=define)
     lib, ffi = open_library(str(built.library), str(built.module))
     return Kernel(built, lib, ffi)

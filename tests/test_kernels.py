@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,6 +156,7 @@ def test_provenance_says_how_it_was_made() -> None:
         "kernel": "declared",
         "variant": "slow",
         "copies": None,
+        "define": {},
         "source_sha256": built.provenance["source_sha256"],
         "compiler": path,
         "compiler_version": version,
@@ -181,6 +183,49 @@ def test_kernels_inside_an_installed_package_come_first(
     inside = tmp_path / "site" / "perflib" / "_data" / "kernels_c"
     inside.mkdir(parents=True)
     assert paths.kernels_dir() == inside
+
+
+def sized(folder: Path, declared: str = "SIZE = 3") -> None:
+    """Make ``small`` a kernel with a definition, which its function returns."""
+    text = SMALL.replace(" */\n", f" * [define]\n * {declared}\n */\n", 1)
+    folder.joinpath("small.c").write_text(text.replace("return ANSWER;", "return SIZE;"))
+
+
+def test_definition_has_its_declared_value_or_the_one_given(
+    folder: Path, recorded: Callable[..., Recorder]
+) -> None:
+    recorder = recorded()
+    sized(folder)
+    declared = kernels.load("small")
+    given = kernels.load("small", define={"SIZE": 70000})
+    assert (declared.lib.small_answer(), given.lib.small_answer()) == (3, 70000)
+    assert declared.build.provenance["define"] == {"SIZE": 3}
+    assert given.build.provenance["define"] == {"SIZE": 70000}
+    assert declared.build.library != given.build.library
+    assert kernels.build("small", define={"SIZE": 3}) == declared.build
+    assert kernels.build("small", define={}) == declared.build
+    assert len(recorder.calls()) == 2
+    assert all(call[3] == "-O1" and call[4].startswith("-DSIZE=") for call in recorder.calls())
+
+
+def test_definition_that_is_not_declared_names_the_nearest(folder: Path) -> None:
+    sized(folder)
+    unknown = "unknown definition of kernel 'small' 'SZIE': did you mean 'SIZE'"
+    with pytest.raises(UserError, match=unknown):
+        kernels.build("small", define={"SZIE": 4})
+    folder.joinpath("small.c").write_text(SMALL)
+    with pytest.raises(UserError, match=r"definition of kernel 'small' 'SIZE' .there are none"):
+        kernels.load("small", define={"SIZE": 4})
+
+
+@pytest.mark.parametrize("value", [0, -1, True, 1.5, "2", None])
+def test_definition_is_a_positive_whole_number(folder: Path, value: Any) -> None:
+    sized(folder)
+    with pytest.raises(UserError, match="'small': SIZE must be a positive whole number, not"):
+        kernels.build("small", define={"SIZE": value})
+    sized(folder, "SIZE = 'three'")
+    with pytest.raises(UserError, match="SIZE must be a positive whole number, not 'three'"):
+        kernels.build("small")
 
 
 # --- what makes it anew, and what does not ------------------------------------------------------

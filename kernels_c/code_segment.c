@@ -1,0 +1,154 @@
+/*
+ * When the hot code outgrows what the instruction TLB reaches, every jump waits for a translation.
+ * A big switch, as an interpreter has it: opcodes come at random, and each goes through one
+ * indirect jump to its case.
+ *
+ * Stressed: instruction TLB, instruction caches and the prediction of the indirect jump, each more
+ * as n grows. Kept constant: the work per case, and the size and the place of each case, whatever n
+ * is: case k is 128 bytes at 128 k from the beginning of the text, so one build serves every n, and
+ * 32768 cases cost the assembler a second (a compiler takes half a minute for such a switch).
+ * There is no hot data beside the code: the opcodes come from a generator in registers,
+ *     x = x * 6364136223846793005 + 1442695040888963407;  opcode = ((x >> 32) * n) >> 32,
+ * and a case's address is computed, so no table is read. Only the cases' few words on the stack are
+ * touched. The generator starts from the seed of code_lay in every run; the warm steps are its
+ * first.
+ *
+ * Patterns. "random": n cases, side by side. "page": one case in each of n pages; which of the
+ * page's 32 places is ((opcode + opcode / 32) mod 32), so that the sets of all caches are used
+ * alike. "chase": no cases but a ring of n jumps, one a page (common/branch_ring.h), laid in memory
+ * of its own; steps are rounded to whole laps.
+ *
+ * Each case notes the smallest and the largest instruction pointer: the extent of the code that was
+ * hot is last_ip + 128 - first_ip. It folds its number into the checksum,
+ *     checksum = rotate_left(checksum, 5) ^ k,
+ * from 0 at the beginning of the timed part; of a ring the checksum is how many laps it counted. It
+ * is all assembler, from which a compiler removes nothing.
+ *
+ * While text is laid anew on pages of the pool (hugetlb), old and new are both there: if the old
+ * ones are of the pool as well, it must have twice the range.
+ *
+ * @kernel
+ * flags = ["-O2"]
+ * link = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-size=0x200000", "-lpthread"]
+ * [define]
+ * CASES = 32768 # a multiple of 32, up to 65536
+ * [variants.hugectl] # for "hugectl --text PROGRAM N": libhugetlbfs moves its text at the start
+ * link = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-size=0x200000", "-lpthread",
+ *         "-Wl,-z,noseparate-code", "-Wl,--no-as-needed", "-lhugetlbfs"]
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE // mremap, sched_getcpu, RUSAGE_THREAD
+#endif
+#include <stdint.h>
+
+// @interface
+typedef struct {
+  int64_t begin_ns, time_ns, steps; // of the timed part; begin: CLOCK_MONOTONIC
+  uint64_t first_ip, last_ip;       // of the cases (functions, jumps) that ran: where they begin
+  uint64_t checksum;
+  double core_mhz;              // the core's own clock, right before and after
+  int64_t involuntary_switches; // of the thread, in the timed part
+  int64_t cpu;                  // where it ran; -1 if it moved meanwhile
+} code_sample;
+
+// out[0] most n of pattern 0, [1] bytes of a case (function), [2] the first one's address, [3] the
+// last one's end, [4] most n of pattern 2 (0: there is none), [5] and [6] begin and end of the text
+// that is aligned to 2 MiB. 0 or errno.
+int64_t code_bounds(int64_t *out);
+
+// Lay a pattern (0 random, 1 page, 2 chase) of n on pages of a backing (0 loaded, 1 4k, 2 thp,
+// 3 collapse, 4 hugetlb); range: begin and end of what was put there. 0, or stage * 65536 + errno
+// with the stages 1 argument, 2 map, 3 advise, 4 collapse, 5 protect, 6 move: then what was laid
+// before still is.
+int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *range);
+
+// Run what is laid; 0 or errno.
+int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out);
+
+// Write the names of what is laid for a profiler; 0 or errno.
+int64_t code_write_map(const char *path);
+// @end
+
+#define CODE_UNITS CASES
+#define CODE_UNIT_BYTES 128
+#define CODE_UNIT_NAME "case"
+#define CODE_PATTERNS 3
+#include "common/code_kernel.h"
+
+#if CASES < 32 || CASES > 65536 || CASES % 32 != 0
+#error "CASES must be a multiple of 32 from 32 to 65536"
+#endif
+
+// clang-format off
+__asm__(
+    ".pushsection code_units, \"ax\", @progbits\n"
+    ".p2align 21\n"
+    ".globl code_first, code_last, code_text_end\n"
+    ".hidden code_first, code_last, code_text_end\n"
+    "code_first:\n"
+    ".altmacro\n"
+    CODE_WORK
+    CODE_SEEN
+    ".macro one_case name, number\n"
+    ".type case_\\name, @function\n"
+    "case_\\name:\n"
+    "seen \\number, 0\n"
+    "stack_work \\number, 52, 56, 60\n"
+    "stack_work \\number, 64, 68, 72\n"
+    "stack_work \\number, 76, 80, 84\n"
+    "short_work 60, 72, 88\n"
+    ".byte 0xe9\n" // jmp .Lnext: always with four bytes of distance
+    ".long .Lnext - . - 4\n"
+    ".size case_\\name, " CODE_TEXT(CODE_UNIT_BYTES) "\n"
+    ".if . - case_\\name != " CODE_TEXT(CODE_UNIT_BYTES) "\n"
+    ".error \"case \\name has another size\"\n"
+    ".endif\n"
+    ".endm\n"
+    ".macro numbered_case number\n"
+    ".if \\number < 10\n one_case 0000\\number, \\number\n"
+    ".elseif \\number < 100\n one_case 000\\number, \\number\n"
+    ".elseif \\number < 1000\n one_case 00\\number, \\number\n"
+    ".elseif \\number < 10000\n one_case 0\\number, \\number\n"
+    ".else\n one_case \\number, \\number\n"
+    ".endif\n"
+    ".endm\n"
+    ".set case_number, 0\n"
+    ".rept " CODE_TEXT(CASES) "\n"
+    "numbered_case %case_number\n"
+    ".set case_number, case_number + 1\n"
+    ".endr\n"
+    "code_last:\n"
+    ".p2align 21, 0xcc\n"
+    "code_text_end:\n"
+    ".noaltmacro\n"
+    ".popsection\n"
+
+    ".globl code_dispatch\n"
+    ".hidden code_dispatch\n"
+    ".type code_dispatch, @function\n"
+    ".p2align 6\n"
+    "code_dispatch:\n"
+    CODE_ENTER
+    ".p2align 6\n"
+    ".Lnext:\n"
+    "dec %rcx\n"
+    "js 1f\n"
+    CODE_DRAW
+    "mov %eax, %ebx\n" // the place in the page: none where r15 is 0
+    "shr $5, %ebx\n"
+    "add %eax, %ebx\n"
+    "and %r15d, %ebx\n"
+    "shl $7, %ebx\n"
+    "imul %rsi, %rax\n"
+    "add %rbx, %rax\n"
+    "add %r14, %rax\n"
+    "jmp *%rax\n"
+    "1:\n"
+    CODE_LEAVE
+    ".size code_dispatch, . - code_dispatch\n"
+);
+// clang-format on
+
+#ifdef PERFLIB_MAIN
+#include "common/code_main.h"
+#endif

@@ -1,0 +1,396 @@
+"""code_segment.c: its cases, its three patterns, its symbols, and the program of its own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from perflib import kernels
+from perflib.counters.simulated_elf import read_elf
+from perflib.errors import MeasurementError
+from perflib.kernels import Kernel
+from tests.reference import code_segment as reference
+
+pytestmark = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
+)
+
+PATTERNS = {"random": 0, "page": 1, "chase": 2}
+LOADED, SMALL_PAGES = 0, 1
+CASES, CASE_BYTES, PAGE, HUGE = 32768, 128, 4096, 2 << 20
+JUMPS = 4096
+LINE = re.compile(r"\((\d+), (\d+\.\d{6}), (\d+)\)\n")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return kernels.load("code_segment")
+
+
+def bounds(kernel: Kernel) -> list[int]:
+    out = kernel.ffi.new("int64_t[7]")
+    assert kernel.lib.code_bounds(out) == 0
+    return list(out)
+
+
+def lay(kernel: Kernel, pattern: int, n: int, backing: int, seed: int = 1) -> tuple[int, int]:
+    span = kernel.ffi.new("uint64_t[2]")
+    assert kernel.lib.code_lay(pattern, n, backing, seed, span) == 0
+    return span[0], span[1]
+
+
+def run(kernel: Kernel, warm: int, steps: int) -> SimpleNamespace:
+    out = kernel.ffi.new("code_sample *")
+    assert kernel.lib.code_run(warm, steps, out) == 0
+    names = [name for name, _ in kernel.ffi.typeof("code_sample").fields]
+    return SimpleNamespace(**{name: getattr(out, name) for name in names})
+
+
+# --- cases -------------------------------------------------------------------------------------
+
+
+@given(
+    pattern=st.sampled_from(["random", "page"]),
+    n=st.integers(1, CASES * CASE_BYTES // PAGE),
+    seed=st.integers(0, 2**64 - 1),
+    warm=st.integers(0, 300),
+    steps=st.integers(1, 300),
+)
+@example(pattern="random", n=CASES, seed=2**64 - 1, warm=0, steps=3000)
+@example(pattern="page", n=1024, seed=0, warm=1, steps=3000)
+def test_reference_gives_the_same_samples(
+    kernel: Kernel, pattern: str, n: int, seed: int, warm: int, steps: int
+) -> None:
+    first = bounds(kernel)[2]
+    lay(kernel, PATTERNS[pattern], n, LOADED, seed)
+    expected = reference.run(pattern, seed, n, warm, steps, CASE_BYTES)
+    for _ in range(2):  # each run begins with the seed
+        found = run(kernel, warm, steps)
+        assert (found.first_ip, found.last_ip) == (first + expected.first, first + expected.last)
+        assert (found.checksum, found.steps) == (expected.checksum, steps)
+
+
+@pytest.mark.parametrize("n", [1, 7, 32, 1000])
+def test_small_n_visits_every_case_and_no_other(kernel: Kernel, n: int) -> None:
+    lay(kernel, PATTERNS["random"], n, LOADED)
+    found = run(kernel, 0, 40 * n)
+    assert found.last_ip + CASE_BYTES - found.first_ip == n * CASE_BYTES
+    drawn = reference.opcodes(1, n, 40 * n)
+    assert set(drawn) == set(range(n))
+
+
+def test_places_in_the_pages_use_all_sets_of_a_cache_alike() -> None:
+    """In 1024 pages each place of a page comes in each page of a stretch of 32 exactly once."""
+    places = {(page % 32, reference.place(page, CASE_BYTES)) for page in range(1024)}
+    assert len(places) == 1024
+
+
+def test_sample_says_when_where_and_how_fast(kernel: Kernel) -> None:
+    lay(kernel, PATTERNS["random"], 100, LOADED)
+    before = time.monotonic_ns()
+    first, second = run(kernel, 10, 1000), run(kernel, 0, 2000)
+    assert before <= first.begin_ns <= first.begin_ns + first.time_ns <= second.begin_ns
+    assert second.begin_ns + second.time_ns <= time.monotonic_ns()
+    for sample in (first, second):
+        assert sample.time_ns > 0
+        assert sample.core_mhz > 0
+        assert sample.involuntary_switches >= 0
+        assert sample.cpu in {-1, *os.sched_getaffinity(0)}
+
+
+def test_core_that_the_thread_is_pinned_to_is_named(kernel: Kernel) -> None:
+    cores = os.sched_getaffinity(0)
+    lay(kernel, PATTERNS["random"], 100, LOADED)
+    try:
+        for core in sorted(cores)[:2]:
+            os.sched_setaffinity(0, {core})
+            assert run(kernel, 0, 1000).cpu == core
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -> None:
+    span = kernel.ffi.new("uint64_t[2]")
+    lay(kernel, PATTERNS["random"], 50, LOADED, seed=9)
+    expected = run(kernel, 0, 500).checksum
+    wrong = {
+        (0, CASES + 1, LOADED): errno.ERANGE,
+        (0, 2**62, LOADED): errno.ERANGE,
+        (1, CASES * CASE_BYTES // PAGE + 1, LOADED): errno.ERANGE,
+        (2, JUMPS + 1, SMALL_PAGES): errno.ERANGE,
+        (0, 0, LOADED): errno.EINVAL,
+        (0, -5, LOADED): errno.EINVAL,
+        (3, 1, LOADED): errno.EINVAL,
+        (-1, 1, LOADED): errno.EINVAL,
+        (0, 1, 5): errno.EINVAL,
+        (0, 1, -1): errno.EINVAL,
+        (2, 64, LOADED): errno.EINVAL,  # the loader knows of no ring
+    }
+    for (pattern, n, backing), error in wrong.items():
+        assert kernel.lib.code_lay(pattern, n, backing, 1, span) == (1 << 16) + error
+    assert kernel.lib.code_lay(0, 1, LOADED, 1, kernel.ffi.NULL) == (1 << 16) + errno.EINVAL
+    assert run(kernel, 0, 500).checksum == expected
+
+
+def test_bad_arguments_of_the_others_are_refused(kernel: Kernel, tmp_path: Path) -> None:
+    null, out = kernel.ffi.NULL, kernel.ffi.new("code_sample *")
+    assert kernel.lib.code_bounds(null) == errno.EINVAL
+    assert kernel.lib.code_run(-1, 1, out) == errno.EINVAL
+    assert kernel.lib.code_run(0, 0, out) == errno.EINVAL
+    assert kernel.lib.code_run(0, 1, null) == errno.EINVAL
+    assert kernel.lib.code_write_map(null) == errno.EINVAL
+    assert kernel.lib.code_write_map(bytes(tmp_path / "no" / "map")) == errno.ENOENT
+    tmp_path.joinpath("link").symlink_to(tmp_path / "elsewhere")
+    assert kernel.lib.code_write_map(bytes(tmp_path / "link")) == errno.ELOOP
+    assert not tmp_path.joinpath("elsewhere").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_map_that_cannot_be_written_is_told(kernel: Kernel) -> None:
+    assert kernel.lib.code_write_map(b"/dev/full") != 0
+
+
+def test_nothing_laid_is_not_run() -> None:
+    fresh = kernels.load("code_segment", define={"CASES": 32})
+    assert fresh.lib.code_run(0, 1, fresh.ffi.new("code_sample *")) == errno.ENODATA
+
+
+@pytest.mark.parametrize("cases", [16, 33, 65536 + 32])
+def test_number_of_cases_that_cannot_be_built_is_told(cases: int) -> None:
+    with pytest.raises(MeasurementError, match="CASES must be a multiple of 32 from 32 to 65536"):
+        kernels.build("code_segment", define={"CASES": cases})
+
+
+# --- symbols -----------------------------------------------------------------------------------
+
+
+def symbols(kernel: Kernel) -> list[tuple[int, int, str]]:
+    """The cases in the symbol table of the build, in the order of their addresses."""
+    functions = read_elf(kernel.build.library).functions
+    return [function for function in functions if function[2].startswith("case_")]
+
+
+def test_extent_agrees_with_the_symbol_table(kernel: Kernel) -> None:
+    cases = symbols(kernel)
+    assert [name for _, _, name in cases] == [f"case_{k:05d}" for k in range(CASES)]
+    assert {end - begin for begin, end, _ in cases} == {CASE_BYTES}
+    most, case_bytes, first, last, jumps, begin, end = bounds(kernel)
+    assert (most, case_bytes, jumps) == (CASES, CASE_BYTES, JUMPS)
+    assert last - first == cases[-1][1] - cases[0][0] == CASES * CASE_BYTES
+    assert begin == first
+    assert (end - begin) % HUGE == 0
+    for n in (1, 100, 3000):
+        lay(kernel, PATTERNS["random"], n, LOADED)
+        found = run(kernel, 0, 20 * n)
+        assert found.last_ip + CASE_BYTES - found.first_ip == cases[n - 1][1] - cases[0][0]
+
+
+def test_perf_map_has_every_case_at_its_address(kernel: Kernel, tmp_path: Path) -> None:
+    lay(kernel, PATTERNS["random"], 10, SMALL_PAGES)
+    path = tmp_path / "map"
+    assert kernel.lib.code_write_map(bytes(path)) == 0
+    assert path.stat().st_mode & 0o777 == 0o600
+    cases, first = symbols(kernel), bounds(kernel)[2]
+    moved = first - cases[0][0]
+    expected = [f"{begin + moved:x} {end - begin:x} {name}" for begin, end, name in cases]
+    assert path.read_text().splitlines() == expected
+
+
+def test_perf_map_of_a_ring_has_its_jumps(kernel: Kernel, tmp_path: Path) -> None:
+    begin, end = lay(kernel, PATTERNS["chase"], 100, SMALL_PAGES, seed=4)
+    path = tmp_path / "map"
+    assert kernel.lib.code_write_map(bytes(path)) == 0
+    found = [line.split() for line in path.read_text().splitlines() if " jump_" in line]
+    code = bytes(kernel.ffi.buffer(kernel.ffi.cast("char *", begin), end - begin))
+    (entry,) = [int(at, 16) for at, size, _ in found if size != "5"]
+    assert sorted(reference.ring(code, entry - begin)) == [
+        int(at, 16) - begin for at, _, _ in found
+    ]
+    assert [name for _, _, name in found] == [f"jump_{page:05d}" for page in range(100)]
+
+
+# --- the ring ----------------------------------------------------------------------------------
+
+
+def laid_ring(kernel: Kernel, n: int, seed: int) -> tuple[bytes, int]:
+    begin, end = lay(kernel, PATTERNS["chase"], n, SMALL_PAGES, seed)
+    code = bytes(kernel.ffi.buffer(kernel.ffi.cast("char *", begin), end - begin))
+    return code, code.index(bytes.fromhex("48ffc648ffcf0f85"))
+
+
+@settings(max_examples=40)
+@given(n=st.integers(1, JUMPS), seed=st.integers(0, 2**64 - 1))
+@example(n=1, seed=0)
+@example(n=2, seed=1)
+@example(n=JUMPS, seed=2**64 - 1)
+def test_ring_is_one_cycle_through_all_pages(kernel: Kernel, n: int, seed: int) -> None:
+    code, entry = laid_ring(kernel, n, seed)
+    jumps = reference.ring(code, entry)
+    assert sorted(at // PAGE for at in jumps) == list(range(n))
+    assert entry % 64 + 16 <= 64
+    assert all(at % 64 + 5 <= 64 for at in jumps[1:]), "a jump crosses a cache line"
+    lines = {at // PAGE: at % PAGE // 64 for at in jumps}
+    for stretch in range(0, n, 64):
+        used = [lines[page] for page in range(stretch, min(stretch + 64, n))]
+        assert len(set(used)) == len(used), "a line is used twice in a stretch of 64 pages"
+    distinct = len({at % PAGE for at in jumps})
+    assert distinct >= min(n, 60 * 64) - 1, "a place in a page comes again"
+    assert all(any(code[page : page + PAGE]) for page in range(0, len(code), PAGE))
+
+    found = run(kernel, 0, 1)
+    begin = found.first_ip // PAGE * PAGE
+    assert (found.first_ip - begin, found.last_ip - begin) == (min(jumps), max(jumps))
+
+
+def test_rings_differ_with_their_seeds_and_their_stretches(kernel: Kernel) -> None:
+    ring = reference.ring(*laid_ring(kernel, 256, 1))
+    assert reference.ring(*laid_ring(kernel, 256, 1)) == ring
+    assert reference.ring(*laid_ring(kernel, 256, 2)) != ring
+    lines = {at // PAGE: at % PAGE // 64 for at in ring}
+    orders = {tuple(lines[64 * stretch + page] for page in range(64)) for stretch in range(4)}
+    assert len(orders) == 4
+
+
+@pytest.mark.parametrize(
+    ("n", "steps", "laps"),
+    [(1, 1, 1), (64, 64, 1), (64, 95, 1), (64, 96, 2), (100, 1, 1), (100, 99_999, 1000)],
+)
+def test_ring_makes_whole_laps_and_counts_them(
+    kernel: Kernel, n: int, steps: int, laps: int
+) -> None:
+    lay(kernel, PATTERNS["chase"], n, SMALL_PAGES)
+    for warm in (0, 3 * n):
+        found = run(kernel, warm, steps)
+        assert (found.steps, found.checksum) == (laps * n, laps)
+
+
+# --- the program -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return kernels.build("code_segment", define={"CASES": 2048}, executable=True).library
+
+
+def start(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extent", "n"),
+    [
+        (["2048"], 2048 * CASE_BYTES, 2048),
+        (["--pages", "4k", "100", "--seed", "7"], 100 * CASE_BYTES, 100),
+        (["--pattern", "page", "64"], 63 * PAGE + (reference.place(63, 128) + 1) * CASE_BYTES, 64),
+    ],
+)
+def test_program_prints_extent_time_and_n(
+    program: Path, arguments: list[str], extent: int, n: int
+) -> None:
+    done = start(program, "--steps", "100000", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = LINE.fullmatch(done.stdout)
+    assert found is not None, done.stdout
+    assert (int(found[1]), int(found[3])) == (extent, n)
+    assert float(found[2]) > 0
+
+
+def test_program_runs_the_ring_on_small_pages_unless_told(program: Path) -> None:
+    done = start(program, "--pattern", "chase", "--steps", "10000", "--smaps", "300")
+    found = LINE.fullmatch(done.stdout)
+    assert found is not None, done.stderr
+    assert 299 * PAGE - PAGE < int(found[1]) < 300 * PAGE
+    assert "AnonHugePages:         0 kB" in done.stderr
+
+
+def test_program_shows_its_mappings_before_and_after(program: Path) -> None:
+    done = start(program, "--steps", "1000", "--smaps", "--pages", "4k", "2048")
+    assert LINE.fullmatch(done.stdout)
+    before, after, rest = done.stderr.split("\nend\n")
+    assert rest == ""
+    for part in (before, after):
+        head, *lines = part.splitlines()
+        word, begin, end = head.split()
+        assert word == "range"
+        assert int(end, 16) - int(begin, 16) == HUGE
+        at = next(i for i, line in enumerate(lines) if line.startswith(f"{begin}-{end} r-xp"))
+        assert "Rss:                2048 kB" in lines[at : at + 10]
+
+
+def test_program_writes_a_map_for_profilers(program: Path) -> None:
+    process = subprocess.Popen(
+        [program, "--steps", "1000", "--perf-map", "5"], stdout=subprocess.PIPE, text=True
+    )
+    out, _ = process.communicate()
+    path = Path(f"/tmp/perf-{process.pid}.map")
+    try:
+        assert LINE.fullmatch(out)
+        names = [line.split()[2] for line in path.read_text().splitlines()]
+        assert names == [f"case_{k:05d}" for k in range(2048)]
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def test_program_explains_itself(program: Path) -> None:
+    done = start(program, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("--pattern", "--pages", "--steps", "--seed", "--perf-map", "--smaps", "hugetlb"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "N, the number of cases, is missing"),
+        (["0"], "N needs a whole number from 1 to 2048, not '0'"),
+        (["2049"], "N needs a whole number from 1 to 2048, not '2049'"),
+        (["12x"], "N needs a whole number from 1 to 2048, not '12x'"),
+        (["99999999999999999999"], "N needs a whole number from 1 to 2048"),
+        (["--pattern", "page", "65"], "N needs a whole number from 1 to 64, not '65'"),
+        (["--pattern", "chase", "4097"], "N needs a whole number from 1 to 4096, not '4097'"),
+        (["--pattern", "chase", "--pages", "loaded", "4"], "--pages cannot be loaded"),
+        (["--pattern", "pages", "4"], "--pattern needs one of random, page, chase, not 'pages'"),
+        (["--pages", "2m", "4"], "--pages needs one of loaded, 4k, thp, collapse, hugetlb, not"),
+        (["4", "--pages"], "--pages needs one of"),
+        (["--steps", "0", "4"], "--steps needs a whole number from 1 to"),
+        (["--seed", "-1", "4"], "--seed needs a whole number from 0 to"),
+        (["--sed", "1", "4"], "unknown option '--sed'"),
+        (["4", "5"], "unknown argument '5'"),
+        (["-5"], "unknown option '-5'"),
+    ],
+)
+def test_program_names_a_mistake(program: Path, arguments: list[str], complaint: str) -> None:
+    done = start(program, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("code_segment: ")
+    assert complaint in done.stderr.splitlines()[0]
+
+
+def test_program_says_why_the_pages_cannot_be_had(program: Path, tmp_path: Path) -> None:
+    source, library = tmp_path / "refuse.c", tmp_path / "refuse.so"
+    source.write_text("#include <errno.h>\nint mprotect(void) { errno = EACCES; return -1; }\n")
+    compiler, _ = kernels.compiler()
+    subprocess.run([compiler, "-fPIC", "-shared", source, "-o", library], check=True)
+    done = subprocess.run(
+        [program, "--pages", "4k", "2048"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LD_PRELOAD": str(library)},
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "code_segment: the code cannot be put on 4k pages: mprotect(): Permission denied\n"
+    )

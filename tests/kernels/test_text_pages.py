@@ -1,0 +1,543 @@
+"""text_pages.h: running text put on pages of every kind, over and over, whatever fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perflib import kernels
+
+pytestmark = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
+)
+
+MAP, ADVISE, COLLAPSE, PROTECT, MOVE = range(2, 7)
+POOL = Path("/proc/sys/vm/nr_hugepages")
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+# What each child process begins with. The kernel's library is loaded there, so that nothing of
+# what is done to it reaches the tests' own process.
+PREAMBLE = """
+import ctypes, errno, hashlib, itertools, os, signal, sys, threading
+from perflib import kernels
+from tests.reference import code_segment as reference
+
+kernel = kernels.load("code_segment")
+ffi, lib = kernel.ffi, kernel.lib
+RANDOM, PAGE, CHASE = range(3)
+LOADED, SMALL, THP, COLLAPSE, HUGETLB = range(5)
+sizes = ffi.new("int64_t[7]")
+lib.code_bounds(sizes)
+first = sizes[2]
+
+def lay(pattern, n, backing, seed=1):
+    span = ffi.new("uint64_t[2]")
+    answer = lib.code_lay(pattern, n, backing, seed, span)
+    return answer, (span[0], span[1])
+
+def must_lay(*what):
+    answer, span = lay(*what)
+    assert answer == 0, (what, answer // 65536, os.strerror(answer % 65536))
+    return span
+
+def run(steps, warm=0):
+    sample = ffi.new("code_sample *")
+    assert lib.code_run(warm, steps, sample) == 0
+    return sample
+
+def check(n, seed=1, steps=2000, pattern="random"):
+    expected = reference.run(pattern, seed, n, 0, steps, 128)
+    found = run(steps)
+    assert found.checksum == expected.checksum
+    assert (found.first_ip, found.last_ip) == (first + expected.first, first + expected.last)
+
+def mappings():
+    with open("/proc/self/maps") as maps:
+        return [line.split(maxsplit=5) for line in maps]
+
+def kib(begin, end):
+    # The mappings over a range, what they are and their kilobytes by kind.
+    rows, inside = [], False
+    with open("/proc/self/smaps") as smaps:
+        for line in smaps:
+            word, *rest = line.split()
+            if not word.endswith(":"):
+                low, high = (int(edge, 16) for edge in word.split("-"))
+                inside = low < end and high > begin
+                if inside:
+                    rows.append({"begin": low, "end": high, "rights": rest[0], "path": rest[4:]})
+            elif inside and rest[-1] == "kB":
+                rows[-1][word[:-1]] = int(rest[0])
+    return rows
+
+def digest():
+    return hashlib.sha256(ffi.buffer(ffi.cast("char *", first), sizes[6] - first)).hexdigest()
+"""
+
+
+def child(script: str, *arguments: str, **environment: str) -> str:
+    """What a script prints that begins with the preamble; it must end well."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PREAMBLE + script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _built() -> None:
+    kernels.build("code_segment")
+
+
+@pytest.fixture
+def pool() -> Iterator[None]:
+    """Room for a few 2 MiB pages while a test runs, where this process may make it."""
+    try:
+        before = int(POOL.read_text())
+        if before < 32:
+            POOL.write_text("32")
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        POOL.write_text(str(before))
+
+
+# --- each backing ------------------------------------------------------------------------------
+
+VERIFY = """
+backing, pattern, n = (int(word) for word in sys.argv[1:])
+answer, (begin, end) = lay(pattern, n, backing)
+if answer:
+    print(answer // 65536, errno.errorcode[answer % 65536])
+    sys.exit()
+extent = n * (128 if pattern == RANDOM else 4096)
+assert begin % 2**21 == 0 and end - begin == -(-extent // 2**21) * 2**21
+for _ in range(2):  # before and after it ran
+    rows = kib(begin, end)
+    assert all(row["rights"] == "r-xp" for row in rows)
+    if backing != LOADED:
+        assert rows[0]["begin"] <= begin and rows[-1]["end"] >= end
+        assert all(a["end"] == b["begin"] for a, b in itertools.pairwise(rows))
+        size = sum(row["end"] - row["begin"] for row in rows) // 1024
+        huge = sum(row["AnonHugePages"] for row in rows)
+        pool = sum(row["Private_Hugetlb"] for row in rows)
+        small = sum(row["Rss"] for row in rows) - huge
+        print(size == (end - begin) // 1024, huge // 2048, pool // 2048, small // 2048)
+    else:
+        print(rows[0]["path"][0] == str(kernel.build.library))
+    if pattern == CHASE:
+        assert run(10 * n).checksum == 10
+    else:
+        check(n, pattern=["random", "page"][pattern])
+"""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "n", "pages"),
+    [(0, 5, 1), (0, 32768, 2), (1, 512, 1), (1, 600, 2), (2, 64, 1), (2, 1500, 3)],
+)
+class TestEachBacking:
+    def test_small_pages_are_small(self, pattern: int, n: int, pages: int) -> None:
+        assert child(VERIFY, "1", str(pattern), str(n)) == 2 * f"True 0 0 {pages}\n"
+
+    def test_huge_pages_if_the_system_gives_them(self, pattern: int, n: int, pages: int) -> None:
+        asked = THP.read_text() if THP.exists() else "[never]"
+        found = child(VERIFY, "2", str(pattern), str(n))
+        if "[never]" in asked:
+            assert found in (2 * f"True 0 0 {pages}\n", f"{ADVISE} EINVAL\n")
+        else:
+            assert found == 2 * f"True {pages} 0 0\n"
+
+    def test_collapsed_pages_are_huge(self, pattern: int, n: int, pages: int) -> None:
+        found = child(VERIFY, "3", str(pattern), str(n))
+        if found == f"{COLLAPSE} EINVAL\n":
+            pytest.skip("this kernel cannot collapse (before 6.1, or without huge pages)")
+        assert found == 2 * f"True {pages} 0 0\n"
+
+    @pytest.mark.usefixtures("pool")
+    def test_pages_of_the_pool_or_none(self, pattern: int, n: int, pages: int) -> None:
+        found = child(VERIFY, "4", str(pattern), str(n))
+        assert found in (2 * f"True 0 {pages} 0\n", f"{MAP} ENOMEM\n")
+
+    def test_as_loaded_it_is_the_file(self, pattern: int, n: int, pages: int) -> None:
+        assert pages > 0
+        found = child(VERIFY, "0", str(pattern), str(n))
+        assert found == ("1 EINVAL\n" if pattern == 2 else 2 * "True\n")
+
+
+@pytest.mark.usefixtures("pool")
+def test_every_backing_follows_every_other_and_only_what_is_laid_stays() -> None:
+    found = child("""
+text, file = digest(), [str(kernel.build.library)]
+kinds = set()
+for pattern, one, other in itertools.product((RANDOM, PAGE, CHASE), range(5), range(5)):
+    for n, backing in ((900, one), (300, other)):
+        answer, (begin, end) = lay(pattern, n, backing)
+        if answer:
+            assert (backing, answer) in [(HUGETLB, 2 * 65536 + errno.ENOMEM),
+                (THP, 3 * 65536 + errno.EINVAL), (COLLAPSE, 4 * 65536 + errno.EINVAL)
+            ] or (pattern, backing, answer) == (CHASE, LOADED, 65536 + errno.EINVAL)
+            continue
+        kinds.add(backing)
+        assert digest() == text
+        if pattern == CHASE:
+            assert run(2 * n).checksum == 2
+        else:
+            check(n, steps=200, pattern=["random", "page"][pattern])
+        moved = [row for row in kib(first, sizes[6]) if row["path"] != file]
+        kept = 0 if backing == LOADED or pattern == CHASE else end - begin
+        assert sum(row["end"] - row["begin"] for row in moved) == kept
+must_lay(RANDOM, 10, LOADED)
+assert all(row["path"] == file for row in kib(first, sizes[6]))
+print(sorted(kinds)[:2])
+""")
+    assert found == "[0, 1]\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is told where pages lie in memory")
+def test_small_pages_that_are_neighbours_are_no_neighbours_physically() -> None:
+    """A core would keep neighbours in one entry of its TLB."""
+    child("""
+import struct
+begin, end = must_lay(RANDOM, 32768, SMALL)
+with open("/proc/self/pagemap", "rb") as pagemap:
+    pagemap.seek(begin // 4096 * 8)
+    raw = pagemap.read((end - begin) // 512)
+frames = [entry & 2**55 - 1 for (entry,) in struct.iter_unpack("<Q", raw)]
+assert len(set(frames)) == 1024 and all(frames)
+assert sum(abs(b - a) == 1 for a, b in itertools.pairwise(frames)) < 10
+""")
+
+
+def test_laid_two_hundred_times_no_mapping_is_left_behind() -> None:
+    child("""
+def count():
+    return len(mappings()), sum(1 for name in os.listdir("/proc/self/fd"))
+for pattern, n in ((RANDOM, 100), (CHASE, 100)):
+    counts = []
+    for turn in range(200):
+        must_lay(pattern, n, (SMALL, THP)[turn % 2], turn)
+        if turn in (19, 199):
+            counts.append(count())
+    assert counts[0] == counts[1], counts
+""")
+
+
+def test_file_that_is_gone_is_still_what_was_loaded(tmp_path: Path) -> None:
+    """A cleaner removes the cache while a kernel of it is in use."""
+    child(
+        """
+import shutil
+must_lay(RANDOM, 10, SMALL)
+shutil.rmtree(kernel.build.library.parent)
+must_lay(RANDOM, 10, LOADED)
+check(10)
+assert "(deleted)" in kib(first, first + 1)[0]["path"]
+""",
+        PERFLIB_CACHE=str(tmp_path / "cache"),
+    )
+
+
+def test_text_whose_file_was_gone_before_cannot_go_back_but_can_go_on(tmp_path: Path) -> None:
+    child(
+        """
+import shutil
+shutil.rmtree(kernel.build.library.parent)
+must_lay(RANDOM, 10, LOADED)  # where it is
+must_lay(RANDOM, 10, SMALL)
+assert lay(RANDOM, 10, LOADED)[0] == 2 * 65536 + errno.ENOENT
+check(10)
+must_lay(RANDOM, 20, THP)
+check(20)
+""",
+        PERFLIB_CACHE=str(tmp_path / "cache"),
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no /dev/shm")
+def test_text_that_the_loader_did_not_align_is_not_moved() -> None:
+    """A copy whose segments ask for less alignment, from where the kernel does not align either."""
+    found = child("""
+import pathlib, struct, tempfile
+small = kernels.load("code_segment", define={"CASES": 32})
+ffi = small.ffi
+raw = bytearray(small.build.library.read_bytes())
+at, = struct.unpack_from("<Q", raw, 32)
+size, count = struct.unpack_from("<HH", raw, 54)
+for header in range(at, at + size * count, size):
+    if struct.unpack_from("<I", raw, header)[0] == 1:
+        struct.pack_into("<Q", raw, header + 48, 4096)
+kept = []
+for _ in range(4):
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as copy:
+        copy.write(raw)
+        copy.flush()
+        lib = ffi.dlopen(copy.name)
+    kept.append(lib)
+    lib.code_bounds(sizes)
+    first = sizes[2]
+    if first % 2**21:
+        must_lay(RANDOM, 10, LOADED)
+        for backing in (SMALL, THP, COLLAPSE, HUGETLB):
+            assert lay(RANDOM, 10, backing)[0] == 65536 + errno.EINVAL
+        must_lay(CHASE, 10, SMALL)
+        must_lay(RANDOM, 10, LOADED)
+        check(10)
+        print("askew")
+        break
+""")
+    if not found:
+        pytest.skip("every copy was aligned by chance")
+    assert found == "askew\n"
+
+
+# --- failures ----------------------------------------------------------------------------------
+
+# Stands before the C library: from when it is armed, some calls of one function fail. A failing
+# mremap() of mode 1 has unmapped its target first, as kernels before 5.16 do for pages of the pool.
+FAILING = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+static const char *armed = "";
+static int passing, failing, error, mode;
+void arm(const char *name, int pass, int fail, int number, int how) {
+  armed = name; passing = pass; failing = fail; error = number; mode = how;
+}
+int left(void) { return failing; }
+static int fails(const char *name) {
+  if (strcmp(name, armed) != 0 || passing-- > 0 || failing <= 0)
+    return 0;
+  failing--;
+  errno = error;
+  return 1;
+}
+int madvise(void *at, size_t bytes, int advice) {
+  if (fails(advice == 25 ? "collapse" : "madvise"))
+    return -1;
+  return ((int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "madvise"))(at, bytes, advice);
+}
+int mprotect(void *at, size_t bytes, int rights) {
+  if (fails("mprotect"))
+    return -1;
+  return ((int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "mprotect"))(at, bytes, rights);
+}
+void *mremap(void *from, size_t old, size_t bytes, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  void *to = va_arg(rest, void *);
+  va_end(rest);
+  if (fails("mremap")) {
+    if (mode == 1) {
+      munmap(to, bytes);
+      errno = error;
+    }
+    return MAP_FAILED;
+  }
+  return ((void *(*)(void *, size_t, size_t, int, ...))dlsym(RTLD_NEXT, "mremap"))(from, old, bytes,
+                                                                                  flags, to);
+}
+"""
+
+FAIL = """
+shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
+name, backing, passing, failing, error, mode = sys.argv[1], *(int(word) for word in sys.argv[2:7])
+keep = ctypes.create_string_buffer(name.encode())
+for pattern, n in ((RANDOM, 32768), (CHASE, 600)):
+    must_lay(pattern, n, SMALL, 3)
+    if backing == COLLAPSE and lay(pattern, n, COLLAPSE, 3)[0]:
+        print("no collapse")
+        sys.exit()
+    must_lay(pattern, n, SMALL, 3)
+    expected, text, before = run(5000).checksum, digest(), mappings()
+    shim.arm(keep, passing, failing, error, mode)
+    answer, _ = lay(pattern, 70, backing, 4)
+    print(answer // 65536, errno.errorcode.get(answer % 65536), shim.left())
+    shim.arm(b"", 0, 0, 0, 0)
+    if answer:
+        assert mappings() == before, "a mapping was left behind, or the target was touched"
+        assert (run(5000).checksum, digest()) == (expected, text)
+    must_lay(pattern, 80, backing, 5)
+    must_lay(pattern, 90, SMALL, 6)
+    assert digest() == text
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shim")
+    source, library = folder / "shim.c", folder / "shim.so"
+    source.write_text(FAILING)
+    compiler, _ = kernels.compiler()
+    subprocess.run([compiler, "-fPIC", "-shared", source, "-o", library, "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize(
+    ("call", "backing", "passing", "failing", "error", "mode", "answer"),
+    [
+        ("madvise", 2, 0, 1, errno.EINVAL, 0, (ADVISE, "EINVAL", 0)),
+        ("madvise", 1, 0, 1, errno.ENOMEM, 0, (ADVISE, "ENOMEM", 0)),
+        ("madvise", 1, 0, 1, errno.EINVAL, 0, (0, None, 0)),  # a kernel without huge pages
+        ("collapse", 3, 0, 1, errno.EINVAL, 0, (COLLAPSE, "EINVAL", 0)),
+        ("collapse", 3, 0, 3, errno.EAGAIN, 0, (0, None, 0)),  # tried again
+        ("collapse", 3, 0, 99, errno.EAGAIN, 0, (COLLAPSE, "EAGAIN", 89)),
+        ("mprotect", 1, 0, 1, errno.EACCES, 0, (PROTECT, "EACCES", 0)),
+        ("mprotect", 3, 0, 1, errno.EACCES, 0, (PROTECT, "EACCES", 0)),
+        ("mremap", 2, 0, 1, errno.ENOMEM, 0, (MOVE, "ENOMEM", 0)),
+        ("mremap", 1, 0, 1, errno.EINVAL, 1, (MOVE, "EINVAL", 0)),
+        ("mremap", 1, 1, 1, errno.ENOMEM, 0, (MOVE, "ENOMEM", 0)),
+    ],
+)
+def test_failure_leaves_nothing_behind_and_the_text_as_it_was(
+    shim: Path,
+    call: str,
+    backing: int,
+    passing: int,
+    failing: int,
+    error: int,
+    mode: int,
+    answer: tuple[int, str | None, int],
+) -> None:
+    words = [call, *(str(word) for word in (backing, passing, failing, error, mode))]
+    found = child(FAIL, *words, LD_PRELOAD=str(shim))
+    if found == "no collapse\n":
+        pytest.skip("this kernel cannot collapse (before 6.1, or without huge pages)")
+    assert found == 2 * f"{answer[0]} {answer[1]} {answer[2]}\n"
+
+
+def test_no_memory_leaves_the_text_as_it_was() -> None:
+    found = child("""
+import resource
+must_lay(RANDOM, 32768, SMALL)
+text, before = digest(), mappings()
+pages = int(open("/proc/self/statm").read().split()[0])
+for spare in (0, 3 << 20, 7 << 20):  # not even the copy, nor a place aside
+    limit = pages * 4096 + spare
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    answer, _ = lay(RANDOM, 32768, SMALL)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    print(answer // 65536, errno.errorcode[answer % 65536])
+    assert digest() == text and len(mappings()) <= len(before) + 1
+check(32768)
+""")
+    assert found == 3 * f"{MAP} ENOMEM\n"
+
+
+# --- running meanwhile -------------------------------------------------------------------------
+
+
+def test_text_is_laid_under_a_running_thread_that_gets_signals() -> None:
+    """It ends when enough of each has happened; a crash would be a signal's exit status."""
+    found = child("""
+signals = 0
+def on_alarm(number, frame):
+    global signals
+    signals += 1
+
+steps = 100_000
+must_lay(RANDOM, 32768, LOADED, 11)
+expected = run(steps).checksum
+laid, failures, done = 0, [], threading.Event()
+
+def lay_anew():
+    global laid
+    for backing in itertools.cycle((SMALL, THP, LOADED, SMALL, COLLAPSE, THP)):
+        if done.is_set():
+            return
+        answer, _ = lay(RANDOM, 32768, backing, 11)
+        if answer and (backing, answer) != (COLLAPSE, 4 * 65536 + errno.EINVAL):
+            failures.append((backing, answer))
+        laid += 1
+
+signal.signal(signal.SIGALRM, on_alarm)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+thread = threading.Thread(target=lay_anew)
+thread.start()
+runs = 0
+try:
+    while laid < 150 or runs < 50 or signals < 50:
+        assert run(steps).checksum == expected
+        runs += 1
+finally:
+    done.set()
+    thread.join()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+assert not failures, failures
+print("well")
+""")
+    assert found == "well\n"
+
+
+def test_ring_is_not_laid_anew_while_it_runs() -> None:
+    """Another ring, of other jumps, waits until the one that runs has ended."""
+    found = child("""
+n = 300
+must_lay(CHASE, n, SMALL, 1)
+done, laid = threading.Event(), 0
+def lay_anew():
+    global laid
+    for seed in itertools.count():
+        if done.is_set():
+            return
+        must_lay(CHASE, n, (SMALL, THP)[seed % 2], seed)
+        laid += 1
+thread = threading.Thread(target=lay_anew)
+thread.start()
+try:
+    runs = 0
+    while laid < 50 or runs < 50:
+        assert run(1000 * n).checksum == 1000
+        runs += 1
+finally:
+    done.set()
+    thread.join()
+print("well")
+""")
+    assert found == "well\n"
+
+
+# --- the source's own way ----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount what hugectl needs")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux's unshare is missing")
+@pytest.mark.skipif(shutil.which("hugectl") is None, reason="libhugetlbfs-bin is not installed")
+def test_hugectl_moves_the_programs_text_to_the_pool(tmp_path: Path) -> None:
+    program = kernels.build("code_segment", variant="hugectl", executable=True).library
+    script = 'mount -t hugetlbfs none "$0" && exec hugectl --text "$@" --smaps --steps 1000 20000'
+    argv = ["unshare", "--mount", "sh", "-c", script, str(tmp_path), str(program)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if "libhugetlbfs: WARNING" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"the pool or the mount cannot be had: {done.stderr.splitlines()[0]}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(", 20000)\n")
+    lines = done.stderr.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("range "))
+    begin, end = (int(word, 16) for word in lines[at].split()[1:])
+    mapped = [
+        i
+        for i, line in enumerate(lines)
+        if " r-xp " in line and int(line.partition("-")[0], 16) <= begin
+        and int(line.partition("-")[2].split()[0], 16) >= end
+    ]  # fmt: skip
+    assert mapped, "the text is not one mapping"
+    assert "KernelPageSize:     2048 kB" in lines[mapped[0] : mapped[0] + 4]
