@@ -16,7 +16,8 @@
  * Patterns. "random": n cases, side by side. "page": one case in each of n pages; which of the
  * page's 32 places is ((opcode + opcode / 32) mod 32), so that the sets of all caches are used
  * alike. "chase": no cases but a ring of n jumps, one a page (common/branch_ring.h), laid in memory
- * of its own; steps are rounded to whole laps.
+ * of its own; steps are rounded to whole laps. "line": the same ring with one jump a line, side by
+ * side: the control of the chase, with as many jumps on a 64th of the pages.
  *
  * Each case notes the smallest and the largest instruction pointer: the extent of the code that was
  * hot is last_ip + 128 - first_ip. It folds its number into the checksum,
@@ -56,14 +57,18 @@ typedef struct {
 // that is aligned to 2 MiB. 0 or errno.
 int64_t code_bounds(int64_t *out);
 
-// Lay a pattern (0 random, 1 page, 2 chase) of n on pages of a backing (0 loaded, 1 4k, 2 thp,
-// 3 collapse, 4 hugetlb); range: begin and end of what was put there. 0, or stage * 65536 + errno
-// with the stages 1 argument, 2 map, 3 advise, 4 collapse, 5 protect, 6 move: then what was laid
-// before still is.
+// Lay a pattern (0 random, 1 page, 2 chase, 3 line) of n on pages of a backing (0 loaded, 1 4k, 2
+// thp, 3 collapse, 4 hugetlb); range: begin and end of what was put there. 0, or stage * 65536 +
+// errno with the stages 1 argument, 2 map, 3 advise, 4 collapse, 5 protect, 6 move: then what was
+// laid before still is.
 int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *range);
 
 // Run what is laid; 0 or errno.
 int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out);
+
+// How far one entry of the TLB reaches on pages of a backing (common/page_reach.h): out[0] ns a
+// load through neighbouring lines, [1] through as many 4 KiB pages. 0, or as code_lay.
+int64_t code_page_reach(int backing, uint64_t seed, double *out);
 
 // Write the names of what is laid for a profiler; 0 or errno.
 int64_t code_write_map(const char *path);
@@ -72,7 +77,7 @@ int64_t code_write_map(const char *path);
 #define CODE_UNITS CASES
 #define CODE_UNIT_BYTES 128
 #define CODE_UNIT_NAME "case"
-#define CODE_PATTERNS 3
+#define CODE_PATTERNS 4
 #include "common/code_kernel.h"
 
 #if CASES < 32 || CASES > 65536 || CASES % 32 != 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -54,7 +54,7 @@ def judge(
     threshold_percent: float,
     how: str,
     most_percent: float = 50.0,
-    upper_bound: bool = False,
+    bound: Literal["", "upper", "lower"] = "",
     evidence: Mapping[str, Any] | None = None,
     confidence: float = 0.95,
 ) -> Finding:
@@ -77,8 +77,9 @@ def judge(
         How the contribution was measured, in a phrase or a sentence.
     most_percent
         The share of the extra time that is ``most`` of it.
-    upper_bound
-        The contribution is at most what was measured: it can refute and cannot support.
+    bound
+        ``upper``: the contribution is at most what was measured, so it can refute and not support;
+        ``lower``: at least that, so it can support and not refute.
     evidence
         More of it. ``explains``, ``how``, ``blocks`` and, each as ``[effect, low, high]``,
         ``extra_percent``, ``contribution_percent`` and ``share_percent`` are always there.
@@ -115,9 +116,10 @@ def judge(
     lost, part = t_interval(extra, level), t_interval(contribution, level)
     share = _share(extra, contribution, level) if lost.low > threshold_percent else _NONE
     verdict, reason = _verdict(lost, share, threshold_percent, most_percent)
-    if upper_bound and verdict == "supported":
+    explained = math.isfinite(share.effect)
+    if explained and (bound, verdict) in (("upper", "supported"), ("lower", "refuted")):
         verdict = "inconclusive"
-        reason += " But that is an upper bound of its part, which proves nothing."
+        reason += f" But what was measured is only the {bound} bound of its part."
     known = math.isfinite(share.effect)
     most = "most" if most_percent == 50 else f"more than {most_percent:g} %"
     return Finding(

@@ -59,10 +59,19 @@ def test_a_cause_of_nearly_all_is_supported() -> None:
 
 
 def test_an_upper_bound_refutes_and_never_supports() -> None:
-    much = judged(EXTRA, 0.9 * EXTRA + NOISE, upper_bound=True)
+    much = judged(EXTRA, 0.9 * EXTRA + NOISE, bound="upper")
     assert much.verdict == "inconclusive"
-    assert "upper bound of its part, which proves nothing" in much.reason
-    assert judged(EXTRA, 0.1 * EXTRA + NOISE, upper_bound=True).verdict == "refuted"
+    assert "only the upper bound of its part" in much.reason
+    assert judged(EXTRA, 0.1 * EXTRA + NOISE, bound="upper").verdict == "refuted"
+
+
+def test_a_lower_bound_supports_and_never_refutes() -> None:
+    little = judged(EXTRA, 0.1 * EXTRA + NOISE, bound="lower")
+    assert little.verdict == "inconclusive"
+    assert "only the lower bound of its part" in little.reason
+    assert judged(EXTRA, 0.9 * EXTRA + NOISE, bound="lower").verdict == "supported"
+    nothing = judged(0.01 * EXTRA, 0.0001 * EXTRA, bound="lower")
+    assert nothing.verdict == "refuted"  # there is nothing to explain
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@
 // pages every one of a page's 64 lines is used once, in an order of that stretch's own, so that
 // all sets of the caches are used alike, and the place within the line differs from stretch to
 // stretch, so that nearly all jumps differ in their low 12 bits, by which branches are looked up.
+//
+// Its control is the same ring with one jump in each line of 64 bytes, side by side: as many jumps
+// and lines on a 64th of the pages.
 #ifndef BRANCH_RING_H
 #define BRANCH_RING_H
 
@@ -14,25 +17,26 @@
 enum { RING_PAGES = 4096, RING_STRETCH = 64, RING_LINE = 64, RING_JUMP_BYTES = 5 };
 
 typedef struct {
-  uint32_t pages;
-  uint32_t order[RING_PAGES]; // of the pages in the ring
-  uint32_t at[RING_PAGES];    // each page's jump, in bytes from where the ring begins
+  uint32_t jumps;
+  uint32_t order[RING_PAGES]; // of the jumps in the ring
+  uint32_t at[RING_PAGES];    // each jump, in bytes from where the ring begins
 } branch_ring;
 
-static inline void ring_plan(branch_ring *ring, uint32_t pages, uint64_t seed) {
-  ring->pages = pages;
-  text_shuffle(ring->order, pages, &seed);
+// apart: bytes from one jump's page (TEXT_PAGE) or line (RING_LINE) to the next one's.
+static inline void ring_plan(branch_ring *ring, uint32_t jumps, size_t apart, uint64_t seed) {
+  ring->jumps = jumps;
+  text_shuffle(ring->order, jumps, &seed);
   uint32_t lines[RING_STRETCH];
-  for (uint32_t page = 0; page < pages; page++) {
-    uint32_t stretch = page / RING_STRETCH;
-    if (page % RING_STRETCH == 0)
+  for (uint32_t jump = 0; jump < jumps; jump++) {
+    uint32_t stretch = jump / RING_STRETCH;
+    if (jump % RING_STRETCH == 0)
       text_shuffle(lines, RING_STRETCH, &seed);
-    uint32_t line = lines[page % RING_STRETCH];
+    uint32_t line = lines[jump % RING_STRETCH];
     // 37 has no divisor in common with 60: a line's place comes again only after 60 stretches.
     uint32_t byte = (37 * stretch + line) % (RING_LINE - RING_JUMP_BYTES + 1);
-    if (page == ring->order[0])
+    if (jump == ring->order[0])
       byte = 0; // the entry is longer than a jump
-    ring->at[page] = (uint32_t)(page * TEXT_PAGE) + line * RING_LINE + byte;
+    ring->at[jump] = (uint32_t)(jump * apart) + (apart > RING_LINE ? line * RING_LINE : 0) + byte;
   }
 }
 
@@ -46,9 +50,9 @@ static inline unsigned char *ring_put(unsigned char *to, const char *code, size_
 static inline void ring_fill(unsigned char *copy, size_t bytes, const void *context) {
   const branch_ring *ring = context;
   memset(copy, 0xcc, bytes); // a stray jump traps
-  for (uint32_t i = 0; i < ring->pages; i++) {
+  for (uint32_t i = 0; i < ring->jumps; i++) {
     unsigned char *code = copy + ring->at[ring->order[i]];
-    unsigned char *next = copy + ring->at[ring->order[(i + 1) % ring->pages]];
+    unsigned char *next = copy + ring->at[ring->order[(i + 1) % ring->jumps]];
     if (i == 0)
       code = ring_put(code, "\x48\xff\xc6\x48\xff\xcf\x0f\x85", 8); // inc %rsi; dec %rdi; jnz
     else

@@ -17,6 +17,7 @@
 
 #include "branch_ring.h"
 #include "core_clock.h"
+#include "page_reach.h"
 #include "text_pages.h"
 
 #define CODE_TEXT_OF(value) #value
@@ -107,7 +108,7 @@ extern unsigned char code_last[] __attribute__((visibility("hidden")));
 extern unsigned char code_text_end[] __attribute__((visibility("hidden")));
 extern void code_dispatch(code_state *) __attribute__((visibility("hidden")));
 
-enum { CODE_RANDOM, CODE_PAGE, CODE_CHASE };
+enum { CODE_RANDOM, CODE_PAGE, CODE_CHASE, CODE_LINE };
 
 // One lays or reads what is laid at a time.
 static pthread_mutex_t code_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -131,8 +132,10 @@ static int64_t code_most(int pattern) {
 }
 
 static size_t code_stride(int pattern) {
-  return pattern == CODE_RANDOM ? CODE_UNIT_BYTES : TEXT_PAGE;
+  return pattern == CODE_RANDOM ? CODE_UNIT_BYTES : pattern == CODE_LINE ? RING_LINE : TEXT_PAGE;
 }
+
+static int code_is_ring(int pattern) { return pattern == CODE_CHASE || pattern == CODE_LINE; }
 
 // Whole pages of 2 MiB, also where the hot code fills a part of one: so small code compares, too.
 static size_t code_range_bytes(int pattern, int64_t n) {
@@ -192,7 +195,7 @@ static void code_release_ring(size_t kept) {
     code_laid.ring_bytes = kept;
 }
 
-static int64_t code_lay_ring(size_t bytes, int64_t n, int backing, uint64_t seed) {
+static int64_t code_lay_ring(size_t bytes, int64_t n, size_t apart, int backing, uint64_t seed) {
   if (backing == TEXT_LOADED) // the loader knows of no ring
     return text_failed(TEXT_ARGUMENT, EINVAL);
   if (code_laid.ring_begin == NULL) {
@@ -201,7 +204,7 @@ static int64_t code_lay_ring(size_t bytes, int64_t n, int backing, uint64_t seed
       return text_failed(TEXT_MAP, errno);
   }
   static branch_ring planned;
-  ring_plan(&planned, (uint32_t)n, seed);
+  ring_plan(&planned, (uint32_t)n, apart, seed);
   int64_t failed = text_lay(code_laid.ring_begin, bytes, backing, seed, ring_fill, &planned);
   if (failed)
     return failed;
@@ -218,8 +221,8 @@ static int64_t code_lay_locked(int pattern, int64_t n, int backing, uint64_t see
   unsigned char *begin;
   int64_t failed;
   code_state state = {.x = seed, .n = (uint64_t)n, .stride = code_stride(pattern)};
-  if (pattern == CODE_CHASE) {
-    failed = code_lay_ring(bytes, n, backing, seed);
+  if (code_is_ring(pattern)) {
+    failed = code_lay_ring(bytes, n, code_stride(pattern), backing, seed);
     begin = code_laid.ring_begin;
     if (!failed) {
       const branch_ring *ring = &code_laid.ring;
@@ -235,7 +238,7 @@ static int64_t code_lay_locked(int pattern, int64_t n, int backing, uint64_t see
   }
   if (failed)
     return failed;
-  if (pattern == CODE_CHASE)
+  if (code_is_ring(pattern))
     code_reload(0); // only what is laid keeps memory, or pages of the pool
   else
     code_release_ring(0);
@@ -307,7 +310,7 @@ int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out) {
     return EINVAL;
   pthread_mutex_lock(&code_lock);
   code_state state = code_laid.state;
-  int laid = code_laid.n > 0, ring = code_laid.pattern == CODE_CHASE;
+  int laid = code_laid.n > 0, ring = code_is_ring(code_laid.pattern);
   // The units are the same bytes wherever they are laid anew; a ring may become another one, so
   // nothing is laid while it runs.
   if (laid && ring)
@@ -316,6 +319,10 @@ int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out) {
   if (laid && !ring)
     code_time(code_dispatch, &state, warm_steps, steps, out);
   return laid ? 0 : ENODATA;
+}
+
+int64_t code_page_reach(int backing, uint64_t seed, double *out) {
+  return page_reach(backing, seed, out);
 }
 
 // perf, gdb and others look for the names of code that is in no file in /tmp/perf-PID.map.
@@ -335,11 +342,11 @@ int64_t code_write_map(const char *path) {
   for (int64_t i = 0; i < CODE_UNITS; i++)
     fprintf(map, "%" PRIxPTR " %x " CODE_UNIT_NAME "_%05" PRId64 "\n",
             (uintptr_t)code_first + (uintptr_t)i * CODE_UNIT_BYTES, CODE_UNIT_BYTES, i);
-  if (code_laid.pattern == CODE_CHASE)
-    for (int64_t page = 0; page < code_laid.n; page++)
+  if (code_is_ring(code_laid.pattern))
+    for (int64_t jump = 0; jump < code_laid.n; jump++)
       fprintf(map, "%" PRIxPTR " %x jump_%05" PRId64 "\n",
-              (uintptr_t)code_laid.ring_begin + code_laid.ring.at[page],
-              page == code_laid.ring.order[0] ? 18 : RING_JUMP_BYTES, page);
+              (uintptr_t)code_laid.ring_begin + code_laid.ring.at[jump],
+              jump == code_laid.ring.order[0] ? 18 : RING_JUMP_BYTES, jump);
   pthread_mutex_unlock(&code_lock);
   int error = ferror(map) ? EIO : 0;
   if (fclose(map) != 0 && error == 0)

@@ -4,18 +4,18 @@
 #define CODE_MAIN_H
 
 static const char code_usage[] =
-    "usage: code_segment [--pattern random|page|chase] [--pages loaded|4k|thp|collapse|hugetlb]\n"
+    "usage: code_segment [--pattern PATTERN] [--pages loaded|4k|thp|collapse|hugetlb]\n"
     "                    [--steps S] [--seed S] [--perf-map] [--smaps] N\n"
     "Run random opcodes through N cases and print\n"
     "    (size of code segment in bytes, run time in seconds without initialisation, N)\n"
-    "random: N cases side by side (default); page: one case in each of N pages; chase: a ring of "
-    "N\n"
-    "jumps, one in each page. --pages puts the code on pages of a kind (default: as loaded; for\n"
-    "chase 4k). --steps: how many opcodes or jumps (default: about a second's). --perf-map writes\n"
-    "the cases' names to /tmp/perf-PID.map for a profiler. --smaps writes to the standard error,\n"
-    "before and after the run, 'range BEGIN END', /proc/self/smaps and 'end'.\n";
+    "PATTERN: random (N cases side by side, the default), page (one case in each of N pages),\n"
+    "chase (a ring of N jumps, one in each page), line (the same ring, one in each 64 bytes).\n"
+    "--pages puts the code on pages of a kind (default: as loaded; for rings 4k). --steps: how\n"
+    "many opcodes or jumps (default: about a second's). --perf-map writes the cases' names to\n"
+    "/tmp/perf-PID.map for a profiler. --smaps writes to the standard error, before and after\n"
+    "the run, 'range BEGIN END', /proc/self/smaps and 'end'.\n";
 
-static const char *const code_patterns[] = {"random", "page", "chase", NULL};
+static const char *const code_patterns[] = {"random", "page", "chase", "line", NULL};
 static const char *const code_backings[] = {"loaded", "4k", "thp", "collapse", "hugetlb", NULL};
 
 // The value of an option as a whole number up to most; ends the program where it is none.
@@ -111,14 +111,13 @@ int main(int argc, char **argv) {
   }
   int64_t n = (int64_t)code_number("N", wanted, 1, (uint64_t)code_most(pattern));
   if (backing < 0)
-    backing = pattern == CODE_CHASE ? TEXT_4K : TEXT_LOADED;
-  if (pattern == CODE_CHASE && backing == TEXT_LOADED) {
-    fputs("code_segment: the ring of --pattern chase is in no file: --pages cannot be loaded\n",
-          stderr);
+    backing = code_is_ring(pattern) ? TEXT_4K : TEXT_LOADED;
+  if (code_is_ring(pattern) && backing == TEXT_LOADED) {
+    fputs("code_segment: a ring of jumps is in no file: --pages cannot be loaded\n", stderr);
     return 2;
   }
   if (steps == 0)
-    steps = pattern == CODE_CHASE ? 300000000 : 30000000;
+    steps = code_is_ring(pattern) ? 300000000 : 30000000;
   uint64_t range[2];
   int64_t failed = code_lay(pattern, n, backing, seed, range);
   if (failed)
@@ -138,7 +137,7 @@ int main(int argc, char **argv) {
   code_run((int64_t)steps / 20, (int64_t)steps, &sample);
   if (smaps)
     code_print_smaps(range);
-  int64_t last_bytes = pattern == CODE_CHASE ? RING_JUMP_BYTES : CODE_UNIT_BYTES;
+  int64_t last_bytes = code_is_ring(pattern) ? RING_JUMP_BYTES : CODE_UNIT_BYTES;
   printf("(%" PRIu64 ", %.6f, %" PRId64 ")\n",
          sample.last_ip + (uint64_t)last_bytes - sample.first_ip, 1e-9 * (double)sample.time_ns, n);
   return fflush(stdout) == 0 ? 0 : 1;

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from perflib.stats.knee import Knees
 
-__all__ = ["core_difference", "misses", "page_ratio", "time_per_step"]
+__all__ = ["core_difference", "misses", "page_ratio", "ring_ratio", "time_per_step"]
 
 _KIB = 1024
 _MOST_CORES = 8
+_MOST_INSIDE = 4
 _CACHE_COLOUR, _TLB_COLOUR = "0.35", "C4"
 _PAGES = {
     "4k": "4 KiB pages",
@@ -57,7 +58,7 @@ def time_per_step(table: CodeTable, pattern: str, reaches: Reaches, step: str) -
     held = {name: size for name, size in reaches.caches.items() if size < x.max() * _KIB}
     if held and pattern == "random" and np.isfinite(y).all():
         _, model = table.miss_model(pattern, table.backings[-1], held)
-        words = f"misses that {' and '.join(held)} must have, costs fitted"
+        words = f"misses that {' and '.join(held)}\nmust have, costs fitted"
         axes.plot(x, model, color="0.35", lw=1, ls="-.", label=words)
     axes.set_xlabel("extent of the code that runs (KiB)")
     axes.set_ylabel(f"time per {step} (ns)")
@@ -66,7 +67,11 @@ def time_per_step(table: CodeTable, pattern: str, reaches: Reaches, step: str) -
     _predicted(axes, reaches, low=True)
     what = "functions called at random" if step == "call" else _PATTERNS.get(pattern, pattern)
     axes.set_title(f"Time per {step} against the size of the code: {what}")
-    axes.legend(fontsize="small", loc="upper left", title="95 % intervals")
+    beside = len(axes.containers) > _MOST_INSIDE  # or it would hide the curves
+    axes.legend(
+        fontsize="small", title="95 % intervals", loc="upper left",
+        bbox_to_anchor=(1, 1) if beside else (0, 1),
+    )  # fmt: skip
     return figure
 
 
@@ -74,9 +79,9 @@ def page_ratio(table: CodeTable, reaches: Reaches, knees: Mapping[str, Knees]) -
     """How much longer the same code takes on 4 KiB than on 2 MiB pages, and the knees."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.0 * len(table.patterns) + 1.2))
-    panels = figure.subplots(len(table.patterns), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, pattern in zip(panels, table.patterns, strict=True):
+    figure = Figure(figsize=(8, 3.0 * len(table.sweeps) + 1.2))
+    panels = figure.subplots(len(table.sweeps), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, pattern in zip(panels, table.sweeps, strict=True):
         x = table.code_bytes(pattern) / _KIB
         for i, huge in enumerate(table.huge):
             blocks = table.page_ratio(pattern, huge)
@@ -88,19 +93,52 @@ def page_ratio(table: CodeTable, reaches: Reaches, knees: Mapping[str, Knees]) -
                 x * shift, y, yerr=np.abs(reach.T), fmt="o-", ms=4, capsize=3,
                 label=f"4 KiB over {_PAGES.get(huge, huge)}",
             )  # fmt: skip
-        for knee in knees[pattern].knees if pattern in knees else ():
-            ends = max(knee.size.low / _KIB, x.min() / 2), knee.size.high / _KIB  # 0 is nowhere
-            axes.axvspan(*ends, color="C3", alpha=0.15, label="knee, 95 % interval")
-            axes.axvline(knee.size.effect / _KIB, color="C3", lw=1.5)
+        if pattern in knees:
+            _mark(axes, knees[pattern], x.min() / 2)
         axes.axhline(0, color="0.3", lw=0.8)
         axes.set_ylabel("extra time on\n4 KiB pages (%)")
         axes.set_title(_PATTERNS.get(pattern, pattern), fontsize="medium")
-        _size_axis(axes, table, table.patterns)
+        _size_axis(axes, table, table.sweeps)
         _predicted(axes, Reaches({}, reaches.tlbs))
-        handles, labels = axes.get_legend_handles_labels()
-        named = dict(zip(labels, handles, strict=True))
-        axes.legend(named.values(), named.keys(), fontsize="small", loc="upper left")
+        _legend(axes)
     panels[-1].set_xlabel("extent of the code that runs (KiB)")
+    return figure
+
+
+def ring_ratio(table: CodeTable, reaches: Reaches) -> Figure:
+    """The chase against a ring of as many jumps, one a line: times, and how many times as long."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 6.6))
+    above, below = figure.subplots(2, 1, sharex=True)
+    extent, blocks = table.ring_ratio()
+    x = extent / _KIB
+    for i, (pattern, words) in enumerate(
+        (("chase", "one jump a page"), ("line", "one jump a line, on a 64th of the pages"))
+    ):
+        curve = table.curve(pattern, SMALL_PAGES).iloc[table.ring_places(pattern)]
+        y = curve["step_ns"].to_numpy()
+        reach = np.nan_to_num([y - curve["low_ns"], curve["high_ns"] - y])
+        above.errorbar(
+            x, y, yerr=np.abs(reach), fmt="o-", ms=4, capsize=3, color=f"C{i}", label=words
+        )
+    ratio = np.exp([tuple(t_interval(blocks[:, place])) for place in range(len(x))])
+    reach = np.nan_to_num([ratio[:, 0] - ratio[:, 1], ratio[:, 2] - ratio[:, 0]])
+    below.errorbar(
+        x, ratio[:, 0], yerr=np.abs(reach), fmt="o-", ms=4, capsize=3, color="C0",
+        label="one a page over one a line",
+    )  # fmt: skip
+    _mark(below, table.ring_knees(), x.min() / 2)
+    above.set_title("the same ring of jumps on many and on few pages of 4 KiB", fontsize="medium")
+    above.set_ylabel("time per jump (ns)")
+    below.set_ylabel("times as long")
+    below.set_xlabel("extent of the ring with one jump a page (KiB)")
+    for axes in (above, below):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+        _size_axis(axes, table, ["chase"])
+        _predicted(axes, Reaches({}, reaches.tlbs))
+        _legend(axes)
     return figure
 
 
@@ -143,8 +181,10 @@ def misses(table: CodeTable, simulated: Mapping[str, Any], reaches: Reaches) -> 
     from matplotlib.figure import Figure
 
     rows = pd.DataFrame(simulated["rows"])
-    figure = Figure(figsize=(8, 6.6))
-    above, below = figure.subplots(2, 1, sharex=True)
+    paired = bool(table.huge) and SMALL_PAGES in table.backings
+    figure = Figure(figsize=(8, 6.6 if paired else 3.8))
+    panels = figure.subplots(2 if paired else 1, 1, sharex=True, squeeze=False)[:, 0]
+    above, below = panels[0], panels[-1]
     patterns = [name for name in table.patterns if name in set(rows["pattern"])]
     for i, pattern in enumerate(patterns):
         extent = dict(zip(table.sizes(pattern), table.code_bytes(pattern) / _KIB, strict=True))
@@ -158,7 +198,7 @@ def misses(table: CodeTable, simulated: Mapping[str, Any], reaches: Reaches) -> 
         if np.isfinite(counted).any():
             y = np.nanmedian(counted / steps, axis=(0, 1))
             above.plot(list(extent.values()), y, "x", color=f"C{i}", label=f"{words}, measured")
-        if table.huge:
+        if paired:
             extra = _extra_ns(table, pattern)
             below.errorbar(
                 list(extent.values()), extra[:, 0],
@@ -170,10 +210,11 @@ def misses(table: CodeTable, simulated: Mapping[str, Any], reaches: Reaches) -> 
     above.set_ylabel("simulated iTLB misses\nper step")
     model = str(simulated["model"]).replace("; ", ";\n")
     above.set_title(f"simulated: {model}", fontsize="small", fontweight="normal")
-    below.axhline(0, color="0.3", lw=0.8)
-    below.set_ylabel("measured: extra time on\n4 KiB pages (ns per step)")
+    if paired:
+        below.axhline(0, color="0.3", lw=0.8)
+        below.set_ylabel("measured: extra time on\n4 KiB pages (ns per step)")
     below.set_xlabel("extent of the code that runs (KiB)")
-    for axes in (above, below):
+    for axes in panels:
         _size_axis(axes, table, patterns)
         _predicted(axes, Reaches({}, reaches.tlbs))
         axes.legend(fontsize="small", loc="upper left")
@@ -190,6 +231,21 @@ def _extra_ns(table: CodeTable, pattern: str) -> Any:
             for place, ns in enumerate(huge)
         ]
     )
+
+
+def _mark(axes: Axes, knees: Knees, nowhere: float) -> None:
+    """Each knee with its interval; a low end of 0 is drawn where nothing was measured."""
+    for knee in knees.knees:
+        ends = max(knee.size.low / _KIB, nowhere), knee.size.high / _KIB
+        axes.axvspan(*ends, color="C3", alpha=0.15, label="knee, 95 % interval")
+        axes.axvline(knee.size.effect / _KIB, color="C3", lw=1.5)
+
+
+def _legend(axes: Axes) -> None:
+    """With each label once."""
+    handles, labels = axes.get_legend_handles_labels()
+    named = dict(zip(labels, handles, strict=True))
+    axes.legend(named.values(), named.keys(), fontsize="small", loc="upper left")
 
 
 def _size_axis(axes: Axes, table: CodeTable, patterns: Sequence[str]) -> None:

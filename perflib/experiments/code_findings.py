@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,9 @@ from perflib.stats.knee import Knees
 
 __all__ = [
     "Reaches",
+    "broken_up",
     "core_findings",
+    "huge_pages_finding",
     "knee_finding",
     "large_sizes",
     "page_finding",
@@ -27,6 +29,8 @@ __all__ = [
 ]
 
 _KIB = 1024
+_SEEN, _HALF = 0.2, 50.0
+_BROKEN = "The 2 MiB pages are broken up here: what differs is the length of the page walk."
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,61 @@ def core_findings(
     return found
 
 
+# --- what huge pages are worth -------------------------------------------------------------------
+
+
+def huge_pages_finding(reach: Mapping[str, Sequence[Sequence[float]]]) -> list[Finding]:
+    """Of each kind of huge pages: does the processor's TLB see them as huge?
+
+    Parameters
+    ----------
+    reach
+        By backing, pairs of ns a load: through one 4 KiB page or few, through 384 of them within
+        2 MiB. The effect is how much of what that costs on 4 KiB pages is left on huge ones.
+    """
+    pairs = {name: np.array(values) for name, values in reach.items()}
+    small = pairs.pop(SMALL_PAGES, np.zeros((0, 2)))
+    cost = np.diff(small, axis=1)[:, 0]
+    found = []
+    for name, values in pairs.items():
+        count = min(len(values), len(cost))
+        left = np.diff(values[:count], axis=1)[:, 0]
+        seen = t_interval(np.log(small[:count, 1] / small[:count, 0]))
+        share = Interval(*(100 * end for end in t_interval(left / np.median(cost))))
+        verdict: Verdict = "inconclusive"
+        reason = "The interval leaves it open."
+        if not seen.low > _SEEN:
+            reason = "Not even on 4 KiB pages do more pages cost time here."
+        elif share.high < _HALF:
+            verdict, reason = "supported", "On them, as many lines cost the same on many pages."
+        elif share.low > _HALF:
+            verdict = "refuted"
+            reason = (
+                "They are broken up, as in a virtual machine whose host has small pages behind "
+                "them. What they save is a shorter page walk, not entries of the TLB."
+            )
+        found.append(
+            Finding(
+                f"a page of 2 MiB ({name}) takes one entry of the TLB, not as many as the 4 KiB "
+                "pages in it",
+                f"huge pages {name}", verdict, *share, unit="percent of the 4 KiB pages' cost",
+                reason=reason,
+                evidence={
+                    "ns_few_and_many_pages": {
+                        "4k": np.median(small, axis=0),
+                        name: np.median(values, axis=0),
+                    }
+                },
+            )
+        )  # fmt: skip
+    return found
+
+
+def broken_up(found: Iterable[Finding], huge: str) -> bool:
+    """Is it established that these huge pages are none for the TLB?"""
+    return any(one.subject == f"huge pages {huge}" and one.verdict == "refuted" for one in found)
+
+
 # --- page sizes ----------------------------------------------------------------------------------
 
 
@@ -125,7 +184,9 @@ def _verdict(interval: Interval, threshold: float) -> tuple[Verdict, str]:
     return "inconclusive", f"{threshold:g} % lies within the interval."
 
 
-def page_finding(table: CodeTable, pattern: str, threshold: float) -> Finding | None:
+def page_finding(
+    table: CodeTable, pattern: str, threshold: float, *, broken: bool = False
+) -> Finding | None:
     """Does the largest code take longer on 4 KiB pages? ``None`` where no huge pages were had."""
     if SMALL_PAGES not in table.backings or not table.huge:
         return None
@@ -142,7 +203,7 @@ def page_finding(table: CodeTable, pattern: str, threshold: float) -> Finding | 
         verdict,
         *effect,
         unit="percent",
-        reason=reason,
+        reason=f"{reason} {_BROKEN}".strip() if broken else reason,
         evidence={"percent_by_backing": {name: list(value) for name, value in effects.items()}},
     )
 
@@ -189,16 +250,22 @@ def knee_finding(
     pattern: str,
     tolerance: float,
     visible: float,
+    control: str = "2 MiB pages",
+    broken: bool = False,
 ) -> Finding:
     """Is the knee where the instruction TLB's reach ends?
 
     ``supported``: the first knee lies within ``tolerance`` percent of a level's reach, and its
     interval excludes half of it and twice of it (TLBs come in such steps). ``refuted``: no knee (it
     would have been seen from a height of ``visible`` percent on), or the whole interval lies
-    outside of every level's tolerance.
+    outside of every level's tolerance. ``control``: what is compared with, in words; ``broken``: it
+    is huge pages that are none for the TLB, so nothing can be refuted.
     """
     words = ", ".join(f"{name}: {kib(reach)}" for name, reach in reaches.items()) or "unknown"
-    claim = f"the knee ({pattern}) is the reach of the instruction TLB ({words})"
+    claim = (
+        f"the knee, where {pattern} on 4 KiB pages leaves {control}, is the reach of the "
+        f"instruction TLB ({words})"
+    )
     evidence: dict[str, Any] = {
         "reach_kib": {name: reach / _KIB for name, reach in reaches.items()},
         "knees_kib": [[end / _KIB for end in knee.size] for knee in knees.knees],
@@ -208,11 +275,15 @@ def knee_finding(
     if not knees.knees:
         nothing = Interval(math.nan, math.nan, math.nan)
         verdict, reason = _no_knee(knees, visible)
+        if broken:
+            verdict, reason = "inconclusive", f"{reason} {_BROKEN}"
         return Finding(
             claim, subject, verdict, *nothing, unit="KiB", reason=reason, evidence=evidence
         )
     size = Interval(*(end / _KIB for end in knees.knees[0].size))
     verdict, reason = _knee_verdict(knees.knees[0].size, reaches, tolerance)
+    if broken and verdict == "refuted":
+        verdict, reason = "inconclusive", f"{reason} {_BROKEN}"
     if len(knees.knees) > 1:
         reason += f" A second knee lies at {kib(knees.knees[1].size.effect)}."
     return Finding(claim, subject, verdict, *size, unit="KiB", reason=reason, evidence=evidence)

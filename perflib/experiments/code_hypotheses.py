@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +24,23 @@ __all__ = ["HYPOTHESES", "hypotheses"]
 
 Floats = NDArray[np.float64]
 Contrast = Callable[[Floats, Floats], Floats]
+Bound = Literal["", "upper", "lower"]
 HYPOTHESES = ("iTLB misses", "instruction cache misses", "softirq activity", "frequency")
 _ITLB, _CACHE, _SOFTIRQ, _FREQUENCY = HYPOTHESES
 _FAR = 5.0  # samples so many times as long as their arm's median were disturbed by something else
 
 
-def hypotheses(table: CodeTable, pattern: str, reaches: Reaches, threshold: float) -> list[Finding]:
-    """A verdict on each suspect: for the slowest core, and for large code as such."""
+def hypotheses(
+    table: CodeTable, pattern: str, reaches: Reaches, threshold: float, *, broken: bool = False
+) -> list[Finding]:
+    """A verdict on each suspect: for the slowest core, and for large code as such.
+
+    ``broken``: pages of 2 MiB take as many entries of the TLB as those of 4 KiB do. What they save
+    is then the least that misses cost, and what is left on them the most that caches do.
+    """
     if SMALL_PAGES not in table.backings or len(table.sizes(pattern)) < 2:
         return []
-    sizes = _Sizes(table, pattern, reaches)
+    sizes = _Sizes(table, pattern, reaches, broken)
     found = []
     if len(table.cores) > 1:
         effects = table.core_difference(pattern, SMALL_PAGES, sizes.large).effects
@@ -58,8 +66,8 @@ def hypotheses(table: CodeTable, pattern: str, reaches: Reaches, threshold: floa
 class _Sizes:
     """Large and small code, ``[round, cpu]`` each."""
 
-    def __init__(self, table: CodeTable, pattern: str, reaches: Reaches) -> None:
-        self.table, self._pattern = table, pattern
+    def __init__(self, table: CodeTable, pattern: str, reaches: Reaches, broken: bool) -> None:
+        self.table, self._pattern, self.broken = table, pattern, broken
         self.large = large_sizes(table, pattern)
         self.small = small_sizes(table, pattern, reaches)
         sizes = table.code_bytes(pattern)
@@ -116,7 +124,7 @@ def _judged(
 
     extra = blocks(sizes.log(SMALL_PAGES))
 
-    def verdict(name: str, contribution: Floats, how: str, *, most: bool = False) -> Finding:
+    def verdict(name: str, contribution: Floats, how: str, bound: Bound = "") -> Finding:
         return judge(
             name,
             what,
@@ -124,7 +132,7 @@ def _judged(
             contribution,
             threshold_percent=threshold,
             how=how,
-            upper_bound=most,
+            bound=bound,
             evidence={"code": sizes.words},
             confidence=confidence,
         )
@@ -135,24 +143,26 @@ def _judged(
         return blocks((-large, -small))
 
     samples = sizes.table.samples
-    has_clock = "core_mhz" in samples and samples["core_mhz"].notna().any()
+    has_clock = "core_mhz" in samples and bool(samples["core_mhz"].notna().any())
     if has_clock:
         how = "the core's frequency just before and after the samples"
         frequency = verdict(_FREQUENCY, by_clock(SMALL_PAGES), how)
     else:
         frequency = unseen(_FREQUENCY, what, "the samples do not hold the core's frequency")
-    has_counts = "softirqs" in samples and samples["softirqs"].notna().any()
+    has_counts = "softirqs" in samples and bool(samples["softirqs"].notna().any())
     if has_counts:
         large, small = sizes.softirq_share()
         how = "soft interrupts during the samples, times what goes with one: an upper bound"
-        softirq = verdict(_SOFTIRQ, blocks((np.log1p(large), np.log1p(small))), how, most=True)
+        softirq = verdict(_SOFTIRQ, blocks((np.log1p(large), np.log1p(small))), how, "upper")
     else:
         softirq = unseen(_SOFTIRQ, what, "the samples hold no counts of soft interrupts")
     if not sizes.table.huge:
         why = "no huge pages were had, which would tell the iTLB's misses from the caches'"
         return [unseen(name, what, why) for name in (_ITLB, _CACHE)] + [softirq, frequency]
     left = blocks(sizes.log(sizes.table.huge[0]))
-    itlb = verdict(_ITLB, extra - left, "what 2 MiB pages save in the same code")
+    how = "what 2 MiB pages save in the same code"
+    how += "; they are broken up here, so misses remain" if sizes.broken else ""
+    itlb = verdict(_ITLB, extra - left, how, "lower" if sizes.broken else "")
     at_one_clock = left - by_clock(sizes.table.huge[0]) if has_clock else left
     how = (
         "what is left on 2 MiB pages, at an equal frequency; branches are as hard to predict in "
@@ -160,4 +170,5 @@ def _judged(
     )
     # Soft interrupts are as slow on any pages: where they may be it, the caches are not proven.
     disturbed = has_counts and softirq.verdict == "inconclusive"
-    return [itlb, verdict(_CACHE, at_one_clock, how, most=disturbed), softirq, frequency]
+    cache = verdict(_CACHE, at_one_clock, how, "upper" if sizes.broken or disturbed else "")
+    return [itlb, cache, softirq, frequency]

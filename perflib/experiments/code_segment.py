@@ -17,7 +17,9 @@ from perflib.errors import PerflibError, choose
 from perflib.experiments.base import Session
 from perflib.experiments.code_findings import (
     Reaches,
+    broken_up,
     core_findings,
+    huge_pages_finding,
     knee_finding,
     page_finding,
 )
@@ -30,6 +32,7 @@ from perflib.experiments.code_sweep import (
     Words,
     synthetic_benchmarks,
 )
+from perflib.experiments.code_table import SMALL_PAGES, CodeTable
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding
 from perflib.kernels import Build, build
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeSegment", "CodeSegmentParams", "experiment"]
 
-_PATTERNS = ("random", "page", "chase")
+_PATTERNS = ("random", "page", "chase", "line")
 
 
 class CodeSegmentParams(CodeParams):
@@ -49,7 +52,8 @@ class CodeSegmentParams(CodeParams):
     patterns: Words = parameter(
         list(_PATTERNS),
         "'random': cases of the switch drawn at random; 'page': one case a page, at random; "
-        "'chase': a ring of jumps, one a page",
+        "'chase': a ring of jumps, one a page; 'line': its control, as many jumps on a 64th of the "
+        "pages",
     )
     sizes_kib: Sizes = parameter(
         [
@@ -125,6 +129,7 @@ class CodeSegment(CodeSweep):
             numbers = {
                 pattern: sorted({n for _, name, n, *_ in arms if name == pattern})
                 for pattern in self.wanted(params)
+                if pattern != "line"  # a page holds 64 of its jumps
             }
             chosen = {
                 name: spread(found, params.simulated_sizes) for name, found in numbers.items()
@@ -142,26 +147,44 @@ class CodeSegment(CodeSweep):
         machine = run.provenance.get("machine", {})
         table, reaches = self.table_of(run), Reaches.of(machine)
         where = {place["cpu"]: place["where"] for place in machine.get("cpus", ())}
-        found: list[Finding] = []
         threshold = params.threshold_percent
-        # The chase has the clearest knee; what a user's table calls otherwise comes last.
-        ranked = [name for name in reversed(_PATTERNS) if name in table.patterns]
-        ranked += [name for name in table.patterns if name not in _PATTERNS]
-        for place, pattern in enumerate(ranked):
-            if "4k" in table.backings and table.huge:
-                knees = table.knees(pattern, table.huge[0])
-                subject = f"knee {pattern}" if place else "knee"
-                found.append(
-                    knee_finding(
-                        knees, reaches.tlbs, subject=subject, pattern=pattern,
-                        tolerance=params.knee_percent, visible=params.visible_percent,
-                    )
-                )  # fmt: skip
-        for pattern in ranked:
-            found += filter(None, [page_finding(table, pattern, threshold)])
-        main = table.patterns[0]  # the source's own, where it was measured
+        found = huge_pages_finding(run.provenance.get("plan", {}).get("page_reach", {}))
+        broken = bool(table.huge) and broken_up(found, table.huge[0])
+        found += self._knees(table, reaches, params, broken=broken)
+        for pattern in table.sweeps:
+            found += filter(None, [page_finding(table, pattern, threshold, broken=broken)])
+        main = table.sweeps[0]  # the source's own, where it was measured
         found += core_findings(table, main, reaches, threshold, where)
-        return found + hypotheses(table, main, reaches, threshold)
+        return found + hypotheses(table, main, reaches, threshold, broken=broken)
+
+    @staticmethod
+    def _knees(
+        table: CodeTable, reaches: Reaches, params: CodeSegmentParams, *, broken: bool
+    ) -> list[Finding]:
+        """The chase's knee, against the best control there is; those of the other patterns."""
+        near, visible = params.knee_percent, params.visible_percent
+        found: list[Finding] = []
+        on_huge = bool(table.huge) and SMALL_PAGES in table.backings
+        ring = table.has_ring_control and (broken or not on_huge)
+        if ring:
+            control = "a ring of as many jumps on a 64th of the pages"
+            found.append(
+                knee_finding(
+                    table.ring_knees(), reaches.tlbs, subject="knee", pattern="chase",
+                    control=control, tolerance=near, visible=visible,
+                )
+            )  # fmt: skip
+        for pattern in ("chase", "page", "random") if on_huge else ():
+            if pattern not in table.patterns or (pattern == "chase" and ring):
+                continue
+            found.append(
+                knee_finding(
+                    table.knees(pattern, table.huge[0]), reaches.tlbs, pattern=pattern,
+                    subject=f"knee {pattern}" if found else "knee", broken=broken,
+                    tolerance=near, visible=visible,
+                )
+            )  # fmt: skip
+        return found
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Times against the size of the code; cores and pages compared; simulated misses."""
@@ -171,15 +194,15 @@ class CodeSegment(CodeSweep):
         table = self.table_of(run)
         drawn = {
             f"time_{pattern}": code_figures.time_per_step(table, pattern, reaches, "step")
-            for pattern in table.patterns
+            for pattern in table.sweeps
         }
-        if table.huge and "4k" in table.backings:
-            knees = {name: table.knees(name, table.huge[0]) for name in table.patterns}
+        if table.huge and SMALL_PAGES in table.backings:
+            knees = {name: table.knees(name, table.huge[0]) for name in table.sweeps}
             drawn["page_ratio"] = code_figures.page_ratio(table, reaches, knees)
+        if table.has_ring_control:
+            drawn["ring_ratio"] = code_figures.ring_ratio(table, reaches)
         if len(table.cores) > 1:
-            drawn["core_difference"] = code_figures.core_difference(
-                table, table.patterns[0], reaches
-            )
+            drawn["core_difference"] = code_figures.core_difference(table, table.sweeps[0], reaches)
         if "simulated" in run.provenance:
             drawn["misses"] = code_figures.misses(table, run.provenance["simulated"], reaches)
         return drawn

@@ -17,7 +17,13 @@ from perflib.errors import MeasurementError, UserError, choose
 from perflib.experiments.base import Column, Experiment, Session
 from perflib.experiments.code_hypotheses import HYPOTHESES
 from perflib.experiments.code_table import CodeTable
-from perflib.experiments.code_turns import Arm, CodeTurns, bounds_of, calibrate
+from perflib.experiments.code_turns import (
+    Arm,
+    CodeTurns,
+    bounds_of,
+    calibrate,
+    page_reach,
+)
 from perflib.experiments.params import Params, parameter
 from perflib.kernels import Build
 from perflib.machine.text_backings import BACKINGS, pool_pages, why_not
@@ -29,6 +35,12 @@ from perflib.system_settings import settings
 __all__ = ["CodeParams", "CodeSweep", "Sizes", "Words", "synthetic_benchmarks"]
 
 _FIRST_OF = ("thp", "collapse")  # what "huge" stands for
+_OF_THE_POOL = ("hugetlb", "hugectl")
+_APART = {("chase", "hugectl"), ("line", "hugectl")}
+_NO_ARMS = (
+    "hugectl puts a program's own text on huge pages, and the ring of pattern 'chase' is no part "
+    "of it: name another pattern or backing"
+)
 _LEAST_S = 16.0  # a decision to stop early needs several blocks of time
 
 
@@ -153,9 +165,9 @@ class CodeSweep(Experiment):
         plan["hugetlb_pages"] = len(cores) * bounds.huge_pages(pieces)
         plan |= self._backings(params, plan["hugetlb_pages"])
         with settings(self.settings(params, plan)):
-            steps, failed = calibrate(
-                build, params.conditions(cores[0]), pieces, plan["backings"], params.turn_ms
-            )
+            where = params.conditions(cores[0])
+            steps, failed = calibrate(build, where, pieces, plan["backings"], params.turn_ms)
+            plan["page_reach"] = page_reach(build, where, plan["backings"])
         plan["absent"] |= failed
         plan["backings"] = [name for name in plan["backings"] if name not in failed]
         if not plan["backings"]:
@@ -167,7 +179,11 @@ class CodeSweep(Experiment):
             for core in range(len(cores))
             for (pattern, n), count in steps.items()
             for backing in plan["backings"]
+            if (pattern, backing) not in _APART
+            and (pattern != "line" or backing == plan["backings"][0])  # a control: once is enough
         ]
+        if not plan["arms"]:
+            raise MeasurementError(_NO_ARMS)
         return plan
 
     def _backings(self, params: Any, hugetlb_pages: int) -> dict[str, Any]:
@@ -187,10 +203,20 @@ class CodeSweep(Experiment):
         return {"backings": list(dict.fromkeys(usable)), "absent": absent}
 
     def _why_not(self, params: Any, name: str, hugetlb_pages: int) -> str:
-        if name == "hugectl" and self.program() is None:
-            return f"hugectl starts programs, and {self.name} is none"
-        reason = why_not(name, pages_needed=hugetlb_pages)
-        return self._try_pool(params, hugetlb_pages) if name == "hugetlb" and not reason else reason
+        with settings(params.settings):  # which may switch huge pages on or off
+            reason = why_not(name, pages_needed=hugetlb_pages)
+        if name == "hugectl":
+            reason = reason or self._no_program()
+        if name in _OF_THE_POOL:
+            reason = reason or self._try_pool(params, hugetlb_pages)
+        return reason
+
+    def _no_program(self) -> str:
+        try:
+            program = self.program()
+        except MeasurementError as error:  # the library to link with is not there
+            return str(error)
+        return "" if program else f"hugectl starts programs, and {self.name} is none"
 
     def _try_pool(self, params: Any, pages: int) -> str:
         """Reserve the huge pages for a moment: the kernel may not find as many."""
@@ -203,11 +229,16 @@ class CodeSweep(Experiment):
     def settings(self, params: Any, plan: Mapping[str, Any]) -> dict[str, str]:
         """Those that were asked for, and the huge pages of a backing that reserves them."""
         asked = dict(params.settings)
-        if "hugetlb" in plan["backings"] or "hugectl" in plan["backings"]:
+        if set(_OF_THE_POOL) & set(plan["backings"]):
             total, free = pool_pages()
             if free < plan["hugetlb_pages"]:
                 asked.setdefault("nr_hugepages", str(total + plan["hugetlb_pages"] - free))
         return asked
+
+    def _finish(self, params: Params, session: Session) -> Run:
+        """With the huge pages reserved that the plan needs; they are given back at the end."""
+        wanted = self.settings(params, session.plan)
+        return super()._finish(params.model_copy(update={"settings": wanted}), session)
 
     def turns(self, params: Any, plan: Mapping[str, Any]) -> CodeTurns:
         """What takes a turn."""

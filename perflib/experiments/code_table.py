@@ -24,13 +24,14 @@ from perflib.stats import (
 )
 from perflib.stats.knee import Knees, find_knees
 
-__all__ = ["SMALL_PAGES", "CodeTable"]
+__all__ = ["RINGS", "SMALL_PAGES", "CodeTable"]
 
 Floats = NDArray[np.float64]
 SMALL_PAGES = "4k"
-_PATTERNS = ("random", "page", "chase")
+_PATTERNS = ("random", "page", "chase", "line")
 _BACKINGS = ("loaded", SMALL_PAGES, "thp", "collapse", "hugetlb", "hugectl")
 _SHAPES: dict[str, Any] = {"chase": "cyclic"}
+RINGS = ("chase", "line")
 
 
 class CodeTable:
@@ -77,6 +78,11 @@ class CodeTable:
         starts = self.samples.groupby("round")["start_ns"].min().reindex(self.rounds)
         seconds = (starts.to_numpy(np.float64) - float(starts.iloc[0])) / 1e9
         return seconds if np.isfinite(seconds).all() and (np.diff(seconds) > 0).all() else None
+
+    @property
+    def sweeps(self) -> list[str]:
+        """The patterns whose times are looked at for themselves: all but the chase's control."""
+        return [name for name in self.patterns if name != "line"] or self.patterns
 
     @property
     def huge(self) -> list[str]:
@@ -165,6 +171,36 @@ class CodeTable:
         return find_knees(
             self.code_bytes(pattern), self.page_ratio(pattern, huge), _SHAPES.get(pattern, "random")
         )
+
+    # --- one jump a page against one a line ------------------------------------------------------
+
+    @property
+    def has_ring_control(self) -> bool:
+        """Was the ring with one jump a line measured, too, on 4 KiB pages?"""
+        mine = self.samples[self.samples["backing"] == SMALL_PAGES]
+        return set(RINGS) <= set(mine["pattern"])
+
+    def ring_ratio(self) -> tuple[Floats, Floats]:
+        """What it costs that each jump has a page of its own, on 4 KiB pages, within rounds.
+
+        Returns
+        -------
+        The extent of the chase in bytes, ``[n]``; and, ``[block, n]``, log of its time over that
+        of a ring of as many jumps, one a line.
+        """
+        chase, line = (self.ring_places(pattern) for pattern in RINGS)
+        of_chase = np.log(self.values("chase", SMALL_PAGES))[:, :, chase]
+        of_line = np.log(self.values("line", SMALL_PAGES))[:, :, line]
+        return self.code_bytes("chase")[chase], self.by_block(_mean(of_chase - of_line))
+
+    def ring_places(self, pattern: str) -> list[int]:
+        """Where in a ring's ``sizes`` those are that both rings have."""
+        both = set.intersection(*(set(self.sizes(ring)) for ring in RINGS))
+        return [place for place, n in enumerate(self.sizes(pattern)) if n in both]
+
+    def ring_knees(self) -> Knees:
+        """Where the chase leaves the ring of as many jumps on a 64th of the pages."""
+        return find_knees(*self.ring_ratio(), "cyclic")
 
     # --- core against core -----------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -20,6 +20,7 @@ from perflib.counters.events import event
 from perflib.counters.groups import Group
 from perflib.counters.watched import watch
 from perflib.errors import MeasurementError, UserError
+from perflib.experiments.code_table import RINGS
 from perflib.kernels import Build
 from perflib.machine import smaps
 from perflib.machine.interrupts import CoreActivity, core_activity
@@ -30,7 +31,7 @@ from perflib.measure.process import Out, Worker, WorkerError
 from perflib.measure.rounds import Columns
 from perflib.measure.workers import Workers
 
-__all__ = ["Arm", "Bounds", "CodeTurns", "bounds_of", "calibrate"]
+__all__ = ["Arm", "Bounds", "CodeTurns", "bounds_of", "calibrate", "page_reach"]
 
 SAMPLE = np.dtype(
     [
@@ -39,12 +40,14 @@ SAMPLE = np.dtype(
         ("cpu", "i8"),
     ]
 )  # fmt: skip
-PATTERNS = {"random": 0, "page": 1, "chase": 2}
+PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3}
 _PAGE_KIB, _HUGE_KIB = 4, 2048
 _TIMEOUT_S = 60.0
-_JUMP_BYTES = 5  # of the chase
+_JUMP_BYTES = 5  # of a ring
+_REPEATS = 9  # of the control of page sizes, half a millisecond each
 _LEAST_STEPS = 2000
 _VISITS = 4  # warm-up: so many steps a piece of code leave one in fifty untouched
+_DUMPS = 2  # before and after
 _EVENT = "iTLB-load-misses:u"
 _MISSES = "itlb_misses"
 _MEASURED = ("core_mhz", "huge_bytes", "involuntary_switches")  # where the turn came so far
@@ -75,6 +78,9 @@ class Bounds:
     ) -> dict[str, dict[int, int]]:
         """How many pieces of code make each size: ``{pattern: {KiB: n}}``.
 
+        A ring of the pattern ``line``, the control of the chase, has as many jumps as the chase of
+        that size.
+
         Raises
         ------
         UserError
@@ -83,9 +89,8 @@ class Bounds:
         found: dict[str, dict[int, int]] = {}
         for pattern in patterns:
             bytes_each = self.piece_bytes if pattern == "random" else _PAGE_KIB << 10
-            most = {"random": self.most, "chase": self.chase_pages}.get(
-                pattern, self.most * self.piece_bytes // bytes_each
-            )
+            most = self.most * self.piece_bytes // bytes_each
+            most = self.chase_pages if pattern in RINGS else most
             for size in sizes_kib:
                 n = (size << 10) // bytes_each
                 if not 1 <= n <= most:
@@ -102,7 +107,7 @@ class Bounds:
         """2 MiB pages that one process needs: what lies there, and its replacement being laid."""
         chase_kib = max(pieces.get("chase", {}), default=0)
         pages = -(-chase_kib // _HUGE_KIB)
-        if set(pieces) - {"chase"}:
+        if set(pieces) - set(RINGS):
             pages += self.text_bytes // (_HUGE_KIB << 10)
         return 2 * pages
 
@@ -115,7 +120,7 @@ def bounds_of(build: Build, conditions: Conditions) -> Bounds:
 
 
 def _warm_steps(pattern: str, n: int) -> int:
-    return max(2 * n if pattern == "chase" else _VISITS * n, _LEAST_STEPS)
+    return max(2 * n if pattern in RINGS else _VISITS * n, _LEAST_STEPS)
 
 
 def _lay(worker: Worker, pattern: str, n: int, backing: str, seed: int) -> tuple[int, int, int]:
@@ -180,6 +185,26 @@ def _pages(worker: Worker, begin: int, end: int) -> smaps.TextPages:
     except MeasurementError as error:  # it was killed just now
         worker.kill()
         raise WorkerError(str(error)) from error
+
+
+def page_reach(
+    build: Build, conditions: Conditions, backings: Sequence[str]
+) -> dict[str, list[list[float]]]:
+    """By backing, 4 KiB pages first: pairs of ns a load, through one page and through many.
+
+    See ``kernels_c/common/page_reach.h``; a backing that fails here is left out.
+    """
+    found: dict[str, list[list[float]]] = {}
+    with Worker(build, conditions) as worker:
+        for seed in range(_REPEATS):
+            for name in dict.fromkeys(["4k", *backings]):
+                if name in BACKINGS:
+                    answer, (pair,) = worker.call(
+                        "code_page_reach", BACKINGS[name], seed, Out("f8", 2), timeout_s=_TIMEOUT_S
+                    )
+                    if not answer:
+                        found.setdefault(name, []).append(pair.tolist())
+    return found
 
 
 class CodeTurns:
@@ -284,7 +309,7 @@ class CodeTurns:
         here = int(done["cpu"]) == cpu
         if not here:
             self._problems[f"in some turns the thread was moved away from cpu{cpu}"] = None
-        last_bytes = _JUMP_BYTES if arm.pattern == "chase" else self._piece_bytes
+        last_bytes = _JUMP_BYTES if arm.pattern in RINGS else self._piece_bytes
         values = {
             "code_bytes": int(done["last_ip"]) + last_bytes - int(done["first_ip"]),
             "steps": int(done["steps"]),
@@ -358,17 +383,18 @@ class CodeTurns:
             msg = f"{' '.join(wanted)} ended with status {answer.returncode}: {answer.stderr[:500]}"
             raise WorkerError(msg)
         found = _dumped_pages(answer.stderr)
-        lacking = next(filter(None, (smaps.unmet(arm.backing, pages) for pages in found)), "")
-        if lacking or not found:
-            why = lacking or "the program said nothing of its pages"
-            self._problems[f"{arm.backing}, in some turns: {why}"] = None
+        lacking = next(filter(None, map(_unmet_by_program, found)), "")
+        if len(found) != _DUMPS:
+            lacking = "the program did not say what its pages are"
+        if lacking:
+            self._problems[f"{arm.backing}, in some turns: {lacking}"] = None
         return {
             "code_bytes": int(said[1]),
             "steps": arm.steps,
             "time_ns": float(said[2]) * 1e9,
-            "huge_bytes": found[0].huge_bytes if found else 0,
+            "huge_bytes": found[-1].huge_bytes if found else 0,
             **_activity(meanwhile),
-            "ok": bool(found) and not lacking,
+            "ok": not lacking,
         }
 
 
@@ -380,6 +406,11 @@ def _activity(meanwhile: CoreActivity) -> dict[str, int]:
         "switches": meanwhile.switches,
     }
     return {name: count for name, count in counts.items() if count is not None}
+
+
+def _unmet_by_program(pages: smaps.TextPages) -> str:
+    """A program's text comes into memory as it is touched: what is there must be on huge pages."""
+    return smaps.unmet("hugectl", replace(pages, size_bytes=max(pages.resident_bytes, 1)))
 
 
 def _dumped_pages(text: str) -> list[smaps.TextPages]:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.experiments.code_findings import Reaches, core_findings, page_finding, step_finding
+from perflib.experiments.code_findings import (
+    Reaches,
+    broken_up,
+    core_findings,
+    huge_pages_finding,
+    page_finding,
+    step_finding,
+)
 from perflib.experiments.code_hypotheses import hypotheses
 from perflib.experiments.code_sweep import (
     CodeParams,
@@ -91,11 +98,13 @@ class RandomCalls(CodeSweep):
         table, reaches = self.table_of(run), Reaches.of(machine)
         where = {place["cpu"]: place["where"] for place in machine.get("cpus", ())}
         threshold, pattern = params.threshold_percent, table.patterns[0]
-        found = core_findings(table, pattern, reaches, threshold, where)
+        found = huge_pages_finding(run.provenance.get("plan", {}).get("page_reach", {}))
+        broken = bool(table.huge) and broken_up(found, table.huge[0])
+        found += core_findings(table, pattern, reaches, threshold, where)
         for cache, size in reaches.caches.items():
             found += filter(None, [step_finding(table, pattern, cache, size, threshold)])
-        found += filter(None, [page_finding(table, pattern, threshold)])
-        return found + hypotheses(table, pattern, reaches, threshold)
+        found += filter(None, [page_finding(table, pattern, threshold, broken=broken)])
+        return found + hypotheses(table, pattern, reaches, threshold, broken=broken)
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Time a call against the size of the code; the cores' difference; the pages'."""

@@ -361,7 +361,7 @@ def test_program_explains_itself(program: Path) -> None:
         (["--pattern", "page", "65"], "N needs a whole number from 1 to 64, not '65'"),
         (["--pattern", "chase", "4097"], "N needs a whole number from 1 to 4096, not '4097'"),
         (["--pattern", "chase", "--pages", "loaded", "4"], "--pages cannot be loaded"),
-        (["--pattern", "pages", "4"], "--pattern needs one of random, page, chase, not 'pages'"),
+        (["--pattern", "pages", "4"], "--pattern needs one of random, page, chase, line, not 'pages'"),
         (["--pages", "2m", "4"], "--pages needs one of loaded, 4k, thp, collapse, hugetlb, not"),
         (["4", "--pages"], "--pages needs one of"),
         (["--steps", "0", "4"], "--steps needs a whole number from 1 to"),

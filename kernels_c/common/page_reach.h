@@ -1,0 +1,58 @@
+// How many entries of the TLB a page takes: is one of 2 MiB one for the processor, too?
+//
+// In a virtual machine it need not be: an entry covers no more than the host's page behind it. So a
+// chain of dependent loads is timed, once through neighbouring lines and once through as many lines
+// in as many pages of 4 KiB; both fit into the first-level data cache. If the second takes longer
+// on pages of 2 MiB as it does on pages of 4 KiB, the huge ones are broken up. Loads stand for
+// instructions here: their TLB is another, but their pages are the same.
+#ifndef PAGE_REACH_H
+#define PAGE_REACH_H
+
+#include "branch_ring.h"
+#include "core_clock.h"
+
+// More pages than any first-level TLB has entries for, few enough lines for the first-level cache.
+enum { REACH_LINES = 384, REACH_LOADS = 200 * REACH_LINES };
+
+static inline void reach_fill(unsigned char *copy, size_t bytes, const void *context) {
+  const branch_ring *ring = context;
+  memset(copy, 0xcc, bytes);
+  for (uint32_t i = 0; i < ring->jumps; i++) {
+    unsigned char *next = copy + (ring->at[ring->order[(i + 1) % ring->jumps]] & -8u);
+    memcpy(copy + (ring->at[ring->order[i]] & -8u), &next, sizeof next);
+  }
+}
+
+// Nanoseconds a load, of lines that lie so many bytes apart: 0, or stage * 65536 + errno.
+static inline int64_t reach_time(int backing, size_t apart, uint64_t seed, double *load_ns) {
+  static branch_ring ring;
+  ring_plan(&ring, REACH_LINES, apart, seed);
+  size_t bytes = text_round_up(REACH_LINES * TEXT_PAGE);
+  unsigned char *copy =
+      backing == TEXT_HUGETLB ? text_map_hugetlb(bytes) : text_map(bytes, PROT_READ | PROT_WRITE);
+  if (copy == NULL)
+    return text_failed(TEXT_MAP, errno);
+  int64_t failed = text_finish_copy(copy, bytes, backing, seed, reach_fill, &ring);
+  if (!failed) {
+    unsigned char *at = copy + (ring.at[ring.order[0]] & -8u);
+    int64_t begin_ns = 0;
+    for (int timed = 0; timed < 2; timed++) { // the first time warms up
+      begin_ns = clock_ns();
+      for (int i = 0; i < REACH_LOADS; i++)
+        at = *(unsigned char *volatile *)at;
+    }
+    *load_ns = (double)(clock_ns() - begin_ns) / REACH_LOADS;
+  }
+  munmap(copy, bytes);
+  return failed;
+}
+
+// out[0]: ns a load through neighbouring lines; out[1]: through as many pages.
+static inline int64_t page_reach(int backing, uint64_t seed, double *out) {
+  if (backing <= TEXT_LOADED || backing >= TEXT_BACKINGS || out == NULL)
+    return text_failed(TEXT_ARGUMENT, EINVAL);
+  int64_t failed = reach_time(backing, RING_LINE, seed, &out[0]);
+  return failed ? failed : reach_time(backing, TEXT_PAGE, seed, &out[1]);
+}
+
+#endif
