@@ -134,7 +134,7 @@ def ring_ratio(table: CodeTable, reaches: Reaches) -> Figure:
     below.set_ylabel("times as long")
     below.set_xlabel("extent of the ring with one jump a page (KiB)")
     for axes in (above, below):
-        axes.set_yscale("log")
+        axes.set_yscale("log", base=2)
         axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
         _size_axis(axes, table, ["chase"])
         _predicted(axes, Reaches({}, reaches.tlbs))

@@ -13,6 +13,7 @@ from perflib.counters.simulated import HASWELL_ITLB, TlbModel, itlb_of_this_mach
 __all__ = ["simulated_misses", "spread"]
 
 _STEPS = 30_000
+_WARM_UP = 20  # the program runs a 20th of its steps before it times them
 
 
 def spread(sizes: Sequence[int], count: int) -> list[int]:
@@ -32,8 +33,8 @@ def simulated_misses(
 ) -> dict[str, Any]:
     """Misses a step, by pattern and n, on 4 KiB pages.
 
-    Two runs of each, one with twice the steps: their difference leaves the program's start and its
-    warm-up out.
+    Two runs of each, one with twice the steps, of which a ring's are whole laps: their difference
+    leaves the program's start out.
 
     Parameters
     ----------
@@ -58,9 +59,11 @@ def simulated_misses(
     rows = []
     for pattern, numbers in pieces.items():
         for n in numbers:
-            steps = -(-_STEPS // n) * n if pattern == "chase" else _STEPS
+            lap = _WARM_UP * n if pattern == "chase" else _WARM_UP
+            steps = -(-_STEPS // lap) * lap
             once, twice = (_counts(program, pattern, n, k * steps, model) for k in (1, 2))
-            each = {name: (twice[name] - once[name]) / steps for name in twice}
+            run = steps + steps // _WARM_UP
+            each = {name: (twice[name] - once[name]) / run for name in twice}
             walks = each.get("iTLB walks", each["iTLB misses"])
             row = {"misses_per_step": each["iTLB misses"], "walks_per_step": walks}
             rows.append({"pattern": pattern, "n": n, **row})
