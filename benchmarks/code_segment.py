@@ -36,6 +36,7 @@ begin = time.perf_counter()
 load("code_segment")
 print(time.perf_counter() - begin)
 """
+_SHOWN = ("huge pages", "knee")
 _NAMES = ("chase", "knee", "null", "default", "ready")
 
 
@@ -46,37 +47,47 @@ def _experiment() -> CodeSegment:
 
 
 def _run(given: dict[str, object]) -> tuple[CodeTable, list[str], float]:
-    """A run's table, the sentences of its knees, and how long it took."""
+    """A run's table, the sentences of its knees and huge pages, and how long it took."""
     experiment = _experiment()
     begin = time.monotonic()
     run = experiment.measure(experiment.params(given))
     seconds = time.monotonic() - begin
-    knees = [str(found) for found in experiment.analyse(run) if found.subject.startswith("knee")]
+    knees = [str(found) for found in experiment.analyse(run) if found.subject.startswith(_SHOWN)]
     return experiment.table_of(run), knees, seconds
 
 
 def chase() -> None:
     """4 KiB over 2 MiB pages, at 64 and 512 pages, and beyond."""
-    given = {"patterns": ["chase"], "sizes_kib": [256, 2048, 4096, 8192, 16384], "budget_s": 30}
-    table, _, _ = _run({**given, "simulated_sizes": 0, "precision_percent": 0.1})
+    given = {"sizes_kib": [256, 512, 2048, 4096, 8192, 16384], "budget_s": 30}
+    given |= {"patterns": ["chase", "line"], "simulated_sizes": 0, "precision_percent": 0.1}
+    table, sentences, _ = _run(given)
+    print(sentences[0], flush=True)
     huge = table.huge[0]
-    ratios = table.page_ratio("chase", huge)
+    controls = (
+        (huge, table.page_ratio("chase", huge)),
+        ("ring on few pages", table.ring_ratio()[1]),
+    )
     for place, n in enumerate(table.sizes("chase")):
-        low, high = (table.curve("chase", name)["step_ns"].iloc[place] for name in (huge, "4k"))
-        middle, least, most = (1 + end / 100 for end in percent(t_interval(ratios[:, place])))
-        print(
-            f"branch chase, {n} pages: {high:.2f} ns on 4 KiB pages, {low:.2f} ns on 2 MiB pages: "
-            f"ratio {middle:.3f} [{least:.3f}, {most:.3f}]",
-            flush=True,
-        )
+        times = [table.curve("chase", name)["step_ns"].iloc[place] for name in ("4k", huge)]
+        times.append(table.curve("line", "4k")["step_ns"].iloc[place])
+        print(f"branch chase, {n} jumps: " + ", ".join(f"{ns:.2f}" for ns in times) + " ns on 4k, "
+              f"{huge}, few pages", flush=True)  # fmt: skip
+        for name, blocks in controls:
+            middle, least, most = (1 + end / 100 for end in percent(t_interval(blocks[:, place])))
+            print(f"    4k over {name}: {middle:.3f} [{least:.3f}, {most:.3f}]", flush=True)
 
 
 def knee(runs: int) -> None:
     """Where the knee of the chase lies, again and again."""
     for number in range(runs):
-        given = {"patterns": ["chase"], "budget_s": 25, "simulated_sizes": 0, "seed": number + 1}
-        _, (sentence,), seconds = _run(given)
-        print(f"knee, run {number + 1} ({seconds:.0f} s): {sentence}", flush=True)
+        given = {
+            "patterns": ["chase", "line"],
+            "budget_s": 25,
+            "simulated_sizes": 0,
+            "seed": number + 1,
+        }
+        _, sentences, seconds = _run(given)
+        print(f"knee, run {number + 1} ({seconds:.0f} s): {sentences[-1]}", flush=True)
 
 
 def null(runs: int) -> None:
