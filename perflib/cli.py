@@ -308,8 +308,9 @@ def _newest_here() -> list[tuple[Any, list[Any]]]:
             continue
         try:
             one = load(entry.id)
-            machine = one.provenance.get("machine", {})
-            if all(machine.get(key) == here[key] for key in ("hostname", "fingerprint")):
+            machine, exercise = one.provenance.get("machine", {}), one.provenance.get("tag")
+            ours = all(machine.get(key) == here[key] for key in ("hostname", "fingerprint"))
+            if ours and exercise != "exercise":
                 found[one.experiment] = (one, get(one.experiment).analyse(one))
         except PerflibError as error:
             _say(f"left out: run {entry.id}: {error}")

@@ -100,11 +100,12 @@ def test_analyse_reads_a_table_that_the_user_brings(
     assert "cpu1" in capsys.readouterr().out
 
 
-def saved(number: int, host: str | None = None) -> Run:
+def saved(number: int, host: str | None = None, tag: str = "") -> Run:
     """A saved run of which the ledger's tests say what its analysis finds."""
     machine = describe()
     machine["hostname"] = host or machine["hostname"]
-    provenance = {"machine": machine, "start": f"2026-11-0{number}T07:45:07.123+00:00"}
+    start = f"2026-11-0{number}T07:45:07.123+00:00"
+    provenance = {"machine": machine, "start": start, "tag": tag}
     run = Run(f"machine-2026110{number}-074507-1a2b", "machine", {}, pd.DataFrame(), provenance)
     run.samples = pd.DataFrame({"cpu": [number]})
     save(run)
@@ -129,6 +130,7 @@ def judging(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_ledger_is_of_the_newest_runs_here(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = saved(2), saved(3)
     saved(4, "elsewhere")
+    saved(5, tag="exercise")  # of a notebook: short, and about something else
     assert call("ledger") == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -137,6 +139,7 @@ def test_the_ledger_is_of_the_newest_runs_here(capsys: pytest.CaptureFixture[str
     assert second.id in out
     assert "Day 2" not in out
     assert "Day 4" not in out
+    assert "Day 5" not in out
     assert max(map(len, out.splitlines())) <= 80
     assert call("ledger", first.id) == 0
     assert "Day 2" in capsys.readouterr().out
