@@ -67,8 +67,9 @@ int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *r
 int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out);
 
 // How far one entry of the TLB reaches on pages of a backing (common/page_reach.h): out[0] ns a
-// load through neighbouring lines, [1] through as many 4 KiB pages. 0, or as code_lay.
-int64_t code_page_reach(int backing, uint64_t seed, double *out);
+// load through neighbouring lines, [1] through as many 4 KiB pages; range: where the memory of the
+// latter is, until the next call. 0, or as code_lay.
+int64_t code_page_reach(int backing, uint64_t seed, double *out, uint64_t *range);
 
 // Write the names of what is laid for a profiler; 0 or errno.
 int64_t code_write_map(const char *path);

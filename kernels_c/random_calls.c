@@ -43,7 +43,7 @@ typedef struct {
 int64_t code_bounds(int64_t *out);
 int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *range);
 int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out);
-int64_t code_page_reach(int backing, uint64_t seed, double *out);
+int64_t code_page_reach(int backing, uint64_t seed, double *out, uint64_t *range);
 int64_t code_write_map(const char *path);
 // @end
 

@@ -14,7 +14,13 @@
 
 #include "text_pages.h"
 
-enum { RING_PAGES = 4096, RING_STRETCH = 64, RING_LINE = 64, RING_JUMP_BYTES = 5 };
+enum {
+  RING_PAGES = 4096,
+  RING_STRETCH = 64,
+  RING_LINE = 64,
+  RING_JUMP_BYTES = 5,
+  RING_ENTRY_BYTES = 16
+};
 
 typedef struct {
   uint32_t jumps;

@@ -321,8 +321,8 @@ int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out) {
   return laid ? 0 : ENODATA;
 }
 
-int64_t code_page_reach(int backing, uint64_t seed, double *out) {
-  return page_reach(backing, seed, out);
+int64_t code_page_reach(int backing, uint64_t seed, double *out, uint64_t *range) {
+  return page_reach(backing, seed, out, range);
 }
 
 // perf, gdb and others look for the names of code that is in no file in /tmp/perf-PID.map.
@@ -346,7 +346,7 @@ int64_t code_write_map(const char *path) {
     for (int64_t jump = 0; jump < code_laid.n; jump++)
       fprintf(map, "%" PRIxPTR " %x jump_%05" PRId64 "\n",
               (uintptr_t)code_laid.ring_begin + code_laid.ring.at[jump],
-              jump == code_laid.ring.order[0] ? 18 : RING_JUMP_BYTES, jump);
+              jump == code_laid.ring.order[0] ? RING_ENTRY_BYTES : RING_JUMP_BYTES, jump);
   pthread_mutex_unlock(&code_lock);
   int error = ferror(map) ? EIO : 0;
   if (fclose(map) != 0 && error == 0)

@@ -23,12 +23,17 @@ static inline void reach_fill(unsigned char *copy, size_t bytes, const void *con
   }
 }
 
-// Nanoseconds a load, of lines that lie so many bytes apart: 0, or stage * 65536 + errno.
-static inline int64_t reach_time(int backing, size_t apart, uint64_t seed, double *load_ns) {
+// Nanoseconds a load, of lines that lie so many bytes apart: 0, or stage * 65536 + errno. The
+// memory stays until the next call, at range, so that its pages can be looked at.
+static inline int64_t reach_time(int backing, size_t apart, uint64_t seed, double *load_ns,
+                                 uint64_t *range) {
+  static unsigned char *last;
   static branch_ring ring;
   ring_plan(&ring, REACH_LINES, apart, seed);
   size_t bytes = text_round_up(REACH_LINES * TEXT_PAGE);
-  unsigned char *copy =
+  if (last != NULL)
+    munmap(last, bytes);
+  unsigned char *copy = last =
       backing == TEXT_HUGETLB ? text_map_hugetlb(bytes) : text_map(bytes, PROT_READ | PROT_WRITE);
   if (copy == NULL)
     return text_failed(TEXT_MAP, errno);
@@ -43,16 +48,17 @@ static inline int64_t reach_time(int backing, size_t apart, uint64_t seed, doubl
     }
     *load_ns = (double)(clock_ns() - begin_ns) / REACH_LOADS;
   }
-  munmap(copy, bytes);
+  range[0] = (uintptr_t)copy;
+  range[1] = (uintptr_t)copy + bytes;
   return failed;
 }
 
 // out[0]: ns a load through neighbouring lines; out[1]: through as many pages.
-static inline int64_t page_reach(int backing, uint64_t seed, double *out) {
-  if (backing <= TEXT_LOADED || backing >= TEXT_BACKINGS || out == NULL)
+static inline int64_t page_reach(int backing, uint64_t seed, double *out, uint64_t *range) {
+  if (backing <= TEXT_LOADED || backing >= TEXT_BACKINGS || out == NULL || range == NULL)
     return text_failed(TEXT_ARGUMENT, EINVAL);
-  int64_t failed = reach_time(backing, RING_LINE, seed, &out[0]);
-  return failed ? failed : reach_time(backing, TEXT_PAGE, seed, &out[1]);
+  int64_t failed = reach_time(backing, RING_LINE, seed, &out[0], range);
+  return failed ? failed : reach_time(backing, TEXT_PAGE, seed, &out[1], range);
 }
 
 #endif

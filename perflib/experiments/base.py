@@ -107,6 +107,11 @@ class Experiment(ABC):
     def figures(self, run: Run) -> dict[str, Figure]:
         """Figures by name, each with units, uncertainty and legend."""
 
+    def system_settings(self, params: Any, _plan: Mapping[str, Any]) -> Mapping[str, str]:
+        """What is set on the machine while it is measured, and put back: what was asked for."""
+        asked: Mapping[str, str] = params.settings
+        return asked
+
     def unavailable(self) -> str:
         """Why this machine cannot measure it at all, and what to do; empty where it can."""
         return ""
@@ -183,7 +188,7 @@ class Experiment(ABC):
         journal = session.journal
         header = journal.header
         try:
-            with settings(params.settings) as changed:
+            with settings(self.system_settings(params, session.plan)) as changed:
                 stopped = self.take(params, session)
             run = self._run(header, session, stopped)
             run.provenance["settings_changed"] = changed.changes

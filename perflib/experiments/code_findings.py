@@ -131,12 +131,15 @@ def huge_pages_finding(reach: Mapping[str, Sequence[Sequence[float]]]) -> list[F
     pairs = {name: np.array(values) for name, values in reach.items()}
     small = pairs.pop(SMALL_PAGES, np.zeros((0, 2)))
     cost = np.diff(small, axis=1)[:, 0]
-    found = []
-    for name, values in pairs.items():
+    found: list[Finding] = []
+    for name, values in pairs.items() if len(small) else ():
         count = min(len(values), len(cost))
         left = np.diff(values[:count], axis=1)[:, 0]
         seen = t_interval(np.log(small[:count, 1] / small[:count, 0]))
-        share = Interval(*(100 * end for end in t_interval(left / np.median(cost))))
+        worth = float(np.median(cost))
+        share = Interval(math.nan, math.nan, math.nan)
+        if worth > 0:
+            share = Interval(*(100 * end for end in t_interval(left / worth)))
         verdict: Verdict = "inconclusive"
         reason = "The interval leaves it open."
         if not seen.low > _SEEN:

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field
 from perflib.errors import MeasurementError, UserError, choose
 from perflib.experiments.base import Column, Experiment, Session
 from perflib.experiments.code_hypotheses import HYPOTHESES
-from perflib.experiments.code_table import CodeTable
+from perflib.experiments.code_table import SMALL_PAGES, CodeTable
 from perflib.experiments.code_turns import (
     Arm,
     CodeTurns,
@@ -164,7 +164,7 @@ class CodeSweep(Experiment):
         plan: dict[str, Any] = {"cores": cores, "piece_bytes": bounds.piece_bytes}
         plan["hugetlb_pages"] = len(cores) * bounds.huge_pages(pieces)
         plan |= self._backings(params, plan["hugetlb_pages"])
-        with settings(self.settings(params, plan)):
+        with settings(self.system_settings(params, plan)):
             where = params.conditions(cores[0])
             steps, failed = calibrate(build, where, pieces, plan["backings"], params.turn_ms)
             plan["page_reach"] = page_reach(build, where, plan["backings"])
@@ -174,13 +174,15 @@ class CodeSweep(Experiment):
             reasons = "; ".join(f"{name}: {why}" for name, why in plan["absent"].items())
             msg = f"none of the backings can be had here: {reasons}"
             raise MeasurementError(msg)
+        # The ring on few pages stands beside the chase on small ones: once is enough.
+        small = SMALL_PAGES in plan["backings"]
+        control = SMALL_PAGES if small else plan["backings"][0]
         plan["arms"] = [
             Arm(core, pattern, n, backing, count)
             for core in range(len(cores))
             for (pattern, n), count in steps.items()
             for backing in plan["backings"]
-            if (pattern, backing) not in _APART
-            and (pattern != "line" or backing == plan["backings"][0])  # a control: once is enough
+            if (pattern, backing) not in _APART and (pattern != "line" or backing == control)
         ]
         if not plan["arms"]:
             raise MeasurementError(_NO_ARMS)
@@ -221,12 +223,14 @@ class CodeSweep(Experiment):
     def _try_pool(self, params: Any, pages: int) -> str:
         """Reserve the huge pages for a moment: the kernel may not find as many."""
         try:
-            with settings(self.settings(params, {"backings": ["hugetlb"], "hugetlb_pages": pages})):
+            with settings(
+                self.system_settings(params, {"backings": ["hugetlb"], "hugetlb_pages": pages})
+            ):
                 return ""
         except UserError as error:
             return str(error)
 
-    def settings(self, params: Any, plan: Mapping[str, Any]) -> dict[str, str]:
+    def system_settings(self, params: Any, plan: Mapping[str, Any]) -> dict[str, str]:
         """Those that were asked for, and the huge pages of a backing that reserves them."""
         asked = dict(params.settings)
         if set(_OF_THE_POOL) & set(plan["backings"]):
@@ -234,11 +238,6 @@ class CodeSweep(Experiment):
             if free < plan["hugetlb_pages"]:
                 asked.setdefault("nr_hugepages", str(total + plan["hugetlb_pages"] - free))
         return asked
-
-    def _finish(self, params: Params, session: Session) -> Run:
-        """With the huge pages reserved that the plan needs; they are given back at the end."""
-        wanted = self.settings(params, session.plan)
-        return super()._finish(params.model_copy(update={"settings": wanted}), session)
 
     def turns(self, params: Any, plan: Mapping[str, Any]) -> CodeTurns:
         """What takes a turn."""

@@ -192,17 +192,19 @@ def page_reach(
 ) -> dict[str, list[list[float]]]:
     """By backing, 4 KiB pages first: pairs of ns a load, through one page and through many.
 
-    See ``kernels_c/common/page_reach.h``; a backing that fails here is left out.
+    See ``kernels_c/common/page_reach.h``. A backing that fails here is left out, and so is a pair
+    whose pages, by smaps, are not what was asked for.
     """
     found: dict[str, list[list[float]]] = {}
     with Worker(build, conditions) as worker:
         for seed in range(_REPEATS):
             for name in dict.fromkeys(["4k", *backings]):
                 if name in BACKINGS:
-                    answer, (pair,) = worker.call(
-                        "code_page_reach", BACKINGS[name], seed, Out("f8", 2), timeout_s=_TIMEOUT_S
-                    )
-                    if not answer:
+                    answer, (pair, where) = worker.call(
+                        "code_page_reach", BACKINGS[name], seed, Out("f8", 2), Out("u8", 2),
+                        timeout_s=_TIMEOUT_S,
+                    )  # fmt: skip
+                    if not answer and not _unmet(name, worker, int(where[0]), int(where[1])):
                         found.setdefault(name, []).append(pair.tolist())
     return found
 

@@ -50,7 +50,11 @@ NO_ENVIRONMENT: list[Any] = [
 
 
 # What else must be said for a value to be valid.
-COMPANIONS: dict[str, dict[str, Any]] = {"job_pid": {"job": "running", "job_log": "job.log"}}
+COMPANIONS: dict[str, dict[str, Any]] = {
+    "job_pid": {"job": "running", "job_log": "job.log"},
+    "functions": {"function_bytes": 64},
+    "function_bytes": {"functions": 2},
+}
 
 
 def types_of(annotation: Any) -> Iterator[Any]:
@@ -91,7 +95,9 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
         return [None, True, 5, {}, [5], [None]]
     if name == "jobs":
         return ["", "x", "1,x", "0", None, True, 1.5, [], {}, ["x"], [0], [1, 257], [None]]
-    if name == "sets":
+    if name == "sizes_kib":
+        return ["", ",", "x", "64,x", "3", 3, 1.5, None, True, [], {}, [65537], [None], [True]]
+    if name in ("sets", "backings", "patterns"):
         return ["", None, True, 5, 1.5, [], {}, [5], [None]]
     if name == "event":  # a number or a name
         return ["", 1.5, True, [], {}, None]

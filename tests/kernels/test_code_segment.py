@@ -18,13 +18,14 @@ from perflib import kernels
 from perflib.counters.simulated_elf import read_elf
 from perflib.errors import MeasurementError
 from perflib.kernels import Kernel
+from perflib.machine import smaps
 from tests.reference import code_segment as reference
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
 )
 
-PATTERNS = {"random": 0, "page": 1, "chase": 2}
+PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3}
 LOADED, SMALL_PAGES = 0, 1
 CASES, CASE_BYTES, PAGE, HUGE = 32768, 128, 4096, 2 << 20
 JUMPS = 4096
@@ -132,7 +133,9 @@ def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -
         (2, JUMPS + 1, SMALL_PAGES): errno.ERANGE,
         (0, 0, LOADED): errno.EINVAL,
         (0, -5, LOADED): errno.EINVAL,
-        (3, 1, LOADED): errno.EINVAL,
+        (4, 1, LOADED): errno.EINVAL,
+        (3, JUMPS + 1, SMALL_PAGES): errno.ERANGE,
+        (3, 64, LOADED): errno.EINVAL,
         (-1, 1, LOADED): errno.EINVAL,
         (0, 1, 5): errno.EINVAL,
         (0, 1, -1): errno.EINVAL,
@@ -224,8 +227,8 @@ def test_perf_map_of_a_ring_has_its_jumps(kernel: Kernel, tmp_path: Path) -> Non
 # --- the ring ----------------------------------------------------------------------------------
 
 
-def laid_ring(kernel: Kernel, n: int, seed: int) -> tuple[bytes, int]:
-    begin, end = lay(kernel, PATTERNS["chase"], n, SMALL_PAGES, seed)
+def laid_ring(kernel: Kernel, n: int, seed: int, pattern: str = "chase") -> tuple[bytes, int]:
+    begin, end = lay(kernel, PATTERNS[pattern], n, SMALL_PAGES, seed)
     code = bytes(kernel.ffi.buffer(kernel.ffi.cast("char *", begin), end - begin))
     return code, code.index(bytes.fromhex("48ffc648ffcf0f85"))
 
@@ -252,6 +255,37 @@ def test_ring_is_one_cycle_through_all_pages(kernel: Kernel, n: int, seed: int) 
     found = run(kernel, 0, 1)
     begin = found.first_ip // PAGE * PAGE
     assert (found.first_ip - begin, found.last_ip - begin) == (min(jumps), max(jumps))
+
+
+@settings(max_examples=20)
+@given(n=st.integers(1, JUMPS), seed=st.integers(0, 2**64 - 1))
+@example(n=1, seed=0)
+@example(n=JUMPS, seed=2**64 - 1)
+def test_its_control_is_one_cycle_through_neighbouring_lines(
+    kernel: Kernel, n: int, seed: int
+) -> None:
+    code, entry = laid_ring(kernel, n, seed, "line")
+    jumps = reference.ring(code, entry)
+    assert sorted(at // 64 for at in jumps) == list(range(n))
+    assert all(at % 64 + 5 <= 64 for at in jumps[1:]), "a jump crosses a cache line"
+    found = run(kernel, 0, n)
+    assert (found.steps, found.checksum) == (n, 1)
+    assert found.last_ip - found.first_ip == max(jumps) - min(jumps)
+
+
+def test_chains_of_loads_are_timed_on_the_pages_asked_for(kernel: Kernel) -> None:
+    out, span = kernel.ffi.new("double[2]"), kernel.ffi.new("uint64_t[2]")
+    assert kernel.lib.code_page_reach(SMALL_PAGES, 1, out, span) == 0
+    assert min(out) > 0
+    begin, end = list(span)
+    assert (begin % HUGE, end - begin) == (0, HUGE)
+    found = smaps.backing_of(smaps.read(os.getpid()), begin, end)
+    assert smaps.unmet("4k", found) == ""
+    for backing in (LOADED, 5, -1):
+        assert kernel.lib.code_page_reach(backing, 1, out, span) == (1 << 16) + errno.EINVAL
+    for missing in ((kernel.ffi.NULL, span), (out, kernel.ffi.NULL)):
+        refused = kernel.lib.code_page_reach(SMALL_PAGES, 1, *missing)
+        assert refused == (1 << 16) + errno.EINVAL
 
 
 def test_rings_differ_with_their_seeds_and_their_stretches(kernel: Kernel) -> None:
@@ -361,7 +395,10 @@ def test_program_explains_itself(program: Path) -> None:
         (["--pattern", "page", "65"], "N needs a whole number from 1 to 64, not '65'"),
         (["--pattern", "chase", "4097"], "N needs a whole number from 1 to 4096, not '4097'"),
         (["--pattern", "chase", "--pages", "loaded", "4"], "--pages cannot be loaded"),
-        (["--pattern", "pages", "4"], "--pattern needs one of random, page, chase, line, not 'pages'"),
+        (
+            ["--pattern", "pages", "4"],
+            "--pattern needs one of random, page, chase, line, not 'pages'",
+        ),
         (["--pages", "2m", "4"], "--pages needs one of loaded, 4k, thp, collapse, hugetlb, not"),
         (["4", "--pages"], "--pages needs one of"),
         (["--steps", "0", "4"], "--steps needs a whole number from 1 to"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perflib import experiments
+from perflib.hypotheses import unseen
 from perflib.lab.report import write_report
 from perflib.lab.theme import figures as figures_of
 from perflib.run import Run
@@ -45,6 +46,8 @@ def runs() -> list[Run]:
         "kv_per_core": {"events": 3},
         "event_profile": {"event_ms": 30},
         "counters": {"job_ms": 20, "jobs": [1], "sets": ["software"]},
+        "random_calls": {"functions": 64, "sizes_kib": [8, 32]},
+        "code_segment": {"sizes_kib": [8, 64], "patterns": ["chase"], "simulated_sizes": 0},
     }
     assert list(small) == list(experiments.NAMES)
     made = []
@@ -91,3 +94,25 @@ def test_the_doctor_is_silent_about_another_machine(runs: list[Run], tmp_path: P
     text = (tmp_path / "report.html").read_text()
     assert "elsewhere: what slows it down" in text
     assert "another machine than this report" in text
+
+
+def test_hypotheses_have_a_section_where_there_are_some(
+    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    some = unseen("frequency", "the extra time of core 8", "Nothing here <counts> cycles.")
+    write_report(runs[:1], path)
+    assert "<h2>Hypotheses</h2>" not in path.read_text()
+    experiment = experiments.get(runs[0].experiment)
+    found = experiment.analyse(runs[0])
+    monkeypatch.setattr(experiment, "analyse", lambda _: [*found, some])
+    told = write_report(runs[:1], path)
+    text = path.read_text()
+    page = Wellformed()
+    page.feed(text)
+    assert page.open == []
+    section = text.partition("<h2>Hypotheses</h2>")[2]
+    assert '<td class="inconclusive">◐ inconclusive</td>' in section
+    assert "Nothing here &lt;counts&gt; cycles." in section
+    assert runs[0].id in section
+    assert "the extra time of core 8" in told

@@ -24,6 +24,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "kv_per_core": {"budget_s": 3.0, "events": 10},
     "event_profile": {"budget_s": 3.0, "event_ms": 60.0},
     "counters": {"budget_s": 4.0},
+    "random_calls": {"budget_s": 2.0, "sizes_kib": [8, 64, 2048], "functions": 4096},
+    "code_segment": {
+        "budget_s": 4.0,
+        "patterns": ["random", "chase", "line"],
+        "sizes_kib": [8, 64, 1024, 4096],
+        "simulated_sizes": 2,
+    },
 }
 _MOST_LINES = 30
 _LEAST_PROSE = 0.4

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 WORD = 2**64
 PAGE = 4096
+LINE = 64
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def ring(code: bytes, entry: int) -> list[int]:
     while at != entry:
         assert code[at] == 0xE9, f"no jump at {at:#x}"
         found.append(at)
-        assert len(found) <= len(code) // PAGE, "the entry is not reached again"
+        assert len(found) <= len(code) // LINE, "the entry is not reached again"
         at += 5 + distance(code, at + 1)
     return found
 

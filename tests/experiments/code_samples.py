@@ -1,0 +1,232 @@
+"""Samples of a sweep over the size of the code as a machine with known faults would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perflib.experiments import get
+from perflib.finding import Finding
+from perflib.machine.tlbs import Tlb
+from perflib.run import Run
+
+KIB = 1024
+ITLB_ENTRIES, PAGE_BYTES = 128, 4096  # a Haswell core's
+L1_KIB, L2_KIB, REACH_KIB = 32, 256, ITLB_ENTRIES * PAGE_BYTES // KIB
+SIZES_KIB = (8, 32, 128, 256, 384, 448, 512, 640, 768, 1024, 1536, 2048, 3072)
+TURN_NS = 5e6
+SOFTIRQ_NS = 5000.0
+_CASE_BYTES = 128
+_BURST_S = 3.0
+
+Floats = NDArray[np.float64]
+
+
+def machine(cores: Sequence[int] = range(20), tlbs: bool = True) -> dict[str, Any]:
+    """A Haswell server as ``describe`` describes it: what analysis and figures ask for."""
+    caches = [(1, "data", 32), (1, "instruction", L1_KIB), (2, "unified", L2_KIB)]
+    known = [
+        Tlb(1, "data", (PAGE_BYTES,), 64, 4),
+        Tlb(1, "instruction", (PAGE_BYTES,), ITLB_ENTRIES, 4),
+        Tlb(2, "unified", (PAGE_BYTES, 2 << 20), 1024, 8),
+    ]
+    return {
+        "hostname": "haswell",
+        "fingerprint": "haswell",
+        "caches": [
+            {"level": level, "kind": kind, "size_bytes": size * KIB, "count": len(cores)}
+            for level, kind, size in [*caches, (3, "unified", 25600)]
+        ],
+        "tlbs": [asdict(tlb) for tlb in known] if tlbs else [],
+        "cpus": [{"cpu": cpu, "where": f"package {cpu // 10}, core {cpu % 10}"} for cpu in cores],
+    }
+
+
+def misses(pattern: str, size_kib: Floats) -> Floats:
+    """Of the iTLB on 4 KiB pages, a step: a ring misses always, or never; its control never."""
+    if pattern in ("chase", "line"):
+        return (size_kib > REACH_KIB).astype(float) * (pattern == "chase")
+    return np.maximum(0.0, 1 - REACH_KIB / size_kib)
+
+
+def _cost_ns(pattern: str, size_kib: Floats, huge: NDArray[np.bool_], walk_ns: float) -> Floats:
+    """Time a step: the work, mispredicted branches, caches, and the iTLB."""
+    ns: Floats = 2.0 + 1.5 * np.maximum(0, 1 - 16 / size_kib)
+    return ns + _caches_ns(size_kib) + np.where(huge, 0.0, walk_ns * misses(pattern, size_kib))
+
+
+def _caches_ns(size_kib: Floats) -> Floats:
+    first, second = (np.maximum(0, 1 - holds / size_kib) for holds in (L1_KIB, L2_KIB))
+    ns: Floats = 1.0 * first + 2.5 * second
+    return ns
+
+
+def samples(
+    seed: int = 1,
+    *,
+    cores: Sequence[int] = range(4),
+    rounds: int = 60,
+    sizes_kib: Sequence[int] = SIZES_KIB,
+    patterns: Sequence[str] = ("random",),
+    backings: Sequence[str] = ("4k", "thp"),
+    walk_ns: float = 0.4,
+    lags: Mapping[int, float] | None = None,
+    slow: Mapping[int, float] | None = None,
+    slow_caches: Mapping[int, float] | None = None,
+    slow_clock: Mapping[int, float] | None = None,
+    softirq_share: Mapping[int, float] | None = None,
+    large_kib: int = 1024,
+    noise: float = 0.01,
+    tails: float = 0.01,
+    drift: float = 0.1,
+    burst_share: Mapping[int, float] | None = None,
+) -> pd.DataFrame:
+    """Rows as ``code_segment`` and ``random_calls`` make them, in the order of time.
+
+    The pattern ``line``, the control of the chase, has as many jumps on 4 KiB pages alone.
+
+    Parameters
+    ----------
+    walk_ns
+        What an iTLB miss costs.
+    lags
+        How much slower a core is at 3 MiB, by iTLB misses that cost it more: not at all within
+        their reach, nor on huge pages.
+    slow
+        How much slower a core is at everything.
+    slow_caches
+        By what share the caches' part is longer on a core.
+    slow_clock, softirq_share
+        How much lower a core's clock is, and the share of time that soft interrupts take there,
+        with code of ``large_kib`` and more.
+    noise, tails, drift, burst_share
+        Of the log-normal noise; the share of samples that something lengthens, by a quarter in the
+        mean; how much slower the machine is at the end; the share of time in which a core takes
+        twice as long, in bursts of seconds.
+    """
+    generator = np.random.default_rng(seed)
+    arms = pd.MultiIndex.from_product(
+        [cores, patterns, sizes_kib, backings], names=["cpu", "pattern", "kib", "backing"]
+    ).to_frame(index=False)
+    arms = arms[(arms["pattern"] != "line") | (arms["backing"] == "4k")].reset_index(drop=True)
+    kib, huge = arms["kib"].to_numpy(np.float64), ~arms["backing"].isin(["4k", "loaded"]).to_numpy()
+    step_ns = np.zeros(len(arms))
+    for pattern in patterns:
+        mine = (arms["pattern"] == pattern).to_numpy()
+        step_ns[mine] = _cost_ns(pattern, kib[mine], huge[mine], walk_ns)
+        at_most = _cost_ns(pattern, np.array([3072.0]), np.array([False]), walk_ns)[0]
+        for cpu, share in (lags or {}).items():
+            here = mine & ~huge & (arms["cpu"] == cpu).to_numpy()
+            of_3_mib = misses(pattern, np.array([3072.0]))[0]
+            step_ns[here] += share * at_most * misses(pattern, kib[here]) / of_3_mib
+
+    def of_core(shares: Mapping[int, float] | None) -> Floats:
+        return np.array([(shares or {}).get(int(cpu), 0.0) for cpu in arms["cpu"]])
+
+    large = kib >= large_kib
+    step_ns += of_core(slow_caches) * _caches_ns(kib)
+    step_ns *= 1 + of_core(slow)
+    steps = np.maximum(2000, TURN_NS / step_ns).astype(np.int64)
+    slower_clock = 1 + np.where(large, of_core(slow_clock), 0.0)
+    storm = np.where(large, of_core(softirq_share), 0.0)
+    total_s = rounds * len(arms) * 1e-9 * TURN_NS
+    bursts = {
+        cpu: _bursts(generator, share, 3 * total_s) for cpu, share in (burst_share or {}).items()
+    }
+    now_s = 0.0
+    parts = []
+    for round_ in range(rounds):
+        order = generator.permutation(len(arms))
+        time_ns = steps * step_ns * slower_clock * (1 + drift * round_ / rounds)
+        time_ns *= np.exp(generator.normal(0, noise, len(arms)))
+        lengthened = generator.random(len(arms)) < tails
+        time_ns *= np.where(lengthened, 1 + generator.exponential(0.25, len(arms)), 1.0)
+        softirqs = generator.poisson(time_ns * (0.25e-6 + storm / (1 - storm) / SOFTIRQ_NS))
+        time_ns += SOFTIRQ_NS * softirqs
+        start_s = np.zeros(len(arms))
+        for arm in order:
+            if _within(bursts.get(int(arms["cpu"][arm]), []), now_s):
+                time_ns[arm] *= 2
+            start_s[arm] = now_s
+            now_s += 2e-9 * time_ns[arm]  # laying the code takes as long
+        rows = arms.assign(
+            round=round_,
+            position=np.argsort(order),
+            steps=steps,
+            time_ns=np.floor(time_ns),
+            start_ns=(start_s * 1e9).astype(np.int64),
+            core_mhz=2600 / slower_clock * np.exp(generator.normal(0, 0.001, len(arms))),
+            softirqs=softirqs,
+            interrupts=softirqs + generator.poisson(time_ns * 1e-6),
+            switches=lengthened.astype(int),
+            involuntary_switches=lengthened.astype(int),
+        )
+        parts.append(rows.iloc[order])
+    made = pd.concat(parts, ignore_index=True)
+    pieces = np.where(made["pattern"] == "random", _CASE_BYTES, PAGE_BYTES)
+    made["n"] = made["kib"] * KIB // pieces
+    made["code_bytes"] = made["kib"] * KIB // np.where(made["pattern"] == "line", 64, 1)
+    made["huge_bytes"] = np.where(made["backing"].isin(["4k", "loaded"]), 0, 4 << 20)
+    made["ok"] = True
+    return made.drop(columns="kib")
+
+
+def _bursts(
+    generator: np.random.Generator, share: float, until_s: float
+) -> list[tuple[float, float]]:
+    found = []
+    now_s = 0.0
+    while now_s < until_s:
+        now_s += generator.exponential(_BURST_S * (1 - share) / share)
+        found.append((now_s, now_s + _BURST_S))
+        now_s += _BURST_S
+    return found
+
+
+def _within(bursts: Sequence[tuple[float, float]], now_s: float) -> bool:
+    return any(begin <= now_s < end for begin, end in bursts)
+
+
+# --- what the experiments make of them -----------------------------------------------------------
+
+
+def run_of(
+    table: pd.DataFrame,
+    experiment: str = "code_segment",
+    provenance: Mapping[str, Any] | None = None,
+    **params: Any,
+) -> Run:
+    """A run with these samples, on the Haswell server unless its provenance says otherwise."""
+    made = get(experiment).Params.make(params).model_dump(mode="json")
+    known = {"machine": machine()} if provenance is None else dict(provenance)
+    return Run("r", experiment, made, table, known)
+
+
+def findings(table: pd.DataFrame, experiment: str = "code_segment", **more: Any) -> list[Finding]:
+    """What the experiment's analysis finds."""
+    return get(experiment).analyse(run_of(table, experiment, **more))
+
+
+def by_subject(found: Sequence[Finding]) -> dict[str, Finding]:
+    """Findings by subject, without the hypotheses, of which several may have one."""
+    plain = [finding for finding in found if "explains" not in finding.evidence]
+    named = {finding.subject: finding for finding in plain}
+    assert len(named) == len(plain)
+    return named
+
+
+def suspects(found: Sequence[Finding], what: str) -> dict[str, Finding]:
+    """The hypotheses about what they may explain (a word of it), by cause."""
+    causes = ("iTLB misses", "instruction cache misses", "softirq activity", "frequency")
+    named: dict[str, Finding] = {}
+    for finding in found:
+        if what in str(finding.evidence.get("explains", "")):
+            (cause,) = (cause for cause in causes if finding.claim.startswith(cause))
+            assert cause not in named
+            named[cause] = finding
+    return named

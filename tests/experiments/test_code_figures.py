@@ -1,0 +1,321 @@
+"""The figures of a sweep over the size of the code: what they show is what the table says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+
+from perflib.experiments import code_figures as figures
+from perflib.experiments.code_findings import Reaches
+from perflib.experiments.code_table import CodeTable
+from perflib.lab.theme import figures as figures_of
+from perflib.lab.theme import png, themed
+from perflib.stats import percent, t_interval
+from tests.experiments.code_samples import KIB, machine, misses, run_of, samples
+
+SIZES = (8, 32, 128, 512, 1024, 2048, 3072)
+REACHES = Reaches.of(machine())
+PATTERNS = ("random", "page", "chase")
+
+
+def simulated(patterns: tuple[str, ...] = PATTERNS) -> dict[str, Any]:
+    rows = []
+    for pattern in patterns:
+        for size in (8, 512, 3072):
+            missed = float(misses(pattern, np.array([float(size)]))[0])
+            n = size * KIB // (128 if pattern == "random" else 4096)
+            row = {"misses_per_step": missed, "walks_per_step": missed / 4}
+            rows.append({"pattern": pattern, "n": n, **row})
+    return {"model": "TLB of 128 entries; second level 1024 entries, 8 ways", "rows": rows}
+
+
+def bars(axes: Axes) -> dict[str, ErrorbarContainer]:
+    """What has intervals, by label."""
+    found = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
+    return {str(one.get_label()): one for one in found}
+
+
+def drawn(bar: ErrorbarContainer) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    line = bar.lines[0]
+    assert line is not None
+    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+
+
+def ends(bar: ErrorbarContainer) -> np.ndarray[Any, Any]:
+    """``[point, (low, high)]``"""
+    (segments,) = bar.lines[2]
+    return np.array([segment[:, 1] for segment in segments.get_segments() if len(segment)])
+
+
+def texts(axes: Axes) -> str:
+    legend = axes.get_legend()
+    named = [text.get_text() for text in legend.get_texts()] if legend else []
+    lines = [text.get_text() for text in axes.texts]
+    titles = [axes.get_title(), axes.get_title(loc="left")]
+    return "\n".join([*titles, axes.get_xlabel(), axes.get_ylabel(), *named, *lines])
+
+
+def assert_all_is_seen(figure: Figure) -> None:
+    """Nothing is cut off at the figure's border, no value at its axes'."""
+    with themed():
+        assert png(figure).startswith(b"\x89PNG")
+        seen = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    assert min(seen.x0, seen.y0) >= -0.01
+    assert seen.x1 <= width + 0.01
+    assert seen.y1 <= height + 0.01
+    for axes in figure.axes:
+        (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+        for bar in bars(axes).values():
+            x, y = drawn(bar)
+            x, y = (
+                x[np.isfinite(y)],
+                np.append(y[np.isfinite(y)], ends(bar)[np.isfinite(ends(bar))]),
+            )
+            assert (left <= x).all()
+            assert (x <= right).all()
+            assert (bottom <= y).all()
+            assert (y <= top).all()
+
+
+# --- time a step ---------------------------------------------------------------------------------
+
+
+def test_time_is_drawn_for_each_core_and_backing_as_the_table_has_it() -> None:
+    table = CodeTable(samples(cores=(0, 3), sizes_kib=SIZES, rounds=16))
+    with themed():
+        figure = figures.time_per_step(table, "random", REACHES, "step")
+    (axes,) = figure.axes
+    found = bars(axes)
+    assert list(found) == [
+        f"{pages}, cpu{cpu}" for pages in ("4 KiB pages", "2 MiB pages (thp)") for cpu in (0, 3)
+    ]
+    curve = table.curve("random", "thp", 3)
+    x, y = drawn(found["2 MiB pages (thp), cpu3"])
+    assert x.tolist() == list(SIZES)
+    assert y == pytest.approx(curve["step_ns"].to_numpy())
+    assert ends(found["2 MiB pages (thp), cpu3"]) == pytest.approx(
+        curve[["low_ns", "high_ns"]].to_numpy()
+    )
+    shown = texts(axes)
+    for word in ("KiB)", "time per step (ns)", "cases at random", " L1i", " L2", " iTLB"):
+        assert word in shown
+    assert "second-level TLB" not in shown, "beyond the sizes"
+    assert axes.get_ylim()[0] == 0
+    assert_all_is_seen(figure)
+
+
+def test_what_the_caches_predict_is_drawn_and_fits_what_is_made_so() -> None:
+    table = CodeTable(samples(cores=(0,), sizes_kib=(64, 128, 512, 1024, 3072), rounds=16))
+    with themed():
+        (axes,) = figures.time_per_step(table, "random", REACHES, "call").axes
+    (model,) = [line for line in axes.lines if "costs fitted" in str(line.get_label())]
+    curve = table.curve("random", "thp")
+    predicted = np.asarray(model.get_ydata(), float)
+    assert predicted == pytest.approx(curve["step_ns"].to_numpy(), rel=0.03)
+    assert "functions called at random" in texts(axes)
+    assert "time per call (ns)" in texts(axes)
+
+
+def test_of_many_cores_the_mean_is_drawn() -> None:
+    table = CodeTable(samples(cores=range(20), sizes_kib=(8, 512, 3072), rounds=8))
+    with themed():
+        figure = figures.time_per_step(table, "random", REACHES, "step")
+    found = bars(figure.axes[0])
+    assert list(found) == ["4 KiB pages, all cores", "2 MiB pages (thp), all cores"]
+    _, y = drawn(found["4 KiB pages, all cores"])
+    assert y == pytest.approx(table.curve("random", "4k")["step_ns"].to_numpy())
+    assert_all_is_seen(figure)
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
+def test_the_page_ratio_and_its_knees() -> None:
+    made = samples(
+        cores=(0, 1), sizes_kib=(8, 128, 256, 384, 512, 640, 768, 1024, 2048, 3072), rounds=24,
+        patterns=("random", "chase"), backings=("4k", "thp", "hugetlb"), walk_ns=1.0,
+    )  # fmt: skip
+    table = CodeTable(made)
+    knees = {name: table.knees(name, "thp") for name in table.patterns}
+    assert all(found.knees for found in knees.values())
+    with themed():
+        figure = figures.page_ratio(table, REACHES, knees)
+    assert len(figure.axes) == 2
+    for axes, pattern in zip(figure.axes, table.patterns, strict=True):
+        found = bars(axes)
+        assert list(found) == [f"4 KiB over 2 MiB pages ({name})" for name in ("thp", "hugetlb")]
+        blocks = table.page_ratio(pattern, "thp")
+        expected = [percent(t_interval(column)) for column in blocks.T]
+        _, y = drawn(found["4 KiB over 2 MiB pages (thp)"])
+        assert y == pytest.approx([one.effect for one in expected])
+        assert ends(found["4 KiB over 2 MiB pages (thp)"]) == pytest.approx(
+            np.array([[one.low, one.high] for one in expected])
+        )
+        marks = [line.get_xdata() for line in axes.lines if len(np.asarray(line.get_xdata())) == 2]
+        at = [float(np.asarray(mark, float)[0]) for mark in marks]
+        for knee in knees[pattern].knees:
+            assert any(x == pytest.approx(knee.size.effect / KIB) for x in at)
+        assert any(x == pytest.approx(512) for x in at), "the reach"
+        shown = texts(axes)
+        assert "knee, 95 % interval" in shown
+        assert "(%)" in shown
+    assert "extent of the code that runs (KiB)" in texts(figure.axes[-1])
+    assert_all_is_seen(figure)
+
+
+def test_without_a_knee_none_is_drawn() -> None:
+    table = CodeTable(samples(cores=(0,), sizes_kib=SIZES, walk_ns=0.0))
+    with themed():
+        figure = figures.page_ratio(table, REACHES, {"random": table.knees("random", "thp")})
+    assert "knee" not in texts(figure.axes[0])
+    assert_all_is_seen(figure)
+
+
+# --- the ring and its control --------------------------------------------------------------------
+
+
+def test_the_ring_on_many_and_on_few_pages() -> None:
+    made = samples(
+        cores=(0, 1), sizes_kib=(8, 128, 256, 384, 512, 640, 768, 1024, 2048, 3072), rounds=24,
+        patterns=("chase", "line"), walk_ns=3.0,
+    )  # fmt: skip
+    table = CodeTable(made)
+    with themed():
+        figure = figures.ring_ratio(table, REACHES)
+    above, below = figure.axes
+    times = bars(above)
+    assert list(times) == ["one jump a page", "one jump a line, on a 64th of the pages"]
+    _, y = drawn(times["one jump a page"])
+    assert y == pytest.approx(table.curve("chase", "4k")["step_ns"].to_numpy())
+    x, y = drawn(bars(below)["one a page over one a line"])
+    extent, blocks = table.ring_ratio()
+    assert x == pytest.approx(extent / KIB)
+    assert y == pytest.approx(np.exp([t_interval(column).effect for column in blocks.T]))
+    assert "time per jump (ns)" in texts(above)
+    assert "knee, 95 % interval" in texts(below)
+    assert " iTLB" in texts(below)
+    assert_all_is_seen(figure)
+
+
+# --- cores ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_the_cores_difference(count: int) -> None:
+    cores = range(count)
+    table = CodeTable(samples(cores=cores, sizes_kib=(8, 512, 3072), rounds=12, lags={1: 0.094}))
+    with themed():
+        figure = figures.core_difference(table, "random", REACHES)
+    above, below = figure.axes
+    assert above.get_title(loc="left") == "4 KiB pages"
+    assert below.get_title(loc="left") == "2 MiB pages (thp)"
+    found = bars(above)
+    assert len(found) == min(count, 8)
+    assert next(iter(found)) == "cpu1", "the slowest first"
+    _, y = drawn(found["cpu1"])
+    compared = table.difference_by_size("random", "4k")
+    assert y == pytest.approx([one.effects[1].slowdown.effect for one in compared])
+    assert y[-1] == pytest.approx(9.4, abs=1.5)
+    pale = [line for line in above.lines if line.get_color() == "0.8"]
+    assert len(pale) == max(0, count - 8)
+    assert "slower than the median\nof the others (%)" in texts(above)
+    assert "iTLB" in texts(above)
+    assert_all_is_seen(figure)
+
+
+def test_on_one_kind_of_pages_there_is_one_panel() -> None:
+    table = CodeTable(samples(cores=(0, 1, 2), sizes_kib=SIZES, rounds=8, backings=["4k"]))
+    with themed():
+        figure = figures.core_difference(table, "random", REACHES)
+    assert len(figure.axes) == 1
+    assert_all_is_seen(figure)
+
+
+# --- misses --------------------------------------------------------------------------------------
+
+
+def test_simulated_misses_stand_above_what_pages_cost_and_are_called_simulated() -> None:
+    made = samples(cores=(0, 1), sizes_kib=SIZES, rounds=12, patterns=PATTERNS, walk_ns=1.0)
+    table = CodeTable(made)
+    with themed():
+        figure = figures.misses(table, simulated(), REACHES)
+    above, below = figure.axes
+    assert above.get_title(loc="left").startswith("simulated: TLB of 128 entries")
+    assert "simulated iTLB misses" in above.get_ylabel()
+    assert "(ns per step)" in below.get_ylabel()
+    lines = {str(line.get_label()): line for line in above.lines}
+    chase = lines["branch chase, one jump a page"]
+    assert np.asarray(chase.get_xdata(), float).tolist() == [8, 512, 3072]
+    assert np.asarray(chase.get_ydata(), float).tolist() == [0, 0, 1]
+    _, extra = drawn(bars(below)["branch chase, one jump a page"])
+    assert extra[-1] == pytest.approx(1.0, abs=0.2)
+    assert extra[0] == pytest.approx(0.0, abs=0.1)
+    assert "measured" not in texts(above)
+    assert_all_is_seen(figure)
+
+
+def test_measured_misses_are_drawn_where_there_are_some() -> None:
+    made = samples(cores=(0, 1), sizes_kib=SIZES, rounds=6)
+    small = made["backing"] == "4k"
+    size = made["code_bytes"].to_numpy(float) / KIB
+    made["itlb_misses"] = np.where(small, made["steps"] * misses("random", size), 0.0)
+    with themed():
+        figure = figures.misses(CodeTable(made), simulated(("random",)), REACHES)
+    (measured,) = [line for line in figure.axes[0].lines if "measured" in str(line.get_label())]
+    expected = misses("random", np.array(SIZES, float))
+    assert np.asarray(measured.get_ydata(), float) == pytest.approx(expected)
+    assert_all_is_seen(figure)
+
+
+def test_simulated_misses_without_huge_pages() -> None:
+    table = CodeTable(samples(cores=(0,), sizes_kib=SIZES, rounds=6, backings=["4k"]))
+    with themed():
+        figure = figures.misses(table, simulated(("random", "chase")), REACHES)
+    assert len(figure.axes) == 1
+    assert "extent of the code that runs (KiB)" in texts(figure.axes[0])
+    assert_all_is_seen(figure)
+
+
+# --- all of an experiment's ----------------------------------------------------------------------
+
+
+def names(table: pd.DataFrame, experiment: str = "code_segment", **more: Any) -> list[str]:
+    run = run_of(table, experiment, provenance={"machine": machine(), **more})
+    found = figures_of(run)
+    for figure in found.values():
+        assert_all_is_seen(figure)
+    return list(found)
+
+
+def test_each_run_has_the_figures_that_it_can_have() -> None:
+    few = {"sizes_kib": (8, 512, 3072), "rounds": 6}
+    assert names(samples(cores=(0, 1), patterns=PATTERNS, **few), simulated=simulated()) == [  # type: ignore[arg-type]
+        "time_random", "time_page", "time_chase", "page_ratio", "core_difference", "misses",
+    ]  # fmt: skip
+    assert names(samples(cores=(0,), patterns=("chase", "line"), **few)) == [  # type: ignore[arg-type]
+        "time_chase", "page_ratio", "ring_ratio",
+    ]  # fmt: skip
+    assert names(samples(cores=(0,), backings=["4k"], **few)) == ["time_random"]  # type: ignore[arg-type]
+    assert names(samples(cores=(0,), **few), "random_calls") == ["time_per_call", "page_ratio"]  # type: ignore[arg-type]
+    assert names(samples(cores=(0, 1), backings=["thp"], **few), "random_calls") == [  # type: ignore[arg-type]
+        "time_per_call", "core_difference",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("experiment", ["code_segment", "random_calls"])
+def test_little_or_holes_are_drawn_too(experiment: str) -> None:
+    assert names(samples(cores=(0, 1), rounds=1, sizes_kib=(8, 512)), experiment)
+    assert names(samples(cores=(0, 1), rounds=4, sizes_kib=(64,)), experiment)
+    made = samples(cores=(0, 1), rounds=6, sizes_kib=SIZES)
+    hole = made["n"].eq(made["n"].max()) & made["backing"].eq("thp") & made["cpu"].eq(1)
+    assert names(made[~hole], experiment)
+    plain = made[["round", "cpu", "pattern", "backing", "n", "code_bytes", "steps", "time_ns"]]
+    own = plain.assign(pattern="loop", backing=plain["backing"].replace("thp", "1g"))
+    assert names(own, experiment)

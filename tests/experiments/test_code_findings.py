@@ -1,0 +1,322 @@
+"""Claims about code and its pages, on samples of machines whose faults are known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perflib.experiments.code_findings import (
+    Reaches,
+    broken_up,
+    core_findings,
+    huge_pages_finding,
+    knee_finding,
+    large_sizes,
+    page_finding,
+    small_sizes,
+    step_finding,
+)
+from perflib.experiments.code_table import CodeTable
+from perflib.stats import Interval
+from perflib.stats.knee import Knee, Knees
+from tests.experiments.code_samples import KIB, SIZES_KIB, machine, samples
+
+HASWELL = Reaches.of(machine())
+SIZES = (8, 32, 128, 512, 1024, 2048, 3072)
+# 5/6 of the steps walk for 0.4 ns, of the time of a step on huge pages.
+PAGES_PERCENT = 100 * 0.4 * (5 / 6) / (2 + 1.5 * (1 - 16 / 3072) + 1 - 32 / 3072 + 2.5 * 11 / 12)
+FLAT = Interval(0.0, -0.001, 0.001)
+
+
+# --- what a machine holds ------------------------------------------------------------------------
+
+
+def test_reaches_are_those_of_code_on_small_pages() -> None:
+    assert HASWELL.caches == {"L1i": 32 * KIB, "L2": 256 * KIB, "L3": 25600 * KIB}
+    assert HASWELL.tlbs == {"iTLB": 512 * KIB, "second-level TLB": 4096 * KIB}
+    assert Reaches.of({}) == Reaches({}, {})
+    assert Reaches.of(machine(tlbs=False)).tlbs == {}
+
+
+def test_cores_of_two_kinds_count_by_the_first() -> None:
+    made = machine()
+    little = {"level": 1, "kind": "instruction", "size_bytes": 65536, "count": 8}
+    assert Reaches.of({**made, "caches": [*made["caches"], little]}).caches["L1i"] == 32 * KIB
+
+
+def test_large_and_small_sizes() -> None:
+    table = CodeTable(samples(rounds=2, sizes_kib=SIZES))
+    assert [SIZES[place] for place in large_sizes(table, "random")] == [2048, 3072]
+    assert [SIZES[place] for place in small_sizes(table, "random", HASWELL)] == [8, 32]
+    assert small_sizes(table, "random", Reaches({}, {})) == [0]
+    one = CodeTable(samples(rounds=2, sizes_kib=[1024]))
+    assert large_sizes(one, "random") == small_sizes(one, "random", HASWELL) == [0]
+
+
+# --- cores ---------------------------------------------------------------------------------------
+
+
+def of_cores(**faults: Any) -> dict[str, Any]:
+    table = CodeTable(samples(cores=range(6, 11), sizes_kib=SIZES, **faults))
+    where = {8: "package 0, core 8"}
+    return {f.subject: f for f in core_findings(table, "random", HASWELL, 1.0, where)}
+
+
+def test_a_core_that_lags_by_its_itlb_is_slow_with_large_code_on_small_pages_alone() -> None:
+    found = of_cores(lags={8: 0.094})
+    assert [name for name, f in found.items() if f.verdict == "supported"] == ["cpu8"]
+    slow = found["cpu8"]
+    assert slow.low < 8.7 < slow.high  # 9.4 % at 3 MiB, 8.0 % at 2 MiB
+    assert slow.unit == "percent"
+    assert slow.claim == (
+        "cpu8 is more than 1 % slower than the median of the other cores in code of 2048 KiB and "
+        "more on 4 KiB pages"
+    )
+    assert slow.evidence["where"] == "package 0, core 8"
+    assert slow.evidence["backing"] == "4k"
+    assert slow.evidence["p_holm"] < 0.05
+    assert len(slow.evidence["stretches_percent"]) == 3
+    assert {f.verdict for name, f in found.items() if name != "cpu8"} == {"refuted"}
+    assert "2 MiB pages" in found["cpu8 huge pages"].claim
+    assert found["cpu8 huge pages"].evidence["backing"] == "thp"
+    assert "code of 32 KiB at most on 4 KiB pages" in found["cpu8 small code"].claim
+
+
+def test_a_core_that_is_slow_at_everything_is_so_everywhere() -> None:
+    found = of_cores(slow={8: 0.12})
+    supported = [name for name, f in found.items() if f.verdict == "supported"]
+    assert supported == ["cpu8", "cpu8 huge pages", "cpu8 small code"]
+    for name in supported:
+        assert found[name].low < 12 < found[name].high
+
+
+def test_bursts_are_no_slowness_but_are_told() -> None:
+    found = of_cores(burst_share={8: 0.2})
+    assert {f.verdict for f in found.values()} == {"refuted"}
+    assert found["cpu8"].evidence["disturbed_percent"][0] > 5
+    assert found["cpu7"].evidence["disturbed_percent"][0] < 5
+
+
+def test_without_one_kind_of_pages_the_rest_is_said() -> None:
+    small = CodeTable(samples(cores=(0, 1), sizes_kib=SIZES, backings=["4k"]))
+    found = core_findings(small, "random", HASWELL, 1.0, {})
+    assert [f.subject for f in found] == ["cpu0", "cpu1", "cpu0 small code", "cpu1 small code"]
+    huge = CodeTable(samples(cores=(0, 1), sizes_kib=SIZES, backings=["hugetlb"]))
+    found = core_findings(huge, "random", HASWELL, 1.0, {})
+    assert [f.subject for f in found] == ["cpu0 huge pages", "cpu1 huge pages"]
+
+
+# --- what huge pages are worth -------------------------------------------------------------------
+
+
+def worth(few: float, many: float, count: int = 9, noise: float = 0.02) -> list[list[float]]:
+    """Pairs of ns a load: through few pages, through many."""
+    generator = np.random.default_rng(int(100 * many))
+    found: list[list[float]] = (
+        np.array([few, many]) * generator.normal(1, noise, (count, 2))
+    ).tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("of_huge", "verdict", "says"),
+    [
+        (worth(1.0, 1.0), "supported", "cost the same"),
+        (worth(1.0, 5.8), "refuted", "broken up"),
+        (worth(1.0, 3.4, noise=0.3), "inconclusive", "leaves it open"),
+    ],
+)
+def test_huge_pages_take_one_entry_or_as_many(
+    of_huge: list[list[float]], verdict: str, says: str
+) -> None:
+    (found,) = huge_pages_finding({"4k": worth(1.0, 6.0), "collapse": of_huge})
+    assert found.verdict == verdict
+    assert says in found.reason
+    assert found.subject == "huge pages collapse"
+    assert found.effect == pytest.approx(100 * (np.median(of_huge, axis=0)[1] - 1) / 5, abs=12)
+    assert broken_up([found], "collapse") == (verdict == "refuted")
+    assert not broken_up([found], "thp")
+    assert found.to_dict()["evidence"]["ns_few_and_many_pages"]["4k"] == pytest.approx([1, 6], 0.1)
+
+
+def test_where_pages_cost_nothing_huge_ones_cannot_be_told() -> None:
+    for nothing in (worth(1.0, 1.05), [[1.0, 1.0]] * 9, [[1.0, 0.5]] * 9):
+        (found,) = huge_pages_finding({"4k": nothing, "thp": nothing})
+        assert found.verdict == "inconclusive"
+        assert "Not even on 4 KiB pages" in found.reason
+
+
+def test_huge_pages_alone_or_none_or_once() -> None:
+    assert huge_pages_finding({}) == []
+    assert huge_pages_finding({"4k": worth(1.0, 6.0)}) == []
+    assert huge_pages_finding({"thp": worth(1.0, 1.0)}) == []
+    (once,) = huge_pages_finding({"4k": worth(1.0, 6.0, 1), "thp": worth(1.0, 6.0, 1)})
+    assert once.verdict == "inconclusive"
+    (some,) = huge_pages_finding({"4k": worth(1.0, 6.0), "hugetlb": worth(1.0, 1.0, 4)})
+    assert some.verdict == "supported"
+
+
+# --- pages, steps --------------------------------------------------------------------------------
+
+
+def test_small_pages_cost_what_they_cost() -> None:
+    table = CodeTable(samples(sizes_kib=SIZES, backings=("4k", "thp", "hugetlb")))
+    finding = page_finding(table, "random", 1.0)
+    assert finding is not None
+    assert finding.verdict == "supported"
+    assert finding.effect == pytest.approx(PAGES_PERCENT, abs=0.5)
+    assert finding.subject == "pages random"
+    assert "3072 KiB" in finding.claim
+    assert list(finding.evidence["percent_by_backing"]) == ["thp", "hugetlb"]
+    assert finding.evidence["percent_by_backing"]["hugetlb"][0] == pytest.approx(4.9, abs=1)
+
+
+def test_the_interval_of_what_pages_cost_covers_it() -> None:
+    covered = 0
+    for seed in range(20):
+        found = page_finding(CodeTable(samples(seed, sizes_kib=(8, 3072), rounds=40)), "random", 1)
+        assert found is not None
+        covered += found.low < PAGES_PERCENT < found.high
+    assert covered >= 16  # of 95 %, with 99.9 % probability
+
+
+def test_null_pages_that_cost_nothing_are_refuted() -> None:
+    finding = page_finding(CodeTable(samples(sizes_kib=SIZES, walk_ns=0.0)), "random", 1.0)
+    assert finding is not None
+    assert finding.verdict == "refuted"
+    assert "1 % lies outside" in finding.reason
+    between = page_finding(CodeTable(samples(sizes_kib=SIZES)), "random", 4.9)
+    assert between is not None
+    assert between.verdict == "inconclusive"
+
+
+def test_pages_of_one_kind_or_one_round_compare_nothing() -> None:
+    for backing in ("4k", "thp"):
+        table = CodeTable(samples(sizes_kib=SIZES, backings=[backing]))
+        assert page_finding(table, "random", 1.0) is None
+    once = page_finding(CodeTable(samples(sizes_kib=SIZES, rounds=1)), "random", 1.0)
+    assert once is not None
+    assert once.verdict == "inconclusive"
+    assert "two blocks" in once.reason
+
+
+def test_a_step_beyond_a_cache_costs_more() -> None:
+    table = CodeTable(samples(sizes_kib=(8, 16, 64, 128, 512, 1024)))
+    first = step_finding(table, "random", "L1i", 32 * KIB, 1.0)
+    assert first is not None
+    assert first.claim == (
+        "a step in code of 64 KiB takes more than 1 % longer than in code of 16 KiB, which fits "
+        "into L1i (32 KiB)"
+    )
+    assert first.verdict == "supported"
+    assert first.subject == "L1i"
+    assert first.low < 100 * (1.5 * 0.75 + 0.5) / 2 < first.high
+    assert first.evidence == {"backing": "thp"}
+    second = step_finding(table, "random", "L2", 256 * KIB, 1.0)
+    assert second is not None
+    assert second.effect == pytest.approx(100 * (0.25 * 0.75 + 1.25 + 1.5 * 3 / 32) / 4.06, rel=0.1)
+
+
+def test_a_cache_that_the_sizes_do_not_straddle_says_nothing() -> None:
+    table = CodeTable(samples(rounds=2, sizes_kib=(64, 128, 512)))
+    assert step_finding(table, "random", "L1i", 32 * KIB, 1.0) is None
+    assert step_finding(table, "random", "L3", 25600 * KIB, 1.0) is None
+
+
+# --- the knee ------------------------------------------------------------------------------------
+
+
+def knees(*sizes_kib: tuple[float, float, float], bound: float = 0.2) -> Knees:
+    height = Interval(0.1, 0.09, 0.11)
+    found = tuple(Knee(Interval(*(KIB * end for end in size)), height, 0.01) for size in sizes_kib)
+    return Knees(found, 0.01 if found else 0.5, bound, FLAT, (FLAT,))
+
+
+def judged(found: Knees, reaches: dict[str, int] | None = None) -> Any:
+    known = HASWELL.tlbs if reaches is None else reaches
+    return knee_finding(found, known, subject="knee", pattern="chase", tolerance=20.0, visible=5.0)
+
+
+@pytest.mark.parametrize(
+    ("size_kib", "verdict"),
+    [
+        ((512, 448, 640), "supported"),
+        ((430, 300, 640), "supported"),
+        ((610, 512, 1000), "supported"),
+        ((4000, 3072, 6000), "supported"),  # of the second level
+        ((512, 200, 640), "inconclusive"),  # half of it is not excluded
+        ((512, 448, 1024), "inconclusive"),  # nor twice of it
+        ((700, 500, 900), "inconclusive"),
+        ((1024, 800, 1500), "refuted"),
+        ((128, 64, 256), "refuted"),
+        ((1500, 300, 6000), "inconclusive"),
+    ],
+)
+def test_a_knee_is_held_to_the_reach(size_kib: tuple[float, float, float], verdict: str) -> None:
+    found = judged(knees(size_kib))
+    assert found.verdict == verdict
+    assert (found.effect, found.low, found.high) == size_kib
+    assert found.unit == "KiB"
+    assert found.evidence["reach_kib"] == {"iTLB": 512.0, "second-level TLB": 4096.0}
+
+
+def test_a_knee_says_which_level_and_a_second_knee_is_told() -> None:
+    found = judged(knees((512, 448, 640), (3000, 2048, 4096)))
+    assert "20 % of the reach of the iTLB" in found.reason
+    assert "A second knee lies at 3000 KiB" in found.reason
+    assert len(found.evidence["knees_kib"]) == len(found.evidence["heights_percent"]) == 2
+    assert found.evidence["heights_percent"][0][0] == pytest.approx(100 * math.expm1(0.1))
+
+
+def test_no_knee_is_refuted_with_its_bound_and_too_little_data_is_not() -> None:
+    found = judged(knees(bound=0.04))
+    assert found.verdict == "refuted"
+    assert math.isnan(found.effect)
+    assert f"{100 * math.expm1(0.04):.1f} %" in found.reason
+    wide = judged(knees(bound=0.2))
+    assert wide.verdict == "inconclusive"
+    assert f"{100 * math.expm1(0.2):.1f} %" in wide.reason
+    assert judged(knees(bound=math.nan)).verdict == "inconclusive"
+
+
+def test_broken_huge_pages_refute_nothing() -> None:
+    def found(known: Knees) -> Any:
+        return knee_finding(
+            known, HASWELL.tlbs, subject="knee", pattern="chase", tolerance=20.0, visible=5.0,
+            broken=True,
+        )  # fmt: skip
+
+    assert found(knees((512, 448, 640))).verdict == "supported"
+    for elsewhere in (knees((128, 64, 256)), knees(bound=0.01)):
+        assert judged(elsewhere).verdict == "refuted"
+        assert found(elsewhere).verdict == "inconclusive"
+        assert "broken up" in found(elsewhere).reason
+
+
+def test_a_processor_that_does_not_say_its_reach_leaves_it_open() -> None:
+    found = judged(knees((512, 448, 640)), {})
+    assert found.verdict == "inconclusive"
+    assert "does not say" in found.reason
+    assert "unknown" in found.claim
+
+
+@pytest.mark.parametrize("pattern", ["random", "chase"])
+def test_the_knee_of_samples_is_found_and_is_the_itlbs(pattern: str) -> None:
+    table = CodeTable(samples(patterns=[pattern], rounds=40, cores=(0, 1)))
+    found = judged(table.knees(pattern, "thp"))
+    assert found.verdict == "supported"
+    assert found.low <= 512 <= found.high
+    assert max(SIZES_KIB) > found.high
+
+
+@pytest.mark.parametrize("pattern", ["random", "chase"])
+def test_null_equal_pages_have_no_knee(pattern: str) -> None:
+    verdicts = []
+    for seed in range(20):
+        made = samples(seed, patterns=[pattern], rounds=24, cores=(0,), walk_ns=0.0)
+        verdicts.append(judged(CodeTable(made).knees(pattern, "thp")).verdict)
+    assert verdicts.count("refuted") >= 17  # 5 % of 20, and its binomial error
+    assert np.mean([verdict == "supported" for verdict in verdicts]) <= 0.1

@@ -1,0 +1,206 @@
+"""The suspects, each in a machine in which it is guilty, and in one in which nobody is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from perflib.experiments.code_findings import Reaches, core_findings
+from perflib.experiments.code_hypotheses import HYPOTHESES, hypotheses
+from perflib.experiments.code_table import CodeTable
+from perflib.finding import Finding
+from tests.experiments.code_samples import machine, samples, suspects
+
+REACHES = Reaches.of(machine())
+SIZES = (8, 32, 128, 512, 1024, 2048, 3072)
+CORES = range(6, 11)
+LARGE_CODE = "extra time of large code"
+
+
+def judged(table: pd.DataFrame, threshold: float = 1.0) -> list[Finding]:
+    return hypotheses(CodeTable(table), "random", REACHES, threshold)
+
+
+def verdicts(found: Sequence[Finding], what: str) -> list[str]:
+    """Of iTLB, instruction caches, soft interrupts, frequency."""
+    named = suspects(found, what)
+    assert set(named) == set(HYPOTHESES)
+    return [named[cause].verdict for cause in HYPOTHESES]
+
+
+def story(**faults: Any) -> list[Finding]:
+    return judged(samples(cores=CORES, sizes_kib=SIZES, **faults))
+
+
+# --- guilty --------------------------------------------------------------------------------------
+
+
+def test_a_core_whose_itlb_misses_cost_more() -> None:
+    found = story(lags={8: 0.094})
+    assert verdicts(found, "cpu8") == ["supported", "refuted", "refuted", "refuted"]
+    itlb = suspects(found, "cpu8")["iTLB misses"]
+    assert itlb.low < 100 < itlb.high
+    assert itlb.evidence["explains"] == "the extra time of cpu8 with large code"
+    assert itlb.evidence["code"] == "2048 KiB and more, beside 32 KiB"
+    assert "2 MiB pages" in itlb.reason
+    extra = itlb.evidence["extra_percent"]
+    assert extra[1] < 8.7 < extra[2]
+
+
+def test_of_large_code_as_such_the_caches_are_guilty() -> None:
+    found = story()
+    assert verdicts(found, LARGE_CODE) == ["refuted", "supported", "refuted", "refuted"]
+    assert suspects(found, LARGE_CODE)["iTLB misses"].evidence["extra_percent"][0] > 100
+
+
+def test_of_large_code_as_such_the_itlb_is_guilty_where_walks_are_dear() -> None:
+    found = story(walk_ns=40.0)
+    assert verdicts(found, LARGE_CODE) == ["supported", "refuted", "refuted", "refuted"]
+
+
+def test_a_core_that_is_slow_at_everything_has_no_extra_time_with_large_code() -> None:
+    found = story(slow={8: 0.12})
+    assert verdicts(found, "cpu8") == ["refuted"] * 4
+    for finding in suspects(found, "cpu8").values():
+        assert "Nothing to explain" in finding.reason
+
+
+def test_a_core_that_is_slow_at_everything_and_has_a_bad_itlb_besides() -> None:
+    found = story(slow={8: 0.12}, lags={8: 0.094})
+    assert verdicts(found, "cpu8") == ["supported", "refuted", "refuted", "refuted"]
+
+
+def test_a_core_whose_clock_falls_with_large_code() -> None:
+    found = story(slow_clock={8: 0.08})
+    assert verdicts(found, "cpu8") == ["refuted", "refuted", "refuted", "supported"]
+
+
+def test_a_core_with_a_storm_of_soft_interrupts() -> None:
+    found = story(softirq_share={8: 0.08})
+    itlb, caches, softirq, frequency = verdicts(found, "cpu8")
+    assert (itlb, frequency) == ("refuted", "refuted")
+    # What goes with them is known at most, which can acquit them and not convict them; and it
+    # slows code on all pages, as caches do.
+    assert (softirq, caches) == ("inconclusive", "inconclusive")
+    finding = suspects(found, "cpu8")["softirq activity"]
+    assert "upper bound" in finding.reason
+    assert finding.evidence["contribution_percent"][0] > 8
+
+
+def test_a_core_whose_caches_are_slower() -> None:
+    found = story(slow_caches={8: 0.2})
+    assert verdicts(found, "cpu8") == ["refuted", "supported", "refuted", "refuted"]
+
+
+def test_bursts_on_a_core_explain_nothing() -> None:
+    found = story(burst_share={8: 0.2})
+    for finding in found:
+        if "cpu" in finding.evidence["explains"]:
+            assert finding.verdict in ("refuted", "inconclusive")
+
+
+def test_broken_huge_pages_acquit_no_itlb_and_convict_no_cache() -> None:
+    table = CodeTable(samples(cores=CORES, sizes_kib=SIZES))
+    found = hypotheses(table, "random", REACHES, 1.0, broken=True)
+    assert verdicts(found, LARGE_CODE) == ["inconclusive", "inconclusive", "refuted", "refuted"]
+    table = CodeTable(samples(cores=CORES, sizes_kib=SIZES, walk_ns=40.0))
+    found = hypotheses(table, "random", REACHES, 1.0, broken=True)
+    assert verdicts(found, LARGE_CODE) == ["supported", "refuted", "refuted", "refuted"]
+
+
+# --- nobody --------------------------------------------------------------------------------------
+
+
+def test_null_nobody_is_found_guilty_of_what_did_not_happen() -> None:
+    """At a threshold of 0.01 % the tests are on their own: 5 % of the runs may name a core."""
+    runs, slow, guilty = 100, 0, 0
+    for seed in range(runs):
+        table = CodeTable(samples(seed, cores=(0, 1), sizes_kib=(8, 1024), rounds=24))
+        of_core = core_findings(table, "random", REACHES, 0.01, {})[:2]
+        slow += any(finding.verdict == "supported" for finding in of_core)
+        found = hypotheses(table, "random", REACHES, 0.01)[: len(HYPOTHESES)]
+        assert all("cpu" in finding.evidence["explains"] for finding in found)
+        guilty += any(finding.verdict == "supported" for finding in found)
+        if seed % 5 == 0:  # as it is used
+            for finding in core_findings(table, "random", REACHES, 1.0, {}):
+                assert finding.verdict in ("refuted", "inconclusive")
+            for finding in hypotheses(table, "random", REACHES, 1.0)[: len(HYPOTHESES)]:
+                assert finding.verdict in ("refuted", "inconclusive")
+    most = stats.binom.ppf(0.999, runs, 0.05)
+    assert slow <= most
+    assert guilty <= most
+
+
+# --- what is not there ---------------------------------------------------------------------------
+
+
+def test_without_huge_pages_two_suspects_cannot_be_told_apart() -> None:
+    found = judged(samples(cores=CORES, sizes_kib=SIZES, lags={8: 0.094}, backings=["4k"]))
+    assert verdicts(found, "cpu8") == ["inconclusive", "inconclusive", "refuted", "refuted"]
+    assert "huge pages were had" in suspects(found, "cpu8")["iTLB misses"].reason
+
+
+def test_columns_that_were_not_measured_are_unseen() -> None:
+    table = samples(cores=CORES, sizes_kib=SIZES, lags={8: 0.094})
+    for gone in (
+        table.drop(columns=["core_mhz", "softirqs"]),
+        table.assign(core_mhz=np.nan, softirqs=np.nan),
+    ):
+        found = judged(gone)
+        assert verdicts(found, "cpu8") == ["supported", "refuted", "inconclusive", "inconclusive"]
+        assert "no counts" in suspects(found, "cpu8")["softirq activity"].reason
+        assert "do not hold" in suspects(found, "cpu8")["frequency"].reason
+
+
+def test_one_core_is_compared_with_nobody() -> None:
+    found = judged(samples(cores=[3], sizes_kib=SIZES))
+    assert {finding.evidence["explains"] for finding in found} == {"the " + LARGE_CODE}
+
+
+def test_one_size_or_no_small_pages_pose_no_question() -> None:
+    assert judged(samples(sizes_kib=[1024])) == []
+    assert judged(samples(sizes_kib=SIZES, backings=["thp"])) == []
+
+
+def test_one_round_is_inconclusive() -> None:
+    assert {finding.verdict for finding in judged(samples(rounds=1, sizes_kib=SIZES))} == {
+        "inconclusive"
+    }
+
+
+def test_sizes_that_are_all_small_leave_nothing_to_explain() -> None:
+    found = judged(samples(cores=CORES, sizes_kib=(16, 24)))
+    assert verdicts(found, LARGE_CODE) == ["refuted"] * 4
+
+
+def test_missing_samples_of_other_cores_do_not_move_a_core() -> None:
+    """With the highest of them missing, the middle of the others is another core."""
+    faults = {8: 0.094, 9: 0.06, 10: 0.06}
+    table = samples(cores=CORES, sizes_kib=SIZES, lags=faults, rounds=80)
+    whole = suspects(judged(table), "cpu8")["iTLB misses"].evidence["extra_percent"]
+    gone = table["cpu"].eq(6) & (table["round"] % 4 == 0)
+    some = suspects(judged(table[~gone]), "cpu8")["iTLB misses"].evidence["extra_percent"]
+    assert some[0] == pytest.approx(whole[0], abs=1.2)
+    assert verdicts(judged(table[~gone]), "cpu8")[0] == "supported"
+
+
+def test_a_core_that_never_gave_a_sample_of_large_code_does_not_hide_the_others() -> None:
+    table = samples(cores=CORES, sizes_kib=SIZES)
+    broken = table["cpu"].eq(7) & (table["n"] > table["n"].median())
+    found = judged(table.assign(ok=~broken))
+    assert verdicts(found, LARGE_CODE) == ["refuted", "supported", "refuted", "refuted"]
+
+
+@pytest.mark.parametrize("name", ["time_ns", "softirqs"])
+def test_a_sample_that_hung_does_not_make_soft_interrupts_dear(name: str) -> None:
+    table = samples(cores=CORES, sizes_kib=SIZES, lags={8: 0.094})
+    hung = table.index % 997 == 0
+    factor = 40 if name == "time_ns" else 1
+    table["time_ns"] = table["time_ns"] * np.where(hung, factor, 1.0)
+    table["softirqs"] += np.where(hung, 100, 0)
+    assert verdicts(judged(table), "cpu8")[2] == "refuted"

@@ -1,0 +1,340 @@
+"""code_segment as its user meets it: the source's story, tables of users, a real run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.cli import main
+from perflib.errors import UserError
+from perflib.experiments import get
+from perflib.finding import Finding
+from perflib.hypotheses import ledger
+from perflib.store import load, runs
+from tests.experiments.code_samples import (
+    KIB,
+    by_subject,
+    findings,
+    machine,
+    run_of,
+    samples,
+    suspects,
+)
+
+CODE = get("code_segment")
+CORES = range(6, 12)
+REQUIRED = ["round", "cpu", "pattern", "backing", "n", "code_bytes", "steps", "time_ns"]
+TINY: dict[str, Any] = {
+    "budget_s": 0.6, "turn_ms": 1.0, "sizes_kib": [8, 64], "simulated_sizes": 0,
+}  # fmt: skip
+
+needs_this_processor = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    return tmp_path
+
+
+# --- the source's story --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def haswell() -> list[Finding]:
+    """Core 8 falls behind from 512 KiB on, by 9.4 % at 3 MiB, on 4 KiB pages."""
+    return findings(samples(2, cores=CORES, lags={8: 0.094}, patterns=("random", "chase")))
+
+
+def test_core_8_is_slow_with_large_code_on_small_pages_only(haswell: list[Finding]) -> None:
+    found = by_subject(haswell)
+    slow = [name for name, finding in found.items() if finding.verdict == "supported"]
+    assert [name for name in slow if name.startswith("cpu")] == ["cpu8"]
+    assert found["cpu8"].low < 8.6 < found["cpu8"].high
+    assert found["cpu8"].evidence["where"] == "package 0, core 8"
+    for cpu in CORES:
+        assert found[f"cpu{cpu} huge pages"].verdict == "refuted"
+        assert found[f"cpu{cpu} small code"].verdict == "refuted"
+
+
+def test_the_knee_is_the_itlbs_reach(haswell: list[Finding]) -> None:
+    knee = by_subject(haswell)["knee"]
+    assert knee.verdict == "supported"
+    assert knee.unit == "KiB"
+    assert knee.low <= 512 <= knee.high
+    assert "chase" in knee.claim
+    assert "iTLB: 512 KiB" in knee.claim
+    of_random = by_subject(haswell)["knee random"]
+    assert of_random.low <= 512 <= of_random.high
+
+
+def test_of_the_suspects_the_itlb_is_guilty(haswell: list[Finding]) -> None:
+    verdicts = {name: one.verdict for name, one in suspects(haswell, "cpu8").items()}
+    assert verdicts == {
+        "iTLB misses": "supported",
+        "instruction cache misses": "refuted",
+        "softirq activity": "refuted",
+        "frequency": "refuted",
+    }
+
+
+def test_what_is_found_is_json_and_a_ledger(haswell: list[Finding]) -> None:
+    told = json.loads(json.dumps([finding.to_dict() for finding in haswell], allow_nan=False))
+    assert len(told) == len(haswell)
+    rows = ledger([(run_of(samples(rounds=2)), haswell)])
+    of_core = rows[rows["explains"].str.contains("cpu8")]
+    assert of_core["verdict"].tolist().count("supported") == 1
+
+
+def test_a_core_that_is_slow_at_everything_is_no_matter_of_large_code() -> None:
+    found = findings(samples(cores=CORES, slow={8: 0.12}, rounds=40))
+    plain = by_subject(found)
+    for subject in ("cpu8", "cpu8 huge pages", "cpu8 small code"):
+        assert plain[subject].verdict == "supported"
+    assert {one.verdict for one in suspects(found, "cpu8").values()} == {"refuted"}
+
+
+def test_null_a_machine_with_nothing_wrong() -> None:
+    found = findings(samples(cores=CORES, rounds=40))
+    for subject, finding in by_subject(found).items():
+        if subject.startswith("cpu"):
+            assert finding.verdict == "refuted", subject
+    slowest = [one for one in found if "of cpu" in str(one.evidence.get("explains"))]
+    assert len(slowest) == 4
+    assert {finding.verdict for finding in slowest} <= {"refuted", "inconclusive"}
+
+
+# --- the ring and its control --------------------------------------------------------------------
+
+
+def test_on_huge_pages_that_are_broken_up_the_rings_control_shows_the_knee() -> None:
+    """As in a virtual machine whose host has small pages behind the huge ones."""
+    made = samples(cores=(0, 1), patterns=("chase", "line"), rounds=30, walk_ns=3.0)
+    whole = made[made["backing"] == "4k"]
+    broken = whole[whole["pattern"] == "chase"].assign(backing="thp")
+    noise = np.exp(np.random.default_rng(1).normal(0, 0.01, len(broken)))
+    broken["time_ns"] = np.floor(broken["time_ns"] * noise)
+    generator = np.random.default_rng(2)
+    reach = {
+        name: (np.array([1.0, 6.0]) * generator.normal(1, 0.02, (9, 2))).tolist()
+        for name in ("4k", "thp")
+    }
+    provenance = {"machine": machine(), "plan": {"page_reach": reach}}
+    found = by_subject(findings(pd.concat([whole, broken]), provenance=provenance))
+    assert found["huge pages thp"].verdict == "refuted"
+    assert "broken up" in found["huge pages thp"].reason
+    assert found["knee"].verdict == "supported"
+    assert found["knee"].low <= 512 <= found["knee"].high
+    assert "64th of the pages" in found["knee"].claim
+    assert "broken up" in found["pages chase"].reason
+    json.dumps([finding.to_dict() for finding in found.values()], allow_nan=False)
+
+
+def test_without_huge_pages_the_rings_control_shows_the_knee() -> None:
+    made = samples(cores=(0, 1), patterns=("chase", "line"), backings=["4k"], walk_ns=3.0)
+    found = by_subject(findings(made))
+    assert found["knee"].verdict == "supported"
+    assert "ring_ratio" in CODE.figures(run_of(made))
+
+
+def test_on_huge_pages_that_are_whole_they_are_the_control() -> None:
+    made = samples(cores=(0, 1), patterns=("chase", "line"), rounds=40, walk_ns=3.0)
+    generator = np.random.default_rng(2)
+    reach = {
+        "4k": (np.array([1.0, 6.0]) * generator.normal(1, 0.02, (9, 2))).tolist(),
+        "thp": generator.normal(1, 0.02, (9, 2)).tolist(),
+    }
+    provenance = {"machine": machine(), "plan": {"page_reach": reach}}
+    found = by_subject(findings(made, provenance=provenance))
+    assert found["huge pages thp"].verdict == "supported"
+    assert found["knee"].verdict == "supported"
+    assert "2 MiB pages" in found["knee"].claim
+
+
+# --- tables of users -----------------------------------------------------------------------------
+
+
+def test_the_required_columns_are_enough() -> None:
+    plain = samples(cores=(0, 8), lags={8: 0.094}, rounds=40)[REQUIRED]
+    CODE.check_samples(plain)
+    found = findings(plain, provenance={})
+    named = by_subject(found)
+    assert named["cpu8"].verdict == "supported"
+    assert named["knee"].verdict == "inconclusive", "nothing is known of its TLB"
+    assert suspects(found, "cpu8")["iTLB misses"].verdict == "supported"
+    assert suspects(found, "cpu8")["frequency"].verdict == "inconclusive"
+
+
+def test_names_that_nobody_knows_are_taken_as_they_are() -> None:
+    plain = samples(cores=(0, 8), lags={8: 0.094}, rounds=40)[REQUIRED]
+    own = plain.assign(pattern="loop", backing=plain["backing"].replace("thp", "1g"))
+    found = findings(own, provenance={})
+    named = by_subject(found)
+    assert named["cpu8"].verdict == "supported"
+    assert named["pages loop"].verdict == "supported"
+    assert suspects(found, "cpu8")["iTLB misses"].verdict == "supported"
+
+
+@pytest.mark.parametrize("experiment", ["code_segment", "random_calls"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"backings": ["4k"]},
+        {"backings": ["thp"]},
+        {"backings": ["loaded"]},
+        {"backings": ["hugectl", "collapse"]},
+        {"sizes_kib": [64]},
+        {"rounds": 1},
+        {"cores": [3]},
+        {"cores": [3], "sizes_kib": [64], "backings": ["4k"], "rounds": 1},
+        {"patterns": ["chase"]},
+        {"patterns": ["line"], "backings": ["4k"]},
+    ],
+)
+def test_little_is_analysed_as_far_as_it_goes(experiment: str, made: dict[str, Any]) -> None:
+    table = samples(**{"cores": (0, 1), "rounds": 8, "sizes_kib": (8, 512, 3072), **made})
+    for finding in findings(table, experiment):
+        assert json.dumps(finding.to_dict(), allow_nan=False)
+        if made.get("rounds") == 1:
+            assert finding.verdict == "inconclusive"
+        if made.get("backings") in (["4k"], ["thp"], ["loaded"]):
+            assert not finding.subject.startswith(("knee", "pages"))
+
+
+@pytest.mark.parametrize("experiment", ["code_segment", "random_calls"])
+def test_holes_in_a_table_are_no_obstacle(experiment: str) -> None:
+    made = samples(cores=(0, 1, 2), rounds=24)
+    generator = np.random.default_rng(1)
+    some = made[generator.random(len(made)) > 0.2]
+    hole = some["backing"].eq("thp") & some["cpu"].eq(1) & some["n"].eq(some["n"].max())
+    found = by_subject(findings(some[~hole].assign(itlb_misses=np.nan), experiment))
+    for cpu in range(3):
+        assert found[f"cpu{cpu}"].verdict in ("refuted", "inconclusive")
+    assert found["pages random"].verdict == "supported"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda t: t.rename(columns={"time_ns": "tim_ns"}), "did you mean 'tim_ns'"),
+        (lambda t: t.drop(columns="steps"), "code_segment needs round, cpu, pattern, backing, n"),
+        (lambda t: t.iloc[:0], "no rows"),
+        (lambda t: t.assign(cpu="zero"), "'cpu' holds no numbers"),
+        (lambda t: t.assign(time_ns=np.nan), "'time_ns' has no value in row 1"),
+        (lambda t: t.assign(pattern=None), "'pattern' has no value in row 1"),
+    ],
+)
+def test_a_table_that_cannot_be_analysed_is_refused(
+    change: Callable[[pd.DataFrame], pd.DataFrame], says: str
+) -> None:
+    table = change(samples(rounds=2))
+    with pytest.raises(UserError, match=says):
+        CODE.check_samples(table)
+
+
+def call(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    return caught.value.code
+
+
+def test_the_command_line_analyses_a_users_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.csv"
+    samples(cores=(0, 8), lags={8: 0.094}, rounds=30)[REQUIRED].to_csv(path, index=False)
+    assert call("analyse", "code_segment", "--samples", str(path)) == 0
+    out = capsys.readouterr().out
+    assert "cpu8" in out
+    assert "iTLB misses" in out
+    samples(rounds=2)[REQUIRED].assign(time_ns=0).to_csv(path, index=False)
+    assert call("analyse", "code_segment", "--samples", str(path)) == 2
+    assert "time_ns must be positive; row 1" in capsys.readouterr().err
+
+
+# --- two runs ------------------------------------------------------------------------------------
+
+
+def test_two_runs_of_one_machine_do_not_differ_and_a_core_that_was_mended_does() -> None:
+    slow = run_of(samples(1, cores=CORES, lags={8: 0.094}, tails=0.0))
+    again = run_of(samples(2, cores=CORES, lags={8: 0.094}, tails=0.0))
+    mended = run_of(samples(3, cores=CORES, tails=0.0))
+    same = {finding.subject: finding for finding in CODE.compare(slow, again)}
+    assert same["cpu8"].verdict == "inconclusive"
+    assert same["cpu8"].low < 0 < same["cpu8"].high
+    changed = {finding.subject: finding for finding in CODE.compare(slow, mended)}
+    assert changed["cpu8"].verdict == "supported"
+    assert changed["cpu8"].effect == pytest.approx(-8.6, abs=1)
+    assert changed["cpu9"].verdict == "inconclusive"
+
+
+# --- for real ------------------------------------------------------------------------------------
+
+
+@needs_this_processor
+def test_a_short_run_measures_every_arm_and_is_saved() -> None:
+    run = CODE.measure(CODE.params(TINY))
+    table = run.samples
+    assert table["ok"].all()
+    plan = run.provenance["plan"]
+    cores = set(plan["cores"])
+    assert set(table["cpu"]) == cores <= os.sched_getaffinity(0)
+    assert set(table["pattern"]) == {"random", "page", "chase", "line"}
+    assert set(table["backing"]) == set(plan["backings"])
+    arms = table[table["round"] == 0].groupby(["cpu", "pattern", "n", "backing"]).size()
+    assert len(arms) == len(plan["arms"])
+    assert (arms == 1).all()
+    whole = table[table["pattern"].eq("random") & table["n"].eq(8 * KIB // 128)]
+    assert set(whole["code_bytes"]) == {8 * KIB}
+    again = load(run.id)
+    pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
+    assert again.provenance["kernel"]["kernel"] == "code_segment"
+    assert [c["got"]["cpus"] for c in again.provenance["conditions"]] == [
+        [cpu] for cpu in plan["cores"]
+    ]
+    assert [entry.status for entry in runs()] == ["saved"]
+    assert {finding.subject for finding in CODE.analyse(again)} >= {"knee", "pages random"} or (
+        plan["backings"] == ["4k"]
+    )
+
+
+@needs_this_processor
+def test_the_seed_gives_the_same_order_and_code() -> None:
+    given = {**TINY, "patterns": "random", "budget_s": 0.1, "seed": 5}
+    first, second = (CODE.measure(CODE.params(given)).samples.iloc[:4] for _ in range(2))
+    for column in ("cpu", "n", "backing", "position", "code_bytes"):
+        assert first[column].tolist() == second[column].tolist()
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+def test_lists_are_written_as_text_as_one_item_or_as_lists() -> None:
+    made = CODE.Params.parse(["backings=4k, thp", "sizes_kib=64,512", "patterns=chase"])
+    assert (made.backings, made.sizes_kib, made.patterns) == (  # type: ignore[attr-defined]
+        ["4k", "thp"], [64, 512], ["chase"],
+    )  # fmt: skip
+    assert CODE.Params.make({"sizes_kib": 64}).sizes_kib == [64]  # type: ignore[attr-defined]
+    assert CODE.Params.make({"sizes_kib": [64, 8]}).sizes_kib == [64, 8]  # type: ignore[attr-defined]
+    assert CODE.Params.make(made.model_dump(mode="json")) == made
+
+
+@pytest.mark.parametrize("size", [3, 65537, "x", 1.5, True, None])
+def test_sizes_have_bounds(size: object) -> None:
+    with pytest.raises(UserError, match="parameter 'sizes_kib'"):
+        CODE.params({"sizes_kib": [64, size]})
+
+
+def test_what_others_published_stands_beside_it() -> None:
+    for name in ("code_segment", "random_calls"):
+        table = get(name).published()
+        assert table is not None
+        assert {9.4, 512.0} <= set(table["value"])

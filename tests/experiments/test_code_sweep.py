@@ -1,0 +1,435 @@
+"""The plan of a sweep, what it reserves and gives back, and whole runs of it, tiny."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import code_sweep, code_turns, get
+from perflib.experiments.code_turns import Arm, CodeTurns
+from perflib.kernels import build
+from perflib.machine.text_backings import pool_pages, why_not
+from perflib.measure.process import Worker
+from perflib.store import load, runs
+
+CODE, CALLS = get("code_segment"), get("random_calls")
+CPUS = sorted(os.sched_getaffinity(0))
+POOL = Path("/proc/sys/vm/nr_hugepages")
+TINY: dict[str, Any] = {
+    "cores": [CPUS[0]],
+    "budget_s": 0.2,
+    "turn_ms": 1.0,
+    "sizes_kib": [8, 64],
+    "patterns": ["random"],
+    "simulated_sizes": 0,
+}
+NO_POOL = why_not("hugetlb", pages_needed=4)
+
+needs_pool = pytest.mark.skipif(bool(NO_POOL), reason=f"no huge pages of the pool: {NO_POOL}")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change settings")
+needs_huge = pytest.mark.skipif(bool(why_not("collapse")), reason=why_not("collapse"))
+pytestmark = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    return tmp_path
+
+
+def plan(**given: Any) -> dict[str, Any]:
+    return CODE.plan(CODE.params({**TINY, **given}))
+
+
+def absent(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """These backings cannot be had."""
+
+    def reason(name: str, pages_needed: int = 0) -> str:
+        return f"no {name} today" if name in names else why_not(name, pages_needed=pages_needed)
+
+    monkeypatch.setattr(code_sweep, "why_not", reason)
+
+
+def refused(given: dict[str, Any], says: str) -> None:
+    """Nothing is measured, and nothing is left."""
+    with pytest.raises(UserError, match=says):
+        CODE.measure(CODE.params({**TINY, **given}))
+    assert runs() == []
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"backings": ["4kb"]}, "backings: unknown backing '4kb': did you mean '4k'"),
+        ({"backings": "4k,hgue"}, "unknown backing 'hgue': did you mean 'huge'"),
+        ({"backings": ["loaded"]}, "unknown backing 'loaded'"),
+        ({"sizes_kib": [8192]}, "8192 KiB cannot be had with pattern 'random'.* from 1 to 4096"),
+        ({"sizes_kib": [8, 8192], "patterns": ["chase", "page"]}, "8192 KiB .* 'page'"),
+        ({"cores": [4095]}, "no CPU 4095"),
+    ],
+)
+def test_what_cannot_be_planned_is_a_sentence(given: dict[str, Any], says: str) -> None:
+    refused(given, says)
+
+
+@pytest.mark.parametrize("name", ["sizes_kib", "backings", "patterns"])
+@pytest.mark.parametrize("empty", [[], "", ","])
+def test_empty_lists_are_refused(name: str, empty: object) -> None:
+    with pytest.raises(UserError, match=f"parameter '{name}'"):
+        CODE.params({name: empty})
+
+
+def test_patterns_that_are_unknown_name_the_nearest() -> None:
+    with pytest.raises(UserError, match="patterns: unknown pattern 'chas': did you mean 'chase'"):
+        CODE.params({"patterns": ["chas"]})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"functions": 1 << 20, "function_bytes": 128}, "128 MiB of code; 64 MiB is the most"),
+        ({"function_bytes": 100}, "parameter 'function_bytes': 100: .*multiple of 64"),
+        ({"function_bytes": 32}, "parameter 'function_bytes': 32"),
+        ({"functions": 1}, "parameter 'functions': 1"),
+        ({"patterns": ["random"]}, "unknown parameter 'patterns'"),
+    ],
+)
+def test_functions_that_cannot_be_built_are_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        CALLS.params(given)
+
+
+def test_another_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    refused({}, "code_segment runs on x86-64 only, and this is aarch64")
+    assert "aarch64" in CALLS.unavailable()
+
+
+# --- what is planned -----------------------------------------------------------------------------
+
+
+def test_every_core_size_pattern_and_backing_is_an_arm_once() -> None:
+    given = {"cores": CPUS[:2], "patterns": ["chase", "random", "chase"], "backings": "4k,4k"}
+    made = plan(**given, sizes_kib=[64, 8, 64])
+    arms = [Arm(*found) for found in made["arms"]]
+    assert made["backings"] == ["4k"]
+    assert made["absent"] == {}
+    assert [found[:4] for found in arms] == [
+        (core, pattern, n, "4k")
+        for core in range(len(CPUS[:2]))
+        for pattern, sizes in (("chase", (2, 16)), ("random", (64, 512)))
+        for n in sizes
+    ]
+    assert min(found.steps for found in arms) >= 2000
+    assert {found.steps for found in arms if found.core == 0} == {
+        found.steps for found in arms if found.core == len(CPUS[:2]) - 1
+    }
+
+
+def test_beyond_the_switch_there_is_the_chase() -> None:
+    made = plan(patterns=["chase"], sizes_kib=[8192], backings=["4k"])
+    assert [found[2] for found in made["arms"]] == [2048]
+    assert made["hugetlb_pages"] == 8
+
+
+def test_the_rings_control_is_measured_on_small_pages_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    absent(monkeypatch)
+    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr("perflib.machine.smaps.unmet", lambda *_: "")
+    made = plan(patterns=["line", "chase"], backings=["huge", "4k"])
+    arms = {(found[1], found[3]) for found in made["arms"]}
+    assert arms == {("line", "4k"), ("chase", "thp"), ("chase", "4k")}
+    made = plan(patterns=["line", "chase"], backings=["huge"])
+    assert {(found[1], found[3]) for found in made["arms"]} == {("line", "thp"), ("chase", "thp")}
+    assert {found[2] for found in made["arms"]} == {2, 16}, "as many jumps as the chase"
+
+
+def test_what_huge_pages_are_worth_is_in_the_plan() -> None:
+    made = plan(backings=["4k"])
+    assert list(made["page_reach"]) == ["4k"]
+    assert all(few > 0 and many > 0 for few, many in made["page_reach"]["4k"])
+    assert len(made["page_reach"]["4k"]) > 2
+
+
+def test_sizes_that_make_the_same_number_of_pieces_are_one_arm() -> None:
+    made = plan(patterns=["page"], sizes_kib=[8, 9, 10, 11], backings=["4k"])
+    assert [found[2] for found in made["arms"]] == [2]
+
+
+@needs_huge
+def test_huge_is_the_first_that_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent(monkeypatch, "thp")
+    made = plan(backings=["huge", "4k"])
+    assert made["backings"] == ["collapse", "4k"]
+    assert made["absent"] == {"thp": "no thp today"}
+
+
+@needs_huge
+@needs_root
+def test_with_thp_never_the_text_is_collapsed() -> None:
+    run = CODE.measure(CODE.params({**TINY, "settings": "thp=never"}))
+    assert run.provenance["plan"]["backings"] == ["4k", "collapse"]
+    assert set(run.samples["backing"]) == {"4k", "collapse"}
+    assert run.samples["ok"].all()
+    assert run.provenance["settings_changed"]["thp"]["now"] == "never"
+    (problem,) = run.provenance["problems"]
+    assert problem.startswith("thp: transparent huge pages are switched off")
+
+
+def test_what_cannot_be_had_is_said_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent(monkeypatch, "thp", "collapse", "hugetlb", "hugectl")
+    run = CODE.measure(CODE.params({**TINY, "backings": "4k,huge,hugetlb,hugectl"}))
+    assert set(run.samples["backing"]) == {"4k"}
+    assert run.provenance["problems"] == [
+        f"{name}: no {name} today" for name in ("thp", "collapse", "hugetlb", "hugectl")
+    ]
+    found = CODE.analyse(run)
+    assert not any(finding.subject.startswith("knee") for finding in found)
+    assert not any("huge pages" in finding.subject for finding in found)
+    assert "page_ratio" not in CODE.figures(run)
+
+
+def test_none_that_can_be_had_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent(monkeypatch, "thp", "hugetlb")
+    with pytest.raises(MeasurementError, match=r"none .* had here: thp: no thp .*; hugetlb: n"):
+        plan(backings=["thp", "hugetlb"])
+
+
+def test_what_fails_when_it_is_tried_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = code_turns.smaps.unmet  # type: ignore[attr-defined]
+
+    def unmet(asked: str, pages: Any) -> str:
+        return "found something else" if asked == "thp" else str(real(asked, pages))
+
+    monkeypatch.setattr("perflib.machine.smaps.unmet", unmet)
+    absent(monkeypatch)
+    made = plan(backings=["4k", "thp"]) if not why_not("thp") else None
+    if made is None:
+        pytest.skip(why_not("thp"))
+    assert made["backings"] == ["4k"]
+    assert made["absent"] == {"thp": "found something else"}
+
+
+def test_functions_are_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    given = {"backings": ["4k", "hugectl"], "functions": 64, "sizes_kib": [8], "cores": [CPUS[0]]}
+    made = CALLS.plan(CALLS.params({**given, "turn_ms": 1.0}))
+    assert made["absent"] == {"hugectl": "hugectl starts programs, and random_calls is none"}
+
+
+def test_a_program_that_cannot_be_linked_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library() -> None:
+        msg = "the linker found no libhugetlbfs"
+        raise MeasurementError(msg)
+
+    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(CODE, "program", no_library)
+    assert plan(backings=["4k", "hugectl"])["absent"] == {
+        "hugectl": "the linker found no libhugetlbfs"
+    }
+
+
+def test_hugectl_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str, pages_needed: int) -> str:
+        return why_not(name, pages_needed=pages_needed, which=lambda _: None)
+
+    monkeypatch.setattr(code_sweep, "why_not", without)
+    made = plan(backings=["4k", "hugectl"])
+    assert "apt-get install libhugetlbfs-bin" in made["absent"]["hugectl"]
+    assert made["backings"] == ["4k"]
+
+
+# --- the pool ------------------------------------------------------------------------------------
+
+
+@needs_pool
+@needs_root
+def test_hugetlb_reserves_its_pages_verifies_them_and_gives_them_back() -> None:
+    before = POOL.read_text()
+    run = CODE.measure(
+        CODE.params({**TINY, "backings": "4k,hugetlb", "patterns": ["random", "chase"]})
+    )
+    assert POOL.read_text() == before
+    table = run.samples
+    assert table["ok"].all()
+    assert set(table["backing"]) == {"4k", "hugetlb"}
+    assert set(table["huge_bytes"][table["backing"] == "hugetlb"]) <= {2 << 20, 4 << 20}
+    assert (table["huge_bytes"][table["backing"] == "4k"] == 0).all()
+    assert set(run.provenance["settings_changed"]) <= {"nr_hugepages"}
+    assert run.params["settings"] == {}, "what the user asked for"
+
+
+@needs_pool
+@needs_root
+def test_the_pool_is_as_it_was_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = POOL.read_text()
+    real = CodeTurns.take
+    seen = []
+
+    def take(self: CodeTurns, round_: int, arm: int) -> Any:
+        if round_ == 1:
+            seen.append(pool_pages()[0])
+            raise KeyboardInterrupt
+        return real(self, round_, arm)
+
+    monkeypatch.setattr(CodeTurns, "take", take)
+    run = CODE.measure(CODE.params({**TINY, "backings": "4k,hugetlb", "budget_s": 60}))
+    assert run.provenance["stopped"] == "interrupted"
+    assert seen[0] >= 4
+    assert POOL.read_text() == before
+
+
+@needs_pool
+@needs_root
+def test_the_pool_is_as_it_was_after_kill_9(home: Path) -> None:
+    before = POOL.read_text()
+    argv = [sys.executable, "-m", "perflib", "run", "code_segment", "-p", "backings=4k,hugetlb"]
+    argv += ["-p", "budget_s=300", "-p", "sizes_kib=8", "-p", "patterns=random"]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: any(path.stat().st_size for path in home.glob("runs/*.journal")))
+            wait_for(lambda: POOL.read_text() != before)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    wait_for(lambda: POOL.read_text() == before)
+
+
+def wait_for(what: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_pool_that_cannot_be_had_is_absent_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Cannot:
+        def __init__(self, asked: dict[str, str]) -> None:
+            self.asked = asked
+
+        def __enter__(self) -> None:
+            if self.asked:
+                msg = f"{self.asked}: no memory"
+                raise UserError(msg)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(code_sweep, "settings", Cannot)
+    monkeypatch.setattr(code_sweep, "pool_pages", lambda: (3, 1))
+    made = plan(backings=["4k", "hugetlb"])
+    assert made["absent"] == {"hugetlb": "{'nr_hugepages': '6'}: no memory"}
+    assert made["backings"] == ["4k"]
+
+
+@needs_pool
+@needs_root
+@pytest.mark.skipif(shutil.which("hugectl") is None, reason="libhugetlbfs-bin is not installed")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux's unshare is missing")
+def test_hugectl_moves_the_program(tmp_path: Path) -> None:
+    """In a name space of its own, in which hugetlbfs is mounted."""
+    before = POOL.read_text()
+    script = 'mount -t hugetlbfs -o pagesize=2M none "$0" && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", script, str(tmp_path / "mount"), sys.executable]
+    argv += ["-m", "perflib", "run", "code_segment", "-p", "backings=4k,hugetlb,hugectl"]
+    argv += ["-p", "budget_s=0.3", "-p", "turn_ms=1", "-p", f"cores={CPUS[0]}"]
+    argv += ["-p", "sizes_kib=8,64", "-p", "patterns=random,chase", "-p", "simulated_sizes=0"]
+    (tmp_path / "mount").mkdir()
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if "mount:" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[0])
+    assert done.returncode == 0, done.stderr
+    assert POOL.read_text() == before
+    (entry,) = runs()
+    run = load(entry.id)
+    assert run.provenance["problems"] == []
+    moved = run.samples[run.samples["backing"] == "hugectl"]
+    assert set(moved["pattern"]) == {"random"}, "a ring is no part of the program"
+    assert moved["ok"].all()
+    assert (moved["huge_bytes"] >= 2 << 20).all()
+    small = run.samples[(run.samples["n"] == 64) & (run.samples["pattern"] == "random")]
+    assert set(small["backing"]) == {"4k", "hugetlb", "hugectl"}
+    assert set(small["code_bytes"]) == {8 << 10}, "one way to measure the extent"
+    assert "program" in run.provenance
+
+
+def test_the_ring_alone_is_nothing_for_hugectl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(CODE, "program", lambda: build("code_segment"))
+    monkeypatch.setattr(CODE, "_try_pool", lambda *_: "")
+    monkeypatch.setattr(CODE, "system_settings", lambda *_: {})
+    with pytest.raises(MeasurementError, match="no part of it"):
+        plan(backings=["hugectl"], patterns=["chase"])
+
+
+# --- a run ---------------------------------------------------------------------------------------
+
+
+def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = CodeTurns.take
+
+    taken: list[float] = []
+
+    def take(self: CodeTurns, round_: int, arm: int) -> Any:
+        if round_ == 2:
+            raise SystemExit
+        columns = real(self, round_, arm)
+        taken.extend(columns["time_ns"])
+        return columns
+
+    given = {**TINY, "backings": "4k", "budget_s": 0.3}
+    with monkeypatch.context() as patch:
+        patch.setattr(CodeTurns, "take", take)
+        with pytest.raises(SystemExit):
+            CODE.measure(CODE.params(given))
+    ((name, status),) = [(entry.id, entry.status) for entry in runs()]
+    assert status == "interrupted"
+    run = CODE.resume(name)
+    assert run.samples["time_ns"].tolist()[: len(taken)] == taken
+    assert len(run.samples) > len(taken) == 4
+    assert run.samples["ok"].all()
+    counts = run.samples.groupby(["round", "n"]).size()
+    assert (counts == 1).all()
+
+
+def test_a_run_in_which_a_backing_failed_is_saved_and_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = Worker.call
+
+    def call(self: Worker, function: str, *arguments: Any, timeout_s: float) -> Any:
+        answer, outs = real(self, function, *arguments, timeout_s=timeout_s)
+        failed = function == "code_lay" and arguments[1] == 512 and arguments[3] % 2 == 0
+        return (2 * 65536 + 12, outs) if failed else (answer, outs)
+
+    monkeypatch.setattr(Worker, "call", call)
+    run = CODE.measure(CODE.params({**TINY, "backings": "4k", "budget_s": 0.4}))
+    (problem,) = run.provenance["problems"]
+    assert problem.startswith("4k, in some turns: could not map memory for the copy: Cannot alloc")
+    again = load(run.id)
+    pd.testing.assert_frame_equal(again.samples, run.samples, check_dtype=False)
+    wrong = ~again.samples["ok"].astype(bool)
+    assert 0 < wrong.sum() < len(wrong)
+    assert set(again.samples["n"][wrong]) == {512}
+    assert np.isnan(again.samples["time_ns"][wrong]).all()
+    assert CODE.analyse(again)
