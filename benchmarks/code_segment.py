@@ -1,4 +1,4 @@
-"""Code and its pages: the branch chase's ratio, the knee, null sweeps, and what readiness takes.
+"""Code and its pages: the branch chase's ratio, the knee, null sweeps, and the default sweep.
 
     python benchmarks/code_segment.py [--runs 10] [--nulls 20] [--only chase,knee,null]
 
@@ -10,13 +10,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,20 +19,11 @@ from perflib.experiments import get
 from perflib.experiments.code_segment import CodeSegment
 from perflib.experiments.code_table import CodeTable
 from perflib.experiments.code_turns import Arm
-from perflib.kernels import build
 from perflib.measure.rounds import frame_of, round_order
 from perflib.stats import percent, t_interval
 
-_READY = """
-import time
-from perflib.kernels import load
-load("cpuid")  # imports and the compiler's version are the process's, not the kernel's
-begin = time.perf_counter()
-load("code_segment")
-print(time.perf_counter() - begin)
-"""
 _SHOWN = ("huge pages", "knee")
-_NAMES = ("chase", "knee", "null", "default", "ready")
+_NAMES = ("chase", "knee", "null", "default")
 
 
 def _experiment() -> CodeSegment:
@@ -129,40 +115,6 @@ def default() -> None:
     print("\n".join(knees), flush=True)
 
 
-def ready(repetitions: int) -> None:
-    """The kernel with 32,768 cases, cold and warm."""
-    cold, memory = [], []
-    for _ in range(max(3, repetitions // 3)):
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["PERFLIB_CACHE"] = f"{folder}/cache"
-            begin = time.monotonic()
-            code = "from perflib.kernels import load; load('code_segment')"
-            process = subprocess.Popen([sys.executable, "-c", code])
-            _, _, used = os.wait4(process.pid, 0)
-            cold.append(time.monotonic() - begin)
-            memory.append(used.ru_maxrss / 1024)
-            del os.environ["PERFLIB_CACHE"]
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    _show("32,768 cases are ready, cold, a Python's start included", cold, "s", 10)
-    _show("memory of the process", memory, "MiB", 400)
-    print(f"the largest process of all, the assembler among them: {children:.0f} MiB", flush=True)
-    build("code_segment")
-    build("cpuid")
-    argv = [sys.executable, "-c", _READY]
-    warm = [1e3 * float(subprocess.check_output(argv)) for _ in range(repetitions)]
-    _show("warm", warm, "ms", 10)
-
-
-def _show(claim: str, values: Sequence[float], unit: str, limit: float) -> None:
-    middle = statistics.median(values)
-    verdict = "reached" if middle <= limit else "MISSED"
-    print(
-        f"{claim}: {middle:.3g} {unit} [{min(values):.3g}, {max(values):.3g}], at most {limit:g}: "
-        f"{verdict}",
-        flush=True,
-    )
-
-
 def main() -> None:
     """Run those that are asked for, with runs of their own."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -175,8 +127,6 @@ def main() -> None:
         parser.error(f"--only: unknown {', '.join(unknown)}; there are {', '.join(_NAMES)}")
     with tempfile.TemporaryDirectory() as home:
         os.environ["PERFLIB_HOME"] = home
-        if "ready" in wanted:
-            ready(15)
         if "chase" in wanted:
             chase()
         if "default" in wanted:

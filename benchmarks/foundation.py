@@ -85,6 +85,27 @@ def cold_compilation(repetitions: int, name: str) -> None:
     _show(f"cold compilation of {name} over the bare compiler", ratios, "times", 1.2)
 
 
+def many_cases(repetitions: int) -> None:
+    """The kernel with 32,768 cases, cold and warm; cold with a Python's start."""
+    cold, memory = [], []
+    for _ in range(max(3, repetitions // 3)):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["PERFLIB_CACHE"] = f"{folder}/cache"
+            code = "from perflib.kernels import load; load('code_segment')"
+            begin = time.perf_counter()
+            process = subprocess.Popen([sys.executable, "-c", code])
+            _, _, used = os.wait4(process.pid, 0)
+            cold.append(time.perf_counter() - begin)
+            memory.append(used.ru_maxrss / 1024)  # of the largest: Python, compiler or assembler
+            del os.environ["PERFLIB_CACHE"]
+    _show("32,768 cases are ready, cold", cold, "s", 10.0)
+    _show("the largest process of that", memory, "MiB", 381.0)
+    build("code_segment")
+    argv = [sys.executable, "-c", _READY.format(other="cpuid", name="code_segment")]
+    warm = [1e3 * float(subprocess.check_output(argv)) for _ in range(repetitions)]
+    _show("32,768 cases are ready, warm", warm, "ms", 10.0)
+
+
 def worker_start(repetitions: int) -> None:
     """From nothing to a worker that answered its first call, conditions read back."""
     built = build("clock_gaps")
@@ -121,6 +142,7 @@ def main() -> None:
         cached_kernel(asked.repetitions)
         cold_compilation(asked.repetitions, "clock_gaps")
         cold_compilation(max(3, asked.repetitions // 3), "kv")
+        many_cases(asked.repetitions)
         worker_start(asked.repetitions)
         bookkeeping(max(3, asked.repetitions // 3))
 

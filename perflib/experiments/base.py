@@ -6,7 +6,7 @@ import platform
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,7 +20,7 @@ from perflib.experiments.params import describe_fields
 from perflib.finding import Finding, changes
 from perflib.machine.describe import describe
 from perflib.measure.journal import Journal
-from perflib.measure.rounds import Progress, frame_of
+from perflib.measure.rounds import Columns, Progress, frame_of, take_rounds
 from perflib.run import Run, new_id
 from perflib.store import runs_dir, save
 from perflib.system_settings import settings
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "Experiment", "Session"]
 
+_LEAST_S = 16.0  # a decision to stop early needs several blocks of time
 _RECORDED = ("numpy", "pandas", "scipy", "cffi", "duckdb")
 
 
@@ -70,6 +71,28 @@ class Session:
         """What was decided when the run began, so that it goes on in the same way."""
         plan: dict[str, Any] = self.journal.header["plan"]
         return plan
+
+    def rounds(
+        self,
+        params: AnyParams,
+        arms: int,
+        turn: Callable[[int, int], Columns],
+        half_width: Callable[[pd.DataFrame], float],
+        least_s: float = _LEAST_S,
+    ) -> str:
+        """``take_rounds`` as the parameters say, into the journal; ``least_s``: not less."""
+        return take_rounds(
+            self.journal,
+            arms,
+            turn,
+            seed=params.seed,
+            budget_s=params.budget_s,
+            least_s=min(least_s, params.budget_s),
+            target=params.precision_percent,
+            half_width=half_width,
+            progress=self.progress,
+            stop=self.stop,
+        )
 
     def note(self, workers: Recorded) -> None:
         """Record what the workers run and have; what they lack is a problem of the run."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perflib.experiments.code_table import SMALL_PAGES, CodeTable
-from perflib.experiments.slowness import slowness_verdict
+from perflib.experiments.verdicts import slowness_verdict, threshold_verdict
 from perflib.finding import Finding, Verdict
 from perflib.machine.tlbs import Tlb, reach_bytes
 from perflib.stats import Interval, percent, t_interval
@@ -177,16 +177,6 @@ def broken_up(found: Iterable[Finding], huge: str) -> bool:
 # --- page sizes ----------------------------------------------------------------------------------
 
 
-def _verdict(interval: Interval, threshold: float) -> tuple[Verdict, str]:
-    if not math.isfinite(interval.half_width):
-        return "inconclusive", "There are not two blocks of time in which both were measured."
-    if interval.low > threshold:
-        return "supported", ""
-    if interval.high < threshold:
-        return "refuted", f"{threshold:g} % lies outside the interval."
-    return "inconclusive", f"{threshold:g} % lies within the interval."
-
-
 def page_finding(
     table: CodeTable, pattern: str, threshold: float, *, broken: bool = False
 ) -> Finding | None:
@@ -198,7 +188,7 @@ def page_finding(
         huge: percent(t_interval(table.page_ratio(pattern, huge)[:, -1])) for huge in table.huge
     }
     effect = effects[table.huge[0]]
-    verdict, reason = _verdict(effect, threshold)
+    verdict, reason = threshold_verdict(effect, threshold)
     return Finding(
         f"code of {size} ({pattern}) takes more than {threshold:g} % longer on 4 KiB pages than "
         f"on 2 MiB pages",
@@ -229,7 +219,7 @@ def step_finding(
     log_ns = np.log(table.values(pattern, backing)).mean(axis=1)
     change = table.by_block(log_ns[:, [beyond[0]]] - log_ns[:, [within[-1]]])[:, 0]
     effect = percent(t_interval(change))
-    verdict, reason = _verdict(effect, threshold)
+    verdict, reason = threshold_verdict(effect, threshold)
     return Finding(
         f"a step in code of {kib(sizes[beyond[0]])} takes more than {threshold:g} % longer than in "
         f"code of {kib(sizes[within[-1]])}, which fits into {cache} ({kib(size_bytes)})",

@@ -27,7 +27,7 @@ from perflib.experiments.code_turns import (
 from perflib.experiments.params import Params, parameter
 from perflib.kernels import Build
 from perflib.machine.text_backings import BACKINGS, pool_pages, why_not
-from perflib.measure.rounds import Columns, take_rounds
+from perflib.measure.rounds import Columns
 from perflib.reference import published
 from perflib.run import Run
 from perflib.system_settings import settings
@@ -41,7 +41,6 @@ _NO_ARMS = (
     "hugectl puts a program's own text on huge pages, and the ring of pattern 'chase' is no part "
     "of it: name another pattern or backing"
 )
-_LEAST_S = 16.0  # a decision to stop early needs several blocks of time
 
 
 def _split(value: object) -> object:
@@ -259,17 +258,8 @@ class CodeSweep(Experiment):
             def turn(round_: int, arm: int) -> Columns:
                 return turns.take(round_, arm)
 
-            stopped = take_rounds(
-                session.journal,
-                len(plan["arms"]),
-                turn,
-                seed=params.seed,
-                budget_s=params.budget_s,
-                least_s=min(_LEAST_S, params.budget_s),
-                target=params.precision_percent,
-                half_width=lambda samples: self.table(samples).half_width,
-                progress=session.progress,
-                stop=session.stop,
+            stopped = session.rounds(
+                params, len(plan["arms"]), turn, lambda samples: self.table(samples).half_width
             )
             session.note(turns)
         session.problems += [f"{name}: {why}" for name, why in plan["absent"].items()]

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from perflib.errors import UserError
+from perflib.experiments.samples import round_starts, usable
 from perflib.stats import (
     CoreComparison,
     Interval,
@@ -42,16 +42,7 @@ class CodeTable:
     """
 
     def __init__(self, samples: pd.DataFrame) -> None:
-        if "ok" in samples:
-            samples = samples[samples["ok"].fillna(value=True).astype(bool)]
-        if samples.empty:
-            msg = "no sample is usable: in every row 'ok' is false (its pages or core were wrong)"
-            raise UserError(msg)
-        for name in ("time_ns", "steps", "n"):
-            if not (samples[name] > 0).all():
-                row = int((~(samples[name] > 0)).to_numpy().argmax()) + 1
-                msg = f"{name} must be positive; row {row} of the usable samples is not"
-                raise UserError(msg)
+        samples = usable(samples, ["time_ns", "steps", "n"])
         samples = samples.assign(
             pattern=samples["pattern"].astype(str),  # a user's table may name them by numbers
             backing=samples["backing"].astype(str),
@@ -67,17 +58,9 @@ class CodeTable:
             (str(pattern), int(n)): float(size)
             for (pattern, n), size in zip(extent.index, extent, strict=True)
         }
-        self.start_s = self._starts()
+        self.start_s = round_starts(samples, self.rounds)
         self.blocks = time_blocks(self.start_s, len(self.rounds))
         self._kept: dict[tuple[str, str, str], Floats] = {}
-
-    def _starts(self) -> Floats | None:
-        """When each round began, in s; ``None`` unless it is known of all, and ascending."""
-        if "start_ns" not in self.samples or len(self.rounds) < 2:
-            return None
-        starts = self.samples.groupby("round")["start_ns"].min().reindex(self.rounds)
-        seconds = (starts.to_numpy(np.float64) - float(starts.iloc[0])) / 1e9
-        return seconds if np.isfinite(seconds).all() and (np.diff(seconds) > 0).all() else None
 
     @property
     def sweeps(self) -> list[str]:

@@ -43,7 +43,7 @@ from perflib.experiments.jobs import (
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding
 from perflib.machine.pmu import pmu
-from perflib.measure.rounds import Columns, take_rounds
+from perflib.measure.rounds import Columns
 from perflib.reference import published
 from perflib.run import Run
 
@@ -243,17 +243,12 @@ class Counters(Experiment):
             def turn(round_: int, arm: int) -> Columns:
                 return turns.take(round_, arm)
 
-            stopped = take_rounds(
-                session.journal,
+            stopped = session.rounds(
+                params,
                 len(plan["arms"]),
                 turn,
-                seed=params.seed,
-                budget_s=params.budget_s,
-                least_s=min(_LEAST_S, params.budget_s),
-                target=params.precision_percent,
-                half_width=lambda samples: CountersTable(samples).half_width,
-                progress=session.progress,
-                stop=session.stop,
+                lambda samples: CountersTable(samples).half_width,
+                least_s=_LEAST_S,
             )
             session.note(turns)
             if plan["not_sampled"]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from perflib.counters.accuracy import accuracy, job_cost, relative_errors
 from perflib.errors import UserError
 from perflib.experiments.counters_turns import ALONE, NOTHING, ONE_SET, SAMPLED
+from perflib.experiments.verdicts import threshold_verdict
 from perflib.finding import Finding, Verdict
 from perflib.stats import Interval, t_interval
 
@@ -269,7 +270,7 @@ class CountersTable:
             for row in rows.to_dict("records")
         }
         word, cost = next(iter(found.items()), ("time", _UNKNOWN))
-        verdict, reason = _plain_verdict(cost, limit)
+        verdict, reason = threshold_verdict(cost, limit)
         return Finding(
             claim=f"{subject_of(mode, jobs)} costs the job more than {limit:g} % of {word}",
             subject=f"{subject_of(mode, jobs)} cost",
@@ -284,7 +285,7 @@ class CountersTable:
 
     def _missed_finding(self, mode: str, jobs: int, limit: float) -> Finding:
         missed = self.missed(mode, jobs)
-        verdict, reason = _plain_verdict(missed, limit)
+        verdict, reason = threshold_verdict(missed, limit)
         low, high = (min(max(end, 0.0), 100.0) for end in (missed.low, missed.high))
         known = math.isfinite(missed.low)
         what = "samples" if mode == SAMPLED else "readings"
@@ -334,13 +335,3 @@ def _error_verdict(error: Interval, excess: Interval, limit: float) -> tuple[Ver
     return "supported", (
         f"Two runs of one set at a time differ by {error.effect - excess.effect:.2g} %."
     )
-
-
-def _plain_verdict(found: Interval, limit: float) -> tuple[Verdict, str]:
-    if not math.isfinite(found.half_width):
-        return "inconclusive", "It takes two rounds or more."
-    if found.low > limit:
-        return "supported", "The whole interval lies above."
-    if found.high < limit:
-        return "refuted", f"{limit:g} % lies outside the interval."
-    return "inconclusive", f"{limit:g} % lies within the interval: more rounds would narrow it."

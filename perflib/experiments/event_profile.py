@@ -44,7 +44,7 @@ from perflib.experiments.jobs import (
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding
 from perflib.kernels import Build, build
-from perflib.measure.rounds import Columns, take_rounds
+from perflib.measure.rounds import Columns
 from perflib.profiling.comparison import Comparison, compare_samples
 from perflib.profiling.entry_cost import EntryCost, entry_cost
 from perflib.profiling.event_profile import Sampling
@@ -265,17 +265,12 @@ class EventProfiles(Experiment):
                 return {"core": [plan["cores"][arm]] * count, **columns}
 
             running = params.job == "running"  # its event comes once
-            stopped = take_rounds(
-                session.journal,
+            stopped = session.rounds(
+                params,
                 len(plan["cores"]),
                 turn,
-                seed=params.seed,
-                budget_s=params.budget_s,
-                least_s=0.0 if running else min(_LEAST_S, params.budget_s),
-                target=params.precision_percent,
-                half_width=lambda samples: 0.0 if running else unseen_percent(samples, plan),
-                progress=session.progress,
-                stop=session.stop,
+                lambda samples: 0.0 if running else unseen_percent(samples, plan),
+                least_s=0.0 if running else _LEAST_S,
             )
             if params.job == "program":
                 session.provenance["kernel"] = self._program(plan).provenance

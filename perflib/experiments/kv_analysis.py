@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.errors import UserError
-from perflib.experiments.slowness import slowness_verdict
+from perflib.experiments.samples import round_starts, usable
+from perflib.experiments.verdicts import slowness_verdict
 from perflib.finding import Finding, Verdict
 from perflib.stats import CoreComparison, CoreEffect, Interval, compare_cores, percent, t_interval
 
@@ -31,15 +32,7 @@ class KvTable:
     """
 
     def __init__(self, samples: pd.DataFrame) -> None:
-        if "ok" in samples:
-            samples = samples[samples["ok"].fillna(value=True).astype(bool)]
-        if samples.empty:
-            msg = "no sample is usable: in every row 'ok' is false (its conditions failed)"
-            raise UserError(msg)
-        if not (samples["time_ns"] > 0).all():
-            row = int((~(samples["time_ns"] > 0)).to_numpy().argmax()) + 1
-            msg = f"time_ns must be positive; row {row} of the usable samples is not"
-            raise UserError(msg)
+        samples = usable(samples, ["time_ns"])
         self.samples = samples
         self.cost_ns = samples.groupby("event")["time_ns"].median()
         expected = samples["event"].map(self.cost_ns)
@@ -49,19 +42,10 @@ class KvTable:
             .sum()
         )
         ratio = (turns["time_ns"] / turns["expected_ns"]).unstack("cpu")
-        self.start_s = self._starts(samples, ratio.index)
+        self.start_s = round_starts(samples, ratio.index)
         self.rounds = ratio.index.to_numpy()
         self.cores = [int(cpu) for cpu in ratio.columns]
         self.log_time: Floats = np.log(ratio.to_numpy(dtype=np.float64))
-
-    @staticmethod
-    def _starts(samples: pd.DataFrame, rounds: pd.Index[Any]) -> Floats | None:
-        """When each round began, in s; ``None`` unless it is known of all, and ascending."""
-        if "start_ns" not in samples or len(rounds) < 2:
-            return None
-        starts = samples.groupby("round")["start_ns"].min().reindex(rounds).to_numpy(np.float64)
-        starts = (starts - starts[0]) / 1e9
-        return starts if np.isfinite(starts).all() and (np.diff(starts) > 0).all() else None
 
     def compare(self) -> CoreComparison:
         """The cores compared."""

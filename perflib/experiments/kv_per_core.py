@@ -30,7 +30,7 @@ from perflib.experiments.kv_turns import JobTurns, KernelTurns, chunks_of
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding, changes
 from perflib.kernels import build
-from perflib.measure.rounds import Columns, take_rounds
+from perflib.measure.rounds import Columns
 from perflib.reference import published
 from perflib.run import Run
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["KvParams", "KvPerCore", "experiment"]
-
-_LEAST_S = 16.0  # a decision to stop early needs several blocks of time
 
 
 class KvParams(Params):
@@ -152,17 +150,8 @@ class KvPerCore(Experiment):
                 expected = checksums[begin : begin + count]
                 return turns.take(arm, range(first, first + count), expected)
 
-            stopped = take_rounds(
-                session.journal,
-                len(cores),
-                turn,
-                seed=params.seed,
-                budget_s=params.budget_s,
-                least_s=min(_LEAST_S, params.budget_s),
-                target=params.precision_percent,
-                half_width=lambda samples: KvTable(samples).compare().half_width,
-                progress=session.progress,
-                stop=session.stop,
+            stopped = session.rounds(
+                params, len(cores), turn, lambda samples: KvTable(samples).compare().half_width
             )
             session.note(turns)
             return stopped

@@ -22,7 +22,7 @@ from perflib.machine.noise import (
     stolen_share,
 )
 from perflib.measure.process import Out, Worker
-from perflib.measure.rounds import Columns, frame_of, take_rounds
+from perflib.measure.rounds import Columns, frame_of
 from perflib.measure.workers import Workers
 from perflib.run import Run
 from perflib.stats import t_interval
@@ -96,18 +96,7 @@ class MachineNoise(Experiment):
             def turn(_round: int, arm: int) -> Columns:
                 return _spin(workers[arm], cores[arm], params.spin_ms, params.gap_us)
 
-            return take_rounds(
-                session.journal,
-                len(cores),
-                turn,
-                seed=params.seed,
-                budget_s=params.budget_s,
-                least_s=min(params.budget_s, 5.0),
-                target=params.precision_percent,
-                half_width=_widest,
-                progress=session.progress,
-                stop=session.stop,
-            )
+            return session.rounds(params, len(cores), turn, _widest, least_s=5.0)
 
     def analyse(self, run: Run) -> list[Finding]:
         """The share of each core's time that was stolen, against ``stolen_percent``."""

@@ -1,13 +1,13 @@
-"""When a core is called slower: one rule for all experiments that compare cores."""
+"""From an interval to a verdict: one rule for all experiments that ask the same."""
 
 from __future__ import annotations
 
 import math
 
 from perflib.finding import Verdict
-from perflib.stats import CoreEffect
+from perflib.stats import CoreEffect, Interval
 
-__all__ = ["slowness_verdict"]
+__all__ = ["slowness_verdict", "threshold_verdict"]
 
 _ALPHA = 0.05
 
@@ -39,3 +39,14 @@ def slowness_verdict(effect: CoreEffect, threshold: float) -> tuple[Verdict, str
         parts = ", ".join(f"{part:+.1f}" for part in effect.stretches)
         return "inconclusive", f"Not every third of the run shows it ({parts} %)."
     return "supported", f"Every third of the run shows it (p = {effect.p_holm:.2g})."
+
+
+def threshold_verdict(found: Interval, limit: float) -> tuple[Verdict, str]:
+    """The verdict on "more than ``limit``" by the interval alone, and why."""
+    if not math.isfinite(found.half_width):
+        return "inconclusive", "It takes two rounds or more."
+    if found.low > limit:
+        return "supported", "The whole interval lies above."
+    if found.high < limit:
+        return "refuted", f"{limit:g} % lies outside the interval."
+    return "inconclusive", f"{limit:g} % lies within the interval: more rounds would narrow it."

@@ -1,0 +1,47 @@
+"""What all tables of samples need: the usable rows, and when the rounds began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perflib.errors import UserError
+
+__all__ = ["round_starts", "usable"]
+
+
+def usable(samples: pd.DataFrame, positive: Sequence[str]) -> pd.DataFrame:
+    """The rows whose ``ok`` is not false, if the columns named are positive in all of them.
+
+    Raises
+    ------
+    UserError
+        There are none, or a value is not positive.
+    """
+    if "ok" in samples:
+        samples = samples[samples["ok"].fillna(value=True).astype(bool)]
+    if samples.empty:
+        msg = "no sample is usable: in every row 'ok' is false (its conditions failed)"
+        raise UserError(msg)
+    for name in positive:
+        wrong = ~(samples[name] > 0).to_numpy()
+        if wrong.any():
+            row = int(wrong.argmax()) + 1
+            msg = f"{name} must be positive; row {row} of the usable samples is not"
+            raise UserError(msg)
+    return samples
+
+
+def round_starts(
+    samples: pd.DataFrame, rounds: pd.Index[Any] | NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """When each round began, in s; ``None`` unless it is known of all, and ascending."""
+    if "start_ns" not in samples or len(rounds) < 2:
+        return None
+    starts = samples.groupby("round")["start_ns"].min().reindex(rounds).to_numpy(np.float64)
+    starts = (starts - starts[0]) / 1e9
+    return starts if np.isfinite(starts).all() and (np.diff(starts) > 0).all() else None
