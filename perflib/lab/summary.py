@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from perflib.finding import Finding
+from perflib.hypotheses import HYPOTHESIS
 from perflib.lab.tables import short_unit
 
 __all__ = ["summary"]
@@ -20,12 +21,31 @@ def summary(findings: Iterable[Finding]) -> list[str]:
 
     Claims that differ only in whom they are about ("cpu0 is more than 1 % slower ...", "cpu1 is
     ...") are told together: "No core is more than 1 % slower ... (2 cores, widest interval ±0.4
-    points)." A claim that does not begin with its subject is told alone.
+    points)." A claim that does not begin with its subject is told alone, and all hypotheses about
+    one amount of extra time in one sentence.
     """
     families: dict[str, list[Finding]] = {}
+    explained: dict[str, list[Finding]] = {}
     for finding in findings:
-        families.setdefault(_predicate(finding), []).append(finding)
-    return [sentence for told in families.items() for sentence in _family(*told)]
+        if finding.subject.startswith(HYPOTHESIS):
+            explained.setdefault(str(finding.evidence["explains"]), []).append(finding)
+        else:
+            families.setdefault(_predicate(finding), []).append(finding)
+    told = [sentence for family in families.items() for sentence in _family(*family)]
+    return told + [_hypotheses(*judged) for judged in explained.items()]
+
+
+def _hypotheses(what: str, findings: Sequence[Finding]) -> str:
+    parts = []
+    for verdict, words in (
+        ("supported", "is mostly due to"),
+        ("refuted", "is not mostly due to"),
+        ("inconclusive", "may or may not be due to"),
+    ):
+        mine = [finding.subject for finding in findings if finding.verdict == verdict]
+        if mine:
+            parts.append(f"{words} {', '.join(name.removeprefix(HYPOTHESIS) for name in mine)}")
+    return f"{what[:1].upper()}{what[1:]} {'; '.join(parts)} ('perflib ledger' has the shares)."
 
 
 def _who(finding: Finding) -> str:

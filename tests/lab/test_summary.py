@@ -69,6 +69,28 @@ def test_other_subjects_and_claims_without_a_threshold() -> None:
     assert summary([]) == []
 
 
+def test_hypotheses_about_one_thing_are_one_sentence() -> None:
+    def judged(name: str, what: str, verdict: Verdict) -> Finding:
+        evidence = {"explains": what}
+        return Finding(
+            f"{name} explains most of {what}", f"hypothesis: {name}", verdict, 1.0, 0.0, 2.0,
+            "percent of the extra time", evidence=evidence,
+        )  # fmt: skip
+
+    found = [
+        judged("iTLB misses", "the extra time of cpu8", "supported"),
+        judged("frequency", "the extra time of cpu8", "refuted"),
+        judged("frequency", "the extra time of large code", "inconclusive"),
+        judged("softirq activity", "the extra time of cpu8", "refuted"),
+    ]
+    assert summary(found) == [
+        "The extra time of cpu8 is mostly due to iTLB misses; is not mostly due to frequency, "
+        "softirq activity ('perflib ledger' has the shares).",
+        "The extra time of large code may or may not be due to frequency ('perflib ledger' has "
+        "the shares).",
+    ]
+
+
 def test_verdicts_as_html_and_as_text() -> None:
     found = Finding("cpu1 <b>", "cpu1", "inconclusive", math.nan, math.nan, math.nan, "percent")
     shown = verdicts([slowness(0, "supported", 5.0), found])
