@@ -84,10 +84,14 @@ def test_hypotheses_about_one_thing_are_one_sentence() -> None:
         judged("softirq activity", "the extra time of cpu8", "refuted"),
     ]
     assert summary(found) == [
-        "The extra time of cpu8 is mostly due to iTLB misses; is not mostly due to frequency, "
-        "softirq activity ('perflib ledger' has the shares).",
-        "The extra time of large code may or may not be due to frequency ('perflib ledger' has "
-        "the shares).",
+        (
+            "The extra time of cpu8 is mostly due to iTLB misses; is not mostly due to frequency, "
+            "softirq activity ('perflib ledger' has the shares)."
+        ),
+        (
+            "The extra time of large code may or may not be due to frequency ('perflib ledger' has "
+            "the shares)."
+        ),
     ]
 
 
