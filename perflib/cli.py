@@ -348,17 +348,19 @@ def doctor(as_json: bool) -> None:
     """Show what this machine is, and what about it spoils measurements. Changes nothing."""
     from perflib.machine.describe import describe
     from perflib.machine.doctor import diagnose
-    from perflib.machine.summary import check_lines, machine_lines
+    from perflib.machine.features import of_this_machine
+    from perflib.machine.summary import check_lines, feature_lines, machine_lines
 
-    machine = describe()
+    machine, features = describe(), of_this_machine()
     checks = diagnose()
     noise, no_noise = _noise()
     if as_json:
         record: dict[str, Any] = {"machine": machine, "checks": [vars(check) for check in checks]}
+        record["features"] = [feature.to_dict() for feature in features]
         record["noise"] = [] if noise is None else noise.to_dict("records")
         _print_json(record)
         return
-    for line in (*machine_lines(machine), *check_lines(checks)):
+    for line in (*machine_lines(machine), *feature_lines(features), *check_lines(checks)):
         click.echo(line)
     if noise is None:
         click.echo(f"unknown noise: {no_noise}")

@@ -207,9 +207,11 @@ def test_doctor_shows_machine_checks_and_noise(capsys: pytest.CaptureFixture[str
     assert "kernel" in out
     assert "noise on cpu" in out
     assert "pmu" in out
+    assert "features, timing: " in out
     assert call("doctor", "--json") == 0
     record = json.loads(capsys.readouterr().out)
-    assert {"machine", "checks", "noise"} == set(record)
+    assert {"machine", "checks", "features", "noise"} == set(record)
+    assert {"name", "group", "purpose", "state", "note"} <= set(record["features"][0])
 
 
 def test_doctor_without_a_compiler_says_what_is_missing(

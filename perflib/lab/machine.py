@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perflib.lab.tables import Table
 from perflib.machine.doctor import Check
+from perflib.machine.features import FeatureState
 
-__all__ = ["caches", "checks", "cores", "facts", "tlbs", "warnings_of"]
+__all__ = ["caches", "checks", "cores", "facts", "features", "tlbs", "warnings_of"]
 
 Machine = dict[str, Any]  # what perflib.machine.describe.describe() returns
 _MOST_CORES = 64
@@ -111,6 +112,22 @@ def tlbs(machine: Machine) -> Table:
             ]
         )
     return Table(("TLB", "entries", "ways", "reach"), rows, {})
+
+
+def features(states: Iterable[FeatureState]) -> Table:
+    """Every feature of the processor, what it is for, and whether the system has enabled it."""
+    marks = {"enabled": "✓", "not enabled": "▲", "absent": "–", "unknown": "?"}
+    kinds = {"enabled": "refuted", "not enabled": "supported", "unknown": "inconclusive"}
+    rows = []
+    classes = {}
+    for i, each in enumerate(states):
+        what = each.feature
+        state = f"{marks[each.state]} {each.state}"
+        rows.append([what.group, what.name, state, what.purpose, each.note])
+        classes[i, 1] = "name"
+        classes[i, 2] = kinds.get(each.state, "name")
+        classes[i, 3] = "prose"
+    return Table(("group", "feature", "state", "what it is for", "note"), rows, classes)
 
 
 def checks(found: Sequence[Check]) -> Table:

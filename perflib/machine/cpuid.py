@@ -25,20 +25,23 @@ __all__ = [
     "Registers",
     "Signature",
     "ascii_of",
+    "last_subleaf",
     "leaves",
     "leaves_or_reason",
     "read_leaves",
     "signature",
+    "xcr0",
 ]
 
 Registers = tuple[int, int, int, int]
 Leaves = Mapping[tuple[int, int], Registers]
 
-_BASIC = (0x0, 0x1, 0x2, 0x18)
-_EXTENDED = (0x80000000, 0x80000005, 0x80000006, 0x80000019, 0x80000021)
+_BASIC = (0x0, 0x1, 0x2, 0x6, 0x7, 0xA, 0xF, 0x10, 0x15, 0x18, 0x1C)
+_EXTENDED = (
+    *(0x80000000, 0x80000001, 0x80000005, 0x80000006, 0x80000007, 0x80000008),
+    *(0x80000019, 0x8000001B, 0x8000001F, 0x80000021, 0x80000022),
+)
 _HYPERVISOR = (0x40000000, 0x40000001)
-_TLB_LEAF = 0x18  # the only one here with subleaves; its subleaf 0 says how many
-_MOST_SUBLEAVES = 64
 _HYPERVISOR_BIT = 1 << 31  # leaf 1, ecx
 
 
@@ -85,15 +88,40 @@ def read_leaves(ask: Callable[[int, int], Registers]) -> Leaves:
     for leaf in _BASIC:
         if leaf <= last_basic:
             found[leaf, 0] = ask(leaf, 0)
-    if (_TLB_LEAF, 0) in found:
-        for subleaf in range(1, min(found[_TLB_LEAF, 0][0], _MOST_SUBLEAVES) + 1):
-            found[_TLB_LEAF, subleaf] = ask(_TLB_LEAF, subleaf)
+            for subleaf in range(1, last_subleaf(leaf, found[leaf, 0]) + 1):
+                found[leaf, subleaf] = ask(leaf, subleaf)
     for leaf in _HYPERVISOR if hypervisor else ():
         found[leaf, 0] = ask(leaf, 0)
     for leaf in _EXTENDED:
         if leaf <= last_extended:
             found[leaf, 0] = ask(leaf, 0)
     return found
+
+
+def last_subleaf(leaf: int, main: Registers) -> int:
+    """The last subleaf that is decoded here, by what subleaf 0 says; 0: there are no others."""
+    if leaf == 0x7:  # features; the number of subleaves
+        return min(main[0], 1)
+    if leaf == 0xF:  # monitoring; a bit for that of the L3
+        return main[3] >> 1 & 1
+    if leaf == 0x18:  # TLBs; the number of subleaves
+        return min(main[0], 64)
+    return 0
+
+
+def xcr0() -> int | None:
+    """The register states that the system saves for each thread; ``None``: XSAVE is not enabled.
+
+    Bits 1, 2, 5 to 7 and 17 to 18 stand for the registers of SSE, AVX, AVX-512 and AMX: where a
+    bit is clear, instructions on those registers are invalid although CPUID offers them.
+
+    Raises
+    ------
+    PerflibError
+        There is no compiler.
+    """
+    found = int(kernels.load("cpuid").lib.cpuid_xcr0())
+    return None if found < 0 else found
 
 
 def signature(root: Path = Path("/"), known: Leaves | None = None) -> Signature:

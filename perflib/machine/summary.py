@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from perflib.machine.checkup import Check
+from perflib.machine.features import FeatureState
 
-__all__ = ["check_lines", "machine_lines"]
+__all__ = ["check_lines", "feature_lines", "machine_lines"]
 
 _MARKS = {"good": "ok     ", "warn": "WARNING", "unknown": "unknown"}
 
@@ -65,6 +66,21 @@ def machine_lines(machine: Mapping[str, Any]) -> Iterator[str]:
     open_ = [name for name, text in machine["mitigations"].items() if "Vulnerable" in text]
     active = [name for name, text in machine["mitigations"].items() if "Mitigation" in text]
     yield f"mitigations active: {', '.join(active) or 'none'}; open: {', '.join(open_) or 'none'}"
+
+
+def feature_lines(states: Iterable[FeatureState]) -> Iterator[str]:
+    """The processor's features, a line for each group: what is enabled, what is not, and why."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for state in states:
+        name, why = state.feature.name, f" ({state.note})" if state.note else ""
+        enabled = state.state == "enabled"
+        kinds = groups.setdefault(state.feature.group, {"enabled": []})
+        kinds.setdefault("enabled" if enabled else state.state + why, []).append(
+            name + why if enabled else name
+        )
+    for group, kinds in groups.items():
+        told = (f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+        yield f"features, {group}: {'; '.join(told)}"
 
 
 def check_lines(checks: Iterable[Check]) -> Iterator[str]:

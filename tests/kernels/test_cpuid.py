@@ -9,7 +9,7 @@ import pytest
 from perflib import kernels
 from perflib.errors import MeasurementError
 from perflib.machine import cpuid
-from tests.reference.cpuid import FLAGS_ECX, FLAGS_EDX, checksum, cpuinfo
+from tests.reference.cpuid import FLAGS_ECX, FLAGS_EDX, checksum, cpuinfo, saved_bytes
 
 X86 = platform.machine() in ("x86_64", "i386", "i686")
 
@@ -40,8 +40,29 @@ def test_signature_and_flags_are_those_of_cpuinfo() -> None:
         assert {flag for flag in bits if register >> bits[flag] & 1} == flags & set(bits)
 
 
+@pytest.mark.skipif(not X86, reason="the XGETBV instruction is x86's")
+def test_xcr0_explains_the_size_of_what_is_saved() -> None:
+    if "xsave" not in cpuinfo()["flags"].split():
+        assert cpuid.xcr0() is None
+        return
+    found = cpuid.xcr0()
+    assert found is not None
+    kernel = kernels.load("cpuid")
+    registers = kernel.ffi.new("uint32_t[4]")
+    places = {}
+    for state in range(2, 63):
+        kernel.lib.cpuid_leaf(0xD, state, registers)
+        places[state] = (registers[0], registers[1])
+    kernel.lib.cpuid_leaf(0xD, 0, registers)
+    assert registers[1] == saved_bytes(found, places)
+    offered = registers[0] | registers[3] << 32
+    assert found & ~offered == 0
+    assert found & 0x3 == 0x3  # x87 and SSE are on in every 64-bit system
+
+
 @pytest.mark.skipif(X86, reason="this processor has the instruction")
 def test_other_processors_have_no_leaves() -> None:
     cpuid.leaves.cache_clear()
     with pytest.raises(MeasurementError, match="no x86"):
         cpuid.leaves()
+    assert cpuid.xcr0() is None

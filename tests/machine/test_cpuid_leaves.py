@@ -30,9 +30,17 @@ def test_every_subleaf_of_leaf_18_is_read() -> None:
 def test_no_leaf_beyond_the_last_is_read() -> None:
     processor = Processor("haswell_ep")
     found = read_leaves(processor)
-    assert set(found) == {(0x0, 0), (0x1, 0), (0x2, 0)}
+    assert {leaf for leaf, _ in found} == {0x0, 0x1, 0x2, 0x6, 0x7, 0xA, 0xF}
     assert (0x18, 0) not in processor.asked
+    assert (0x80000001, 0) not in processor.asked
     assert (0x40000000, 0) not in processor.asked
+
+
+def test_subleaves_of_features_and_monitoring_are_read_where_there_are_any() -> None:
+    many, few = read_leaves(Processor("emerald_rapids")), read_leaves(Processor("guest"))
+    assert {(0x7, 1), (0xF, 1)} <= set(many)
+    assert (0x7, 2) not in many
+    assert (0xF, 1) not in few
 
 
 def test_a_guest_is_asked_for_its_hypervisor() -> None:

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import UserError
+from perflib.machine import cpuid
+from perflib.machine.cpuid import Leaves, read_leaves
+from perflib.machine.features import FEATURES, FeatureState, features, of_this_machine
+from perflib.machine.files import fields
+from perflib.machine.summary import feature_lines
+from tests.machine.dumps import dump
+
+X87_SSE, YMM, ZMM, TILES = 0x3, 0x4, 0xE0, 0x60000
+EVERYTHING = X87_SSE | YMM | ZMM | TILES
+ALL_FLAGS = frozenset(feature.flag for feature in FEATURES if feature.flag)
+
+
+def states(
+    machine: str | Leaves, xcr0: int | None = EVERYTHING, flags: frozenset[str] = ALL_FLAGS
+) -> dict[str, FeatureState]:
+    leaves = dump(machine) if isinstance(machine, str) else machine
+    return {each.feature.name: each for each in features(leaves, xcr0, flags)}
+
+
+def enabled(machine: str) -> set[str]:
+    return {name for name, each in states(machine).items() if each.state == "enabled"}
+
+
+# --- the data -----------------------------------------------------------------------------------
+
+
+def test_every_feature_has_its_own_name_and_its_own_bits() -> None:
+    assert 60 <= len(FEATURES) <= 90
+    assert len({feature.name for feature in FEATURES}) == len(FEATURES)
+    bits = Counter(
+        (feature.leaf, feature.subleaf, feature.register, bit)
+        for feature in FEATURES
+        for bit in range(feature.low, feature.high + 1)
+    )
+    assert max(bits.values()) == 1
+    for feature in FEATURES:
+        assert 0 <= feature.low <= feature.high <= 31
+        assert feature.vendor in ("", "Intel", "AMD")
+
+
+def test_a_switched_feature_has_the_flag_that_shows_it_and_no_registers_of_its_own() -> None:
+    for feature in FEATURES:
+        assert feature.flag or not feature.switched, feature.name
+        assert not (feature.needs and feature.switched), feature.name
+
+
+def test_every_purpose_is_a_short_line() -> None:
+    for feature in FEATURES:
+        assert 10 < len(feature.purpose) <= 110, feature.name
+        assert not feature.purpose.endswith("."), feature.name
+        assert "," not in feature.name  # names are joined by commas
+
+
+def test_every_leaf_with_a_feature_is_read() -> None:
+    read = set(read_leaves(lambda leaf, _: (leaf & 0x80000000 | 0xFFFF, 0, 0, 2)))
+    assert {(feature.leaf, feature.subleaf) for feature in FEATURES} <= read
+
+
+# --- recorded machines --------------------------------------------------------------------------
+
+
+def test_haswell_has_avx2_and_no_avx512() -> None:
+    found = states("xen", xcr0=X87_SSE | YMM)
+    assert {name for name in ("AVX", "AVX2", "FMA", "BMI2") if found[name].state == "enabled"} == {
+        "AVX",
+        "AVX2",
+        "FMA",
+        "BMI2",
+    }
+    assert found["AVX-512 F"].state == "absent"
+    assert found["AVX-512 F"].note == "perhaps hidden by the hypervisor"
+
+
+def test_skylake_sp() -> None:
+    has = enabled("skylake_sp")
+    assert {"AVX-512 F", "AVX-512 VL", "RTM", "HLE", "Intel PT", "CLWB", "PEBS", "turbo"} <= has
+    assert not has & {"AVX-512 IFMA", "AVX-512 VNNI", "AMX TILE", "HWP", "SHA", "LA57", "guest"}
+    found = states("skylake_sp")
+    assert found["architectural counters"].note == (
+        "version 4: 4 programmable of 48 bits, 3 fixed, for each thread"
+    )
+    assert found["TSC frequency told"].state == "enabled"
+    assert found["TSC frequency told"].note == ""  # the crystal's rate is not told
+    assert found["AVX-512 BF16"].state == "absent"  # leaf 7 has no subleaf 1 here
+    occupancy = states("skylake_sp", flags=frozenset())["L3 occupancy"]
+    assert occupancy.state == "unknown"  # leaf F has a subleaf 1, which was not recorded
+
+
+def test_golden_cove() -> None:
+    has = enabled("emerald_rapids")
+    assert {"AMX TILE", "AMX INT8", "AMX BF16", "AVX-512 FP16", "AVX-512 BF16"} <= has
+    assert {"CLDEMOTE", "MOVDIR64B", "WAITPKG", "SERIALIZE", "IBT", "L3 occupancy"} <= has
+    assert not has & {"AVX10", "hybrid", "CMPccXADD"}
+    found = states("emerald_rapids")
+    assert found["architectural counters"].note.startswith("version 5: 8 programmable of 48 bits")
+    assert found["architectural LBR"].note == "32 branches deep"
+    assert found["TSC frequency told"].note == "2200 MHz"
+
+
+def test_rome_and_genoa() -> None:
+    rome, genoa = enabled("rome"), enabled("genoa_96")
+    both = {"AVX2", "SHA", "CLZERO", "IBS op", "L3 counters", "MONITORX", "total memory bandwidth"}
+    assert both <= rome & genoa
+    assert {"AVX-512 F", "AVX-512 BF16", "LA57", "PCID", "IBS L3-miss filter", "CPPC"} <= genoa
+    assert {"counters version 2", "serializing LFENCE", "prefetcher control"} <= genoa
+    assert not rome & {"AVX-512 F", "LA57", "PCID", "IBS L3-miss filter", "counters version 2"}
+    found = states("genoa_96")
+    assert found["counters version 2"].note == "6 for each thread, 16 of the data fabric"
+    assert found["LBR version 2"].note == "16 branches deep"
+
+
+def test_a_guest_on_genoa_is_shown_no_counters() -> None:
+    found = states("guest")
+    counters = [each for each in found.values() if each.feature.group == "counters"]
+    assert {each.state for each in counters} == {"absent"}
+    assert {each.note for each in counters} == {"perhaps hidden by the hypervisor"}
+    assert found["AVX-512 F"].state == found["guest"].state == "enabled"
+
+
+def test_another_vendors_features_are_left_out() -> None:
+    assert {"IBS", "SVM", "CLZERO"}.isdisjoint(states("skylake_sp"))
+    assert {"PEBS", "VMX", "Intel PT"}.isdisjoint(states("rome"))
+    hygon = dict(dump("rome")) | {(0x0, 0): (0x10, 0x6F677948, 0x656E6975, 0x6E65476E)}
+    assert cpuid.signature(known=hygon).vendor == "HygonGenuine"
+    assert states(hygon)["IBS"].state == "enabled"
+    other = dict(dump("rome")) | {(0x0, 0): (0x10, 0x746E6543, 0x736C7561, 0x48727561)}
+    assert not [name for name, each in states(other).items() if each.feature.vendor]
+
+
+# --- what the system has enabled ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("xcr0", "name", "state"),
+    [
+        (X87_SSE, "AVX2", "not enabled"),
+        (X87_SSE | YMM, "AVX2", "enabled"),
+        (X87_SSE | YMM, "AVX-512 F", "not enabled"),
+        (X87_SSE | YMM | ZMM, "AVX-512 F", "enabled"),
+        (X87_SSE | ZMM, "AVX-512 F", "not enabled"),
+        (X87_SSE | YMM | ZMM, "AMX INT8", "not enabled"),
+        (EVERYTHING, "AMX INT8", "enabled"),
+        (X87_SSE, "SSE4.2", "enabled"),
+        (X87_SSE, "AES", "enabled"),
+        (X87_SSE, "VAES", "not enabled"),
+    ],
+)
+def test_registers_that_the_system_does_not_save(xcr0: int, name: str, state: str) -> None:
+    found = states("emerald_rapids", xcr0)[name]
+    assert found.state == state
+    assert (state == "enabled") == (found.note == "")
+    if state == "not enabled":
+        assert "the system does not save the" in found.note
+        assert hex(xcr0) in found.note
+
+
+def test_without_xsave_no_vector_wider_than_sse() -> None:
+    leaves = dict(dump("skylake_sp"))
+    eax, ebx, ecx, edx = leaves[0x1, 0]
+    leaves[0x1, 0] = (eax, ebx, ecx & ~(1 << 27), edx)
+    found = states(leaves, xcr0=None)
+    assert (found["AVX"].state, found["AVX"].note) == ("not enabled", "XSAVE is not switched on")
+    assert found["SSE4.2"].state == "enabled"
+
+
+def test_without_xcr0_the_flags_tell() -> None:
+    assert states("rome", None, frozenset({"avx"}))["AVX"].state == "enabled"
+    silent = states("rome", None, frozenset())["AVX"]
+    assert silent.state == "unknown"
+    assert "YMM" in silent.note
+
+
+def test_a_switched_feature_is_enabled_where_linux_lists_it() -> None:
+    assert states("genoa_96", flags=frozenset({"ibs"}))["IBS op"].state == "enabled"
+    off = states("genoa_96", flags=frozenset({"avx"}))["IBS op"]
+    assert off.state == "not enabled"
+    assert "'ibs'" in off.note
+    assert states("genoa_96", flags=frozenset())["IBS op"].state == "unknown"
+
+
+def test_an_instruction_needs_no_flag() -> None:
+    """A kernel older than the processor does not know the flag; the instruction works."""
+    assert states("genoa_96", flags=frozenset({"fpu"}))["CLWB"].state == "enabled"
+
+
+# --- little or nothing known --------------------------------------------------------------------
+
+
+def test_a_leaf_that_exists_and_was_not_recorded_is_unknown() -> None:
+    found = states("haswell_ep", X87_SSE | YMM, frozenset())
+    assert found["AVX"].state == "enabled"
+    assert (found["AVX2"].state, found["AVX2"].note) == ("unknown", "CPUID was not read")
+    assert found["RDTSCP"].state == "unknown"  # not even the number of the last leaf is known
+
+
+def test_a_leaf_beyond_the_last_is_absent() -> None:
+    leaves = dict(dump("genoa_96")) | {(0x80000000, 0): (0x80000008, 0, 0, 0)}
+    del leaves[0x80000021, 0], leaves[0x80000022, 0]
+    found = states(leaves)
+    assert found["counters version 2"].state == "absent"
+    assert found["serializing LFENCE"].state == "absent"
+
+
+def test_without_cpuid_the_flags_decide_alone() -> None:
+    found = states({}, None, frozenset({"avx2", "ibs"}))
+    assert len(found) == len(FEATURES)
+    assert (found["AVX2"].state, found["AVX2"].note) == ("enabled", "")
+    assert found["IBS op"].state == "enabled"
+    assert found["AVX-512 F"].state == found["AVX10"].state == "unknown"
+    assert {each.state for each in states({}, None, frozenset()).values()} == {"unknown"}
+
+
+words = st.integers(min_value=0, max_value=2**32 - 1)
+places = st.sampled_from(
+    sorted({(f.leaf, f.subleaf) for f in FEATURES} | {(0, 0), (0x1C, 0), (0x80000000, 0)})
+)
+
+
+@given(
+    st.dictionaries(places, st.tuples(words, words, words, words)),
+    st.none() | st.integers(min_value=0, max_value=2**62),
+    st.frozensets(st.sampled_from(sorted(ALL_FLAGS))),
+)
+def test_whatever_a_processor_answers_is_described(
+    leaves: Leaves, xcr0: int | None, flags: frozenset[str]
+) -> None:
+    found = features(leaves, xcr0, flags)
+    assert {each.feature for each in found} <= set(FEATURES)
+    for each in found:
+        registers = leaves.get((each.feature.leaf, each.feature.subleaf))
+        if registers is not None:
+            assert (each.state == "absent") == (each.feature.value(registers) == 0)
+    assert len(list(feature_lines(found))) == len({each.feature.group for each in found})
+
+
+# --- this machine -------------------------------------------------------------------------------
+
+
+def listed() -> frozenset[str]:
+    flags = fields(Path("/proc/cpuinfo")).get("flags", "")
+    if not flags:
+        pytest.skip("this is no x86: /proc/cpuinfo has no flags")
+    return frozenset(flags.split())
+
+
+def test_this_machine_agrees_with_the_kernels_flags() -> None:
+    """Where a flag is one feature's alone, both must say the same of it.
+
+    An enabled instruction that this kernel does not list is allowed for where the kernel is older
+    than the flags of features.toml, and a flag that Linux also sets by the model of the processor
+    or by another bit, without CPUID's.
+    """
+    also_by_other_means = {"3dnowprefetch", "arat", "ibpb", "ibrs", "nonstop_tsc"}
+    flags = listed()
+    found = [each for each in of_this_machine() if each.feature.flag]
+    shared = Counter(each.feature.flag for each in found)
+    told = [each for each in found if shared[each.feature.flag] == 1]
+    assert len(told) > 40
+    by_us = {each.feature.flag for each in told if each.state == "enabled"}
+    by_linux = {each.feature.flag for each in told} & flags
+    assert by_linux - by_us <= also_by_other_means
+    release = re.match(r"(\d+)\.(\d+)", Path("/proc/sys/kernel/osrelease").read_text())
+    assert release is not None
+    if (int(release[1]), int(release[2])) >= (6, 1):
+        assert by_us <= by_linux
+
+
+def test_this_machine_is_a_guest_where_linux_says_so() -> None:
+    flags = listed()
+    (guest,) = (each for each in of_this_machine() if each.feature.name == "guest")
+    assert (guest.state == "enabled") == ("hypervisor" in flags)
+
+
+def test_without_a_compiler_the_flags_are_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    flags = listed()
+    monkeypatch.delenv("PERFLIB_CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
+    cpuid.leaves.cache_clear()
+    with pytest.raises(UserError, match="no C compiler"):
+        cpuid.xcr0()
+    found = of_this_machine()
+    assert len(found) == len(FEATURES)
+    assert {each.feature.flag for each in found if each.state == "enabled"} == flags & ALL_FLAGS
+
+
+# --- as text and as JSON ------------------------------------------------------------------------
+
+
+def test_lines_say_each_feature_once_and_why_it_is_not_enabled() -> None:
+    lines = list(feature_lines(features(dump("emerald_rapids"), X87_SSE | YMM, ALL_FLAGS)))
+    assert [line.partition(":")[0] for line in lines] == [
+        f"features, {group}" for group in dict.fromkeys(feature.group for feature in FEATURES)
+    ]
+    (vectors,) = (line for line in lines if "vectors" in line)
+    assert "enabled: SSE4.2, BMI2, AVX, FMA, AVX2" in vectors
+    assert "not enabled (the system does not save the ZMM and mask registers" in vectors
+    assert "absent: AVX10" in vectors
+    (counters,) = (line for line in lines if "counters:" in line)
+    assert "architectural LBR (32 branches deep)" in counters
+    assert list(feature_lines(())) == []
+
+
+def test_a_record_is_json() -> None:
+    (record,) = (each.to_dict() for each in features(dump("rome")) if each.feature.name == "IBS")
+    assert json.loads(json.dumps(record)) == record
+    assert record["leaf"] == 0x80000001
+    assert record["state"] == "unknown"
+    assert set(record) == {field.name for field in dataclasses.fields(FEATURES[0])} | {
+        "state",
+        "note",
+    }
