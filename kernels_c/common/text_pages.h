@@ -113,9 +113,10 @@ static inline int text_collapse(unsigned char *copy, size_t bytes) {
   return 0;
 }
 
-// Fresh memory becomes the finished copy: 0, or what failed.
-static inline int64_t text_finish_copy(unsigned char *copy, size_t bytes, int backing,
-                                       uint64_t seed, text_fill *fill, const void *context) {
+// Fresh memory comes to lie on the pages that are wanted, with what is to be in it: 0, or what
+// failed. It can still be written to.
+static inline int64_t text_fill_copy(unsigned char *copy, size_t bytes, int backing, uint64_t seed,
+                                     text_fill *fill, const void *context) {
   if (backing == TEXT_4K || backing == TEXT_THP) {
     if (madvise(copy, bytes, backing == TEXT_THP ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0 &&
         (backing == TEXT_THP || errno != EINVAL)) // no THP in this kernel: none to be told off
@@ -130,9 +131,16 @@ static inline int64_t text_finish_copy(unsigned char *copy, size_t bytes, int ba
   fill(copy, bytes, context);
   if (backing == TEXT_COLLAPSE && (error = text_collapse(copy, bytes)) != 0)
     return text_failed(TEXT_COLLAPSING, error);
-  if (mprotect(copy, bytes, PROT_READ | PROT_EXEC) != 0)
-    return text_failed(TEXT_PROTECT, errno);
   return 0;
+}
+
+// Fresh memory becomes the finished copy of a text: 0, or what failed.
+static inline int64_t text_finish_copy(unsigned char *copy, size_t bytes, int backing,
+                                       uint64_t seed, text_fill *fill, const void *context) {
+  int64_t failed = text_fill_copy(copy, bytes, backing, seed, fill, context);
+  if (!failed && mprotect(copy, bytes, PROT_READ | PROT_EXEC) != 0)
+    failed = text_failed(TEXT_PROTECT, errno);
+  return failed;
 }
 
 // Puts bytes (a multiple of 2 MiB) at target (aligned to 2 MiB, mapped) on pages of a backing other

@@ -1,0 +1,461 @@
+"""memory_chase.c: its orders are one cycle each, on the pages and the cores that were asked for."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import resource
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from perflib import kernels
+from perflib.kernels import Kernel
+from perflib.machine import smaps
+from perflib.machine.text_backings import BACKINGS, why_not
+from tests.reference import memory_chase as reference
+
+pytestmark = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
+)
+
+ORDERS = {"random": 0, "page": 1, "sequential": 2, "lmbench": 3, "window": 4}
+ARGUMENT, MEMORY, PINNING = 1 << 16, 2 << 16, 7 << 16
+SMALL_PAGES = BACKINGS["4k"]
+LINE, PAGE, HUGE = 64, 4096, 2 << 20
+HERE = -1
+NO_CPU = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return kernels.load("memory_chase")
+
+
+@pytest.fixture(scope="module")
+def array(kernel: Kernel) -> Iterator[Any]:
+    """An array that is laid again and again."""
+    made = kernel.ffi.new("chase_array *")
+    yield made
+    assert kernel.lib.chase_release(made) == 0
+
+
+def lay(
+    kernel: Kernel,
+    array: Any,
+    order: str = "random",
+    lines: int = 1024,
+    line_bytes: int = LINE,
+    backing: int = SMALL_PAGES,
+    seed: int = 1,
+    cpu: int = HERE,
+    span: int = 0,
+) -> None:
+    answer = kernel.lib.chase_lay(
+        ORDERS[order], lines * line_bytes, span, line_bytes, backing, seed, cpu, array
+    )
+    assert answer == 0, (answer >> 16, os.strerror(answer & 0xFFFF))
+
+
+def run(
+    kernel: Kernel, array: Any, loads: int, *, warm: int = 0, repeats: int = 1, cpu: int = HERE
+) -> list[SimpleNamespace]:
+    out = kernel.ffi.new("chase_sample[]", repeats)
+    assert kernel.lib.chase_run(array, cpu, warm, loads, repeats, out) == 0
+    names = [name for name, _ in kernel.ffi.typeof("chase_sample").fields]
+    return [SimpleNamespace(**{name: getattr(sample, name) for name in names}) for sample in out]
+
+
+def laid_bytes(kernel: Kernel, array: Any) -> list[int]:
+    """Where the lines lie that follow each other in memory, until one comes again."""
+    words = memoryview(
+        kernel.ffi.buffer(kernel.ffi.cast("char *", array.begin), array.end - array.begin)
+    ).cast("Q")
+    found, seen, at = [], set(), array.at - array.begin
+    while at not in seen:
+        seen.add(at)
+        assert at % array.line_bytes == 0
+        found.append(at)
+        at = words[at // 8] - array.begin
+        assert 0 <= at < array.end - array.begin
+    assert at == found[0], "it does not come back to where it began"
+    return found
+
+
+def laid_visits(kernel: Kernel, array: Any) -> list[int]:
+    """The numbers of these lines, where they lie side by side."""
+    return [at // array.line_bytes for at in laid_bytes(kernel, array)]
+
+
+def mapped_and_resident() -> tuple[int, ...]:
+    words = Path("/proc/self/statm").read_text().split()
+    return int(words[0]) * PAGE, int(words[1]) * PAGE
+
+
+def usable() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+needs_two_cores = pytest.mark.skipif(len(usable()) < 2, reason="this needs two cores")
+
+
+# --- the orders --------------------------------------------------------------------------------
+
+
+@settings(max_examples=150)
+@given(
+    order=st.sampled_from([*ORDERS]),
+    lines=st.integers(1, 3000),
+    line_bytes=st.sampled_from([8, 16, 32, 64, 128, 256, 1024, 4096]),
+    seed=st.integers(0, 2**64 - 1),
+    scattered=st.integers(0, HUGE),
+)
+@example(order="random", lines=1, line_bytes=64, seed=0, scattered=0)
+@example(order="page", lines=2**15, line_bytes=64, seed=2**64 - 1, scattered=1)
+@example(order="window", lines=2**14 + 3, line_bytes=64, seed=1, scattered=0)
+@example(order="lmbench", lines=32, line_bytes=64, seed=1, scattered=0)  # 2 KiB
+@example(order="lmbench", lines=2**15, line_bytes=64, seed=1, scattered=0)
+@example(order="lmbench", lines=2**13, line_bytes=8, seed=1, scattered=HUGE)
+@example(order="lmbench", lines=97, line_bytes=64, seed=1, scattered=PAGE)
+@example(order="sequential", lines=2**15, line_bytes=128, seed=1, scattered=0)
+def test_every_order_is_the_one_cycle_of_the_reference(
+    kernel: Kernel,
+    array: Any,
+    order: str,
+    lines: int,
+    line_bytes: int,
+    seed: int,
+    scattered: int,
+) -> None:
+    span = lines * line_bytes + scattered if scattered else 0
+    lay(kernel, array, order, lines, line_bytes, seed=seed, span=span)
+    assert (array.lines, array.line_bytes) == (lines, line_bytes)
+    found = laid_bytes(kernel, array)
+    assert len(found) == lines
+    if not scattered:
+        assert sorted(found) == list(range(0, lines * line_bytes, line_bytes))
+    assert found == reference.visits(order, lines, line_bytes, seed, span)
+
+
+def test_pages_of_an_array_lie_scattered_over_a_span(kernel: Kernel, array: Any) -> None:
+    lay(kernel, array, "sequential", 64 * 10, span=8 * HUGE)
+    assert array.end - array.begin == 8 * HUGE
+    pages = [at // PAGE for at in laid_bytes(kernel, array)]
+    assert len(set(pages)) == 10
+    assert max(pages) - min(pages) > 1024
+    assert [at % PAGE for at in laid_bytes(kernel, array)] == [LINE * k for k in range(64)] * 10
+
+
+@pytest.mark.parametrize(("order", "block"), [("page", 64), ("window", 64 * 32)])
+@pytest.mark.parametrize("rest", [0, 17])
+def test_page_and_window_order_take_one_block_after_the_other(
+    kernel: Kernel, array: Any, order: str, block: int, rest: int
+) -> None:
+    lay(kernel, array, order, 20 * block + rest)
+    found = laid_visits(kernel, array)
+    blocks = [line // block for line in found]
+    changes = sum(before != after for before, after in itertools.pairwise(blocks))
+    assert changes == len(set(blocks)) - 1
+    assert blocks != sorted(blocks)
+    inside = [line for line in found if line < block]
+    assert inside != sorted(inside)
+
+
+def test_lmbench_order_takes_another_page_and_another_place_each_time(
+    kernel: Kernel, array: Any
+) -> None:
+    lay(kernel, array, "lmbench", 64 * 100)
+    found = laid_visits(kernel, array)
+    for lap in range(64):
+        pages = [line // 64 for line in found[100 * lap : 100 * lap + 100]]
+        assert sorted(pages) == list(range(100))
+        assert pages == [line // 64 for line in found[:100]]
+    assert sorted(line % 64 for line in found[:64]) == list(range(64))
+
+
+def test_lmbench_order_within_a_page_reverses_the_bits(kernel: Kernel, array: Any) -> None:
+    lay(kernel, array, "lmbench", 8, 512)
+    assert laid_visits(kernel, array) == [0, 4, 2, 6, 1, 5, 3, 7]
+
+
+def test_random_orders_differ_with_their_seeds(kernel: Kernel, array: Any) -> None:
+    for order in ("random", "page", "lmbench", "window"):
+        found = []
+        for seed in (1, 1, 2):
+            lay(kernel, array, order, 64 * 40, seed=seed)
+            found.append(laid_visits(kernel, array))
+        assert found[0] == found[1] != found[2]
+
+
+def test_random_order_has_no_more_neighbours_than_chance(kernel: Kernel, array: Any) -> None:
+    """Of all lines one has its upper neighbour as successor, in the mean; six here, at most."""
+    for seed in range(5):
+        lay(kernel, array, "random", 4096, seed=seed)
+        found = laid_visits(kernel, array)
+        assert sum(b - a == 1 for a, b in itertools.pairwise(found)) <= 6
+
+
+# --- the chase ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(
+    order=st.sampled_from([*ORDERS]),
+    lines=st.integers(1, 500),
+    warm=st.integers(0, 700),
+    loads=st.integers(1, 700),
+    repeats=st.integers(1, 4),
+)
+@example(order="random", lines=1, warm=0, loads=64, repeats=1)
+@example(order="random", lines=500, warm=63, loads=65, repeats=4)
+def test_each_repeat_goes_on_where_the_last_one_ended(
+    kernel: Kernel, array: Any, order: str, lines: int, warm: int, loads: int, repeats: int
+) -> None:
+    lay(kernel, array, order, lines, seed=7)
+    visits = reference.visits(order, lines, LINE, 7)
+    gone = 0
+    for _ in range(2):  # the second call, too
+        gone += warm
+        for sample in run(kernel, array, loads, warm=warm, repeats=repeats):
+            gone += loads
+            assert sample.loads == loads
+            assert sample.reached_bytes == visits[gone % lines]
+
+
+def test_array_of_one_line_points_to_itself(kernel: Kernel, array: Any) -> None:
+    lay(kernel, array, "random", 1, 8)
+    assert array.at == array.begin
+    (sample,) = run(kernel, array, 1000)
+    assert sample.reached_bytes == 0
+
+
+def test_sample_says_when_where_and_how_fast(kernel: Kernel, array: Any) -> None:
+    lay(kernel, array)
+    before = time.monotonic_ns()
+    first, second = run(kernel, array, 5000, warm=100, repeats=2)
+    assert before <= first.begin_ns <= first.begin_ns + first.time_ns <= second.begin_ns
+    assert second.begin_ns + second.time_ns <= time.monotonic_ns()
+    for sample in (first, second):
+        assert sample.time_ns > 0
+        assert sample.core_mhz > 0
+        assert sample.involuntary_switches >= 0
+        assert sample.cpu in {-1, *usable()}
+
+
+# --- cores -------------------------------------------------------------------------------------
+
+
+def test_cores_asked_for_are_used_and_the_thread_goes_back(kernel: Kernel, array: Any) -> None:
+    before = os.sched_getaffinity(0)
+    for laid_on in usable():
+        lay(kernel, array, cpu=laid_on)
+        assert array.cpu == laid_on
+        visits = laid_visits(kernel, array)
+        for loaded_on in usable():
+            position = visits.index((array.at - array.begin) // LINE)
+            (sample,) = run(kernel, array, 1000, cpu=loaded_on)
+            assert sample.cpu == loaded_on
+            assert sample.reached_bytes == LINE * visits[(position + 1000) % len(visits)]
+    assert os.sched_getaffinity(0) == before
+
+
+@needs_two_cores
+def test_thread_stays_where_it_is_if_no_core_is_asked_for(kernel: Kernel, array: Any) -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        for cpu in usable()[:2]:
+            os.sched_setaffinity(0, {cpu})
+            lay(kernel, array)
+            (sample,) = run(kernel, array, 100)
+            assert (array.cpu, sample.cpu) == (cpu, cpu)
+            assert os.sched_getaffinity(0) == {cpu}
+            os.sched_setaffinity(0, before)
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@needs_two_cores
+def test_core_taken_away_during_the_run_is_seen(kernel: Kernel, array: Any) -> None:
+    """Another thread moves the one that measures: the kernel does the same to an offline core."""
+    first, second = usable()[:2]
+    lay(kernel, array, cpu=first)
+    thread = threading.get_native_id()
+    before, ended = os.sched_getaffinity(0), threading.Event()
+
+    def take_away() -> None:
+        while not ended.wait(0.001):
+            if os.sched_getaffinity(thread) == {first}:
+                os.sched_setaffinity(thread, {second})
+
+    taker = threading.Thread(target=take_away)
+    taker.start()
+    try:
+        cpus: list[int] = []
+        while second not in cpus:  # until a repeat began after it
+            cpus = [sample.cpu for sample in run(kernel, array, 2000, repeats=500, cpu=first)]
+    finally:
+        ended.set()
+        taker.join()
+        os.sched_setaffinity(0, before)
+    assert set(cpus) <= {first, -1, second}
+    assert cpus == sorted(cpus, key=[first, -1, second].index)
+
+
+@pytest.mark.parametrize("cpu", [NO_CPU, 16383, 2**31 - 1])
+def test_core_that_there_is_not_is_refused(kernel: Kernel, array: Any, cpu: int) -> None:
+    lay(kernel, array)
+    before = os.sched_getaffinity(0)
+    out = kernel.ffi.new("chase_sample *")
+    assert kernel.lib.chase_run(array, cpu, 0, 1, 1, out) == PINNING + errno.EINVAL
+    assert run(kernel, array, 1024)[0].reached_bytes == array.at - array.begin
+    answer = kernel.lib.chase_lay(0, 1024, 0, LINE, SMALL_PAGES, 1, cpu, array)
+    assert answer == PINNING + errno.EINVAL
+    assert array.begin == 0
+    assert os.sched_getaffinity(0) == before
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"order": -1}, errno.EINVAL),
+        ({"order": 5}, errno.EINVAL),
+        ({"bytes": 0}, errno.EINVAL),
+        ({"bytes": 32}, errno.EINVAL),
+        ({"bytes": 100}, errno.EINVAL),
+        ({"bytes": 2**64 - 64}, errno.ERANGE),
+        ({"bytes": 2**31 * 64}, errno.ERANGE),
+        ({"span": 1023}, errno.EINVAL),
+        ({"span": 2**64 - 1}, errno.ERANGE),
+        ({"line_bytes": 0}, errno.EINVAL),
+        ({"line_bytes": 4}, errno.EINVAL),
+        ({"line_bytes": 96, "bytes": 960}, errno.EINVAL),
+        ({"line_bytes": 8192, "bytes": 8192}, errno.EINVAL),
+        ({"backing": 0}, errno.EINVAL),
+        ({"backing": 5}, errno.EINVAL),
+        ({"cpu": -2}, errno.EINVAL),
+    ],
+)
+def test_wrong_arguments_are_refused_and_what_was_laid_stays(
+    kernel: Kernel, array: Any, change: dict[str, int], error: int
+) -> None:
+    lay(kernel, array, "random", 40)
+    visits = laid_visits(kernel, array)
+    right = {
+        "order": 0,
+        "bytes": 1024,
+        "span": 0,
+        "line_bytes": LINE,
+        "backing": 1,
+        "seed": 1,
+        "cpu": -1,
+    }
+    assert kernel.lib.chase_lay(*{**right, **change}.values(), array) == ARGUMENT + error
+    assert laid_visits(kernel, array) == visits
+
+
+def test_bad_arguments_of_the_others_are_refused(kernel: Kernel, array: Any) -> None:
+    lay(kernel, array)
+    null, out = kernel.ffi.NULL, kernel.ffi.new("chase_sample *")
+    refused = ARGUMENT + errno.EINVAL
+    assert kernel.lib.chase_lay(0, 1024, 0, LINE, SMALL_PAGES, 1, HERE, null) == refused
+    assert kernel.lib.chase_run(null, HERE, 0, 1, 1, out) == refused
+    assert kernel.lib.chase_run(array, -2, 0, 1, 1, out) == refused
+    assert kernel.lib.chase_run(array, HERE, -1, 1, 1, out) == refused
+    assert kernel.lib.chase_run(array, HERE, 0, 0, 1, out) == refused
+    assert kernel.lib.chase_run(array, HERE, 0, 1, 0, out) == refused
+    assert kernel.lib.chase_run(array, HERE, 0, 1, 1, null) == refused
+    assert kernel.lib.chase_release(null) == refused
+    assert kernel.lib.chase_page_reach(0, 1, null, null) == refused
+
+
+def test_nothing_laid_is_not_run(kernel: Kernel) -> None:
+    empty = kernel.ffi.new("chase_array *")
+    out = kernel.ffi.new("chase_sample *")
+    for _ in range(2):
+        assert kernel.lib.chase_run(empty, HERE, 0, 1, 1, out) == MEMORY + errno.ENODATA
+        assert kernel.lib.chase_release(empty) == 0
+
+
+def test_memory_that_there_is_not_is_told(kernel: Kernel) -> None:
+    empty = kernel.ffi.new("chase_array *")
+    most, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (mapped_and_resident()[0] + (1 << 30), hard))
+    try:
+        answer = kernel.lib.chase_lay(2, 4 << 30, 0, PAGE, SMALL_PAGES, 1, HERE, empty)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    assert answer == MEMORY + errno.ENOMEM
+    assert empty.begin == 0
+
+
+# --- pages -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lines", [1, 70_000])
+@pytest.mark.parametrize("backing", [name for name in BACKINGS if name != "loaded"])
+def test_lines_lie_on_the_pages_asked_for(
+    kernel: Kernel, array: Any, backing: str, lines: int
+) -> None:
+    mapped = -(-lines * LINE // HUGE) * HUGE
+    if reason := why_not(backing, pages_needed=mapped // HUGE, may_reserve=False):
+        pytest.skip(reason)
+    lay(kernel, array, "random", lines, backing=BACKINGS[backing])
+    assert (array.begin % HUGE, array.end - array.begin) == (0, mapped)
+    found = smaps.backing_of(smaps.read(os.getpid()), array.begin, array.end)
+    assert smaps.unmet(backing, found) == ""
+    assert found.size_bytes == found.resident_bytes == mapped
+    content = kernel.ffi.buffer(kernel.ffi.cast("char *", array.begin), mapped)[:]
+    assert all(any(content[page : page + PAGE]) for page in range(0, mapped, PAGE))
+
+
+def test_pool_without_pages_is_told_and_the_array_is_empty(kernel: Kernel, array: Any) -> None:
+    if not why_not("hugetlb", pages_needed=1, may_reserve=False):
+        pytest.skip("the pool has pages")
+    lay(kernel, array)
+    answer = kernel.lib.chase_lay(0, 1024, 0, LINE, BACKINGS["hugetlb"], 1, HERE, array)
+    assert answer == MEMORY + errno.ENOMEM
+    assert array.begin == 0
+
+
+def test_laid_again_and_again_leaks_nothing(kernel: Kernel) -> None:
+    array = kernel.ffi.new("chase_array *")
+    lay(kernel, array, lines=HUGE // LINE)
+    before = mapped_and_resident()
+    for seed in range(20):
+        lay(kernel, array, lines=HUGE // LINE, seed=seed)
+        kernel.lib.chase_lay(0, HUGE, 0, LINE, BACKINGS["hugetlb"], 1, HERE, array)
+    lay(kernel, array, lines=HUGE // LINE)
+    for now, then in zip(mapped_and_resident(), before, strict=True):
+        assert now - then < 2 * HUGE
+    begin, end = array.begin, array.end
+    assert kernel.lib.chase_release(array) == 0
+    assert (array.begin, array.end, array.lines) == (0, 0, 0)
+    assert smaps.backing_of(smaps.read(os.getpid()), begin, end).mapped_bytes == 0
+
+
+def test_arrays_stand_beside_each_other(kernel: Kernel) -> None:
+    arrays = [kernel.ffi.new("chase_array *") for _ in range(3)]
+    for seed, each in enumerate(arrays):
+        lay(kernel, each, "random", 100, seed=seed)
+    for seed, each in enumerate(arrays):
+        assert laid_bytes(kernel, each) == reference.visits("random", 100, LINE, seed)
+        assert kernel.lib.chase_release(each) == 0
+
+
+def test_reach_of_a_page_is_timed(kernel: Kernel) -> None:
+    out, span = kernel.ffi.new("double[2]"), kernel.ffi.new("uint64_t[2]")
+    assert kernel.lib.chase_page_reach(SMALL_PAGES, 1, out, span) == 0
+    assert min(out) > 0
+    found = smaps.backing_of(smaps.read(os.getpid()), span[0], span[1])
+    assert smaps.unmet("4k", found) == ""
