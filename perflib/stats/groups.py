@@ -1,0 +1,512 @@
+"""Which cores are near which, from a matrix of latencies alone.
+
+A matrix of cores holds groups within groups: cores of one CCX, one die, one socket. The search goes
+from the whole downwards. For a set of cores it tries partitions (average linkage at several numbers
+of groups, then each core moved to the group that it is nearest to) and takes the one for which
+"same group or not" explains most of the matrix, beside what single cores add to all their cells.
+Is that more than noise could give the best of as many partitions? Matrices of pure noise tell,
+searched in the same way. If so, the same is asked of each group. What is left are the smallest
+groups; pairs of them, whose means are precise now, are put into as few classes of distance as their
+scatter allows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats as distributions
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+
+from perflib.stats.blocks import Interval, robust_mean, t_interval
+
+__all__ = ["Groups", "find_groups"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_LEAST_CORES = 4  # of which two and two can differ: less cannot be told from single slow cores
+_NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
+_ALPHA = 0.002  # of a false first split, and of all later ones together
+_SKEW = 0.5  # the most that the scores of noise have, in the smallest matrices
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What ``find_groups`` says; latencies are in the unit of the data.
+
+    ``labels``: the group of each core, counted from 0 in the order of their first cores; -1 for a
+    core of which no cell is known.
+    ``classes``: the classes of distance, from near to far, each with its latency.
+    ``membership``: ``[a, b]``, the class of each pair of cores (a core with itself: of its group's
+    pairs), -1 where there is none.
+    ``hierarchy``: the labels of each level of grouping, from the smallest groups to the largest;
+    empty for one group.
+    ``partners``: pairs of groups that lie in different groups of the top level and are nearer to
+    each other than to others there.
+    ``p``: of groups like these in a matrix without; 1 where there are too few cores to tell.
+    ``bound``: one group: upper confidence bound (one-sided) of the log ratio by which the cores of
+    two halves could be nearer to each other than to the other half; of two and three cores, by
+    which any cell could differ from their mean. NaN if not known, and for several groups.
+    ``core``: log ratio by which all cells of a core are slower than usual in its group.
+    ``own``: log ratio of the memory of others in the group to a core's own (off the diagonal to on
+    it).
+    """
+
+    labels: Ints
+    classes: tuple[Interval, ...]
+    membership: Ints
+    hierarchy: tuple[Ints, ...]
+    partners: tuple[tuple[int, int], ...]
+    p: float
+    bound: float
+    core: tuple[Interval, ...]
+    own: Interval
+
+    @property
+    def count(self) -> int:
+        """How many groups there are, the smallest ones counted."""
+        return int(self.labels.max(initial=-1)) + 1
+
+
+class _Split(NamedTuple):
+    """The best partition of a set of cores: what it explains, in units of a pair's variance."""
+
+    labels: Ints
+    gain: float
+    variance: float
+    apart: float  # log ratio between cells of two groups and of one
+
+
+def find_groups(latency: Floats, confidence: float = 0.95, least: float = 0.02) -> Groups:
+    """Find groups of cores and classes of distance in a matrix of latencies.
+
+    Parameters
+    ----------
+    latency
+        ``[block, alloc_cpu, load_cpu]``: mean or median of each cell in each block of time, in any
+        unit, or one matrix ``[alloc_cpu, load_cpu]``; NaN where a cell is missing. The diagonal may
+        be missing.
+    confidence
+        What share of the intervals cover the truth.
+    least
+        Smaller log ratios are no difference, however certain.
+
+    Returns
+    -------
+    The groups; one of them where there is nothing more than noise.
+
+    Raises
+    ------
+    ValueError
+        Something else than square matrices of positive numbers.
+
+    Notes
+    -----
+    Both directions of a pair are averaged, and the diagonal is left out. A core that is slow in all
+    its cells is no group of its own: off the diagonal the two look the same, so a group has two
+    cores or more, and ``core`` says how slow it is. Four cores are the fewest that can be two
+    groups. The chance of a false group in a matrix of noise is held to 0.2 % at the first split
+    and to as much over all later ones.
+
+    The error of a cell is what blocks say, or what the partition leaves unexplained where that is
+    more; so a single matrix can show groups too. But look at the sizes: with 10 % of noise in a
+    cell and 10 % between two groups of three cores, one matrix cannot tell them for anybody; eight
+    blocks can.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(1)
+    >>> socket = np.arange(8) % 2
+    >>> cycles = np.where(socket[:, None] == socket, 220.0, 360.0)
+    >>> noisy = cycles * np.exp(0.1 * generator.standard_normal((8, 8, 8)))
+    >>> found = find_groups(noisy)
+    >>> found.labels.tolist(), [round(near.effect, -1) for near in found.classes]
+    ([0, 1, 0, 1, 0, 1, 0, 1], [220.0, 360.0])
+    """
+    cells = np.asarray(latency, dtype=np.float64)
+    cells = cells[None] if cells.ndim == 2 else cells
+    if cells.ndim != 3 or cells.shape[1] != cells.shape[2]:
+        msg = f"latency must be [block, core, core] or [core, core], not {np.shape(latency)}"
+        raise ValueError(msg)
+    if (cells <= 0).any() or np.isinf(cells).any():
+        msg = "latencies must be positive"
+        raise ValueError(msg)
+    logs = _without_block_offsets(np.log(cells))
+    pairs = _both_ways(logs)
+    usual = _over_blocks(pairs)
+    known = np.flatnonzero(np.isfinite(usual).any(axis=1))
+    labels = np.full(cells.shape[1], -1, dtype=np.int64)
+    error, looks = _block_error(pairs, usual)
+    leaves, p = _leaves(usual, known, error, looks, least)
+    for number, leaf in enumerate(leaves):
+        labels[leaf] = number
+    return _described(np.log(cells), usual, labels, p, confidence, least, (error, looks))
+
+
+def _without_block_offsets(logs: Floats) -> Floats:
+    """Blocks that are slower as a whole put to one height."""
+    flat = logs.reshape(len(logs), -1)
+    usual = robust_mean(flat)
+    seen = np.isfinite(flat)
+    count = np.maximum(seen.sum(axis=1), 1)
+    offset = np.where(seen, flat - usual, 0.0).sum(axis=1) / count
+    return np.asarray(logs - offset[:, None, None])
+
+
+def _both_ways(logs: Floats) -> Floats:
+    """The mean of a pair's two directions, or the one that is known; the diagonal is NaN."""
+    other = logs.swapaxes(1, 2)
+    mean = (np.where(np.isnan(logs), other, logs) + np.where(np.isnan(other), logs, other)) / 2
+    mean[:, np.arange(mean.shape[1]), np.arange(mean.shape[1])] = np.nan
+    return mean
+
+
+def _over_blocks(pairs: Floats) -> Floats:
+    return robust_mean(pairs.reshape(len(pairs), -1)).reshape(pairs.shape[1:])
+
+
+def _block_error(pairs: Floats, usual: Floats) -> tuple[float, int]:
+    """Variance of a pair's mean as blocks say, and their number; 0 from a single one."""
+    above = np.triu_indices(len(usual), 1)
+    away = (pairs - usual)[:, above[0], above[1]]
+    seen = np.isfinite(away)
+    count = seen.sum(axis=0)
+    freedom = int(np.maximum(count - 1, 0).sum())
+    if freedom == 0:
+        return 0.0, 1
+    variance = float((np.where(seen, away, 0.0) ** 2).sum()) / freedom
+    blocks = float(np.median(count[count > 0]))
+    return variance / blocks, max(round(blocks), 2)
+
+
+def _residual(pairs: Floats) -> Floats:
+    """What a symmetric matrix is beyond what single cores add to all their cells.
+
+    The diagonal is 0. Missing cells are filled with what the cores let expect.
+    """
+    cores = len(pairs)
+    seen = np.isfinite(pairs)
+    np.fill_diagonal(seen, val=False)
+    filled = np.where(seen, pairs, pairs[seen].mean() if seen.any() else 0.0)
+    np.fill_diagonal(filled, 0.0)
+    whole = seen.sum() == cores * (cores - 1)
+    for _ in range(1 if whole else 12):
+        rows = filled.sum(axis=1)
+        total = rows.sum() / (2 * (cores - 1))
+        core = (rows - total) / (cores - 2)
+        expected = core[:, None] + core
+        np.fill_diagonal(expected, 0.0)
+        filled = np.where(seen, filled, expected)
+    residual: Floats = filled - expected
+    return residual
+
+
+def _best_split(residual: Floats, error: float) -> _Split | None:
+    """The partition into groups of two or more cores that explains most of a residual."""
+    cores = len(residual)
+    distance = residual - residual.min()
+    np.fill_diagonal(distance, 0.0)
+    tree = linkage(squareform(distance, checks=False), "average")
+    total = float((residual**2).sum()) / 2
+    best: tuple[float, float, Ints] | None = None
+    tried = set()
+    for number in _NUMBERS:
+        if number > cores // 2:
+            break
+        labels = _moved(residual, fcluster(tree, number, "maxclust") - 1)
+        if labels is None or (key := labels.tobytes()) in tried:
+            continue
+        tried.add(key)
+        same = (labels[:, None] == labels).astype(np.float64)
+        np.fill_diagonal(same, 0.0)
+        indicator = _residual(same)
+        power = float((indicator**2).sum()) / 2
+        if power < 1e-9:
+            continue
+        apart = -float((residual * indicator).sum()) / 2 / power
+        if apart > 0 and (best is None or apart**2 * power > best[0]):
+            best = apart**2 * power, apart, labels
+    if best is None:
+        return None
+    freedom = cores * (cores - 3) // 2 - 1
+    variance = max((total - best[0]) / freedom, error, 1e-12)
+    return _Split(best[2], best[0] / variance, variance, best[1])
+
+
+def _moved(residual: Floats, labels: Ints) -> Ints | None:
+    """Cores moved to the groups that they are nearest to, until they stay; ``None`` for one group.
+
+    Groups that are left with one core are given up.
+    """
+    cores = np.arange(len(labels))
+    for _ in range(10):
+        _, labels = np.unique(labels, return_inverse=True)
+        member = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
+        sizes = member.sum(axis=0)
+        if (sizes > 1).sum() < 2:
+            return None
+        others = sizes - member  # a core is not compared with itself
+        away = np.divide(
+            residual @ member, others, out=np.full_like(others, np.inf), where=others > 0
+        )
+        away[:, sizes < 2] = np.inf
+        nearest = np.argmin(away, axis=1)
+        stays = away[cores, labels] <= away[cores, nearest]
+        moved = np.where(stays & np.isfinite(away[cores, labels]), labels, nearest)
+        if (moved == labels).all():
+            break
+        labels = moved
+    _, labels, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    return labels if len(sizes) > 1 and sizes.min() > 1 else None
+
+
+def _score(gain: float, cores: int, looks: int) -> float:
+    """What a gain is on the normal scale, if the partition had been given beforehand (F test)."""
+    freedom = max(cores * (cores - 3) // 2 - 1, (looks - 1) * cores * (cores - 1) // 2)
+    return -float(distributions.norm.ppf(distributions.f.sf(gain, 1, freedom).clip(1e-300, 1.0)))
+
+
+@lru_cache(maxsize=256)
+def _scores_of_noise(cores: int, looks: int) -> tuple[float, float]:
+    """Mean and standard deviation of the best partition's score in matrices of pure noise."""
+    generator = np.random.default_rng([cores, looks])
+    freedom = (looks - 1) * cores * (cores - 1) // 2
+    scores: list[float] = []
+    while len(scores) < max(30, 3000 // cores):  # of large matrices the scores scatter little
+        noise = np.triu(generator.standard_normal((cores, cores)), 1)
+        error = float(generator.chisquare(freedom)) / freedom if freedom else 0.0
+        split = _best_split(_residual(noise + noise.T), error)
+        if split is not None:
+            scores.append(_score(split.gain, cores, looks))
+    return float(np.mean(scores)), float(np.std(scores))
+
+
+def _is_block_noise(split: _Split, error: float, cores: int, looks: int) -> bool:
+    """Whether what a split leaves is what blocks say; if not, cells differ in all blocks alike."""
+    freedom = max(cores * (cores - 3) // 2 - 1, 1), (looks - 1) * cores * (cores - 1) // 2
+    if freedom[1] == 0:
+        return False
+    return split.variance <= error * float(distributions.f.ppf(0.9999, *freedom))
+
+
+def _leaves(
+    usual: Floats, cores: Ints, error: float, looks: int, least: float
+) -> tuple[list[Ints], float]:
+    """The smallest groups, by their first cores, and the p value of the first split."""
+    first_p, leaves, waiting = 1.0, [], [cores]
+    while waiting:
+        own = waiting.pop()
+        split, p = None, 1.0
+        if own.size >= _LEAST_CORES:
+            split = _best_split(_residual(usual[np.ix_(own, own)]), error)
+        if split is not None:
+            seen = looks if _is_block_noise(split, error, own.size, looks) else 1
+            mean, scatter = _scores_of_noise(own.size, seen)
+            beyond = (_score(split.gain, own.size, seen) - mean) / scatter
+            p = float(distributions.pearson3.sf(beyond, _SKEW))
+            first_p = p if own.size == cores.size else first_p
+        if split is None or split.apart < least or p > _ALPHA * own.size / cores.size:
+            leaves.append(own)
+        else:
+            waiting += [own[split.labels == n] for n in range(split.labels.max() + 1)]
+    return sorted((leaf for leaf in leaves if leaf.size), key=lambda leaf: int(leaf[0])), first_p
+
+
+def _described(
+    logs: Floats,
+    usual: Floats,
+    labels: Ints,
+    p: float,
+    confidence: float,
+    least: float,
+    noise: tuple[float, int],
+) -> Groups:
+    """Classes of distance, hierarchy and partners of the smallest groups."""
+    pairs = _both_ways(logs)
+    typical, _ = _group_pairs(usual, labels, np.median)
+    away = _core_effects(usual[None], typical, labels)[0]
+    evened = usual - away[:, None] - away
+    means, counts = _group_pairs(evened, labels, np.mean)
+    left = evened - _spread(means, labels)
+    freedom = int((counts[np.triu_indices(len(counts))] - 1).clip(0).sum())
+    variance = max(noise[0], float(np.nansum(left**2)) / 2 / max(freedom, 1))
+    kinds, number = _classes(means, counts, variance, least)
+    membership = _spread(kinds, labels)
+    above = np.triu_indices(len(labels), 1)
+    cells = (pairs - away[:, None] - away)[:, above[0], above[1]]
+    classes = tuple(
+        Interval(
+            *map(math.exp, t_interval(_block_means(cells[:, membership[above] == n]), confidence))
+        )
+        for n in range(number)
+    )
+    hierarchy = _hierarchy(means, kinds, labels)
+    one = len(means) <= 1
+    return Groups(
+        labels=labels,
+        classes=classes,
+        membership=np.nan_to_num(membership, nan=-1).astype(np.int64),
+        hierarchy=hierarchy,
+        partners=() if one else _partners(hierarchy[-1], kinds, labels),
+        p=p,
+        bound=_bound(logs, usual, labels, noise, confidence) if one else math.nan,
+        core=tuple(
+            t_interval(column, confidence) for column in _core_effects(pairs, typical, labels).T
+        ),
+        own=t_interval(_others_over_own(logs, pairs, labels), confidence),
+    )
+
+
+def _group_pairs(
+    pairs: Floats, labels: Ints, middle: Callable[[Floats], np.floating[Any]]
+) -> tuple[Floats, Ints]:
+    """``[group, group]``: the middle of the known cells (NaN: none), and their number of pairs."""
+    number = int(labels.max(initial=-1)) + 1
+    middles = np.full((number, number), np.nan)
+    counts = np.zeros((number, number), dtype=np.int64)
+    members = [np.flatnonzero(labels == n) for n in range(number)]
+    for one, other in itertools.combinations_with_replacement(range(number), 2):
+        block = pairs[np.ix_(members[one], members[other])]
+        known = block[np.isfinite(block)]
+        if known.size:
+            middles[one, other] = middles[other, one] = middle(known)
+            counts[one, other] = counts[other, one] = known.size // (1 + (one == other))
+    return middles, counts
+
+
+def _spread(by_group: Floats, labels: Ints) -> Floats:
+    """``[core, core]`` from ``[group, group]``; NaN where a core has no group."""
+    padded = np.full((len(by_group) + 1, len(by_group) + 1), np.nan)
+    padded[:-1, :-1] = by_group
+    return np.asarray(padded[np.ix_(labels, labels)])
+
+
+def _core_effects(pairs: Floats, typical: Floats, labels: Ints) -> Floats:
+    """``[block, core]``: what a core adds to its cells, 0 in the middle of its group."""
+    away = pairs - _spread(typical, labels)
+    effects = np.stack([robust_mean(block) for block in away])
+    for n in range(len(typical)):
+        own = effects[:, labels == n]
+        seen = np.isfinite(own).any(axis=1)
+        own[seen] -= np.nanmedian(own[seen], axis=1, keepdims=True)
+        effects[:, labels == n] = own
+    return effects if len(pairs) > 1 else np.nan_to_num(effects)
+
+
+def _classes(means: Floats, counts: Ints, variance: float, least: float) -> tuple[Floats, int]:
+    """The class of each pair of groups, from near to far, and how many classes there are.
+
+    Neighbours are put together, the most alike first, as long as their scatter is what a cell's
+    variance and differences of half of ``least`` explain (chi-squared at 0.1 %).
+    """
+    above = np.triu_indices(len(means))
+    places = np.flatnonzero(counts[above] > 0)
+    places = places[np.argsort(means[above][places])]
+    weight = 1 / (variance / counts[above][places] + (least / 2) ** 2)
+    # Each class: its members' number, weight, weighted mean, and squares about it.
+    size, mean = np.ones(places.size, dtype=np.int64), means[above][places]
+    limit = distributions.chi2.ppf(0.999, np.arange(places.size + 1))
+    squares = np.zeros(places.size)
+    while size.size > 1:
+        joint = weight[:-1] * weight[1:] / (weight[:-1] + weight[1:]) * np.diff(mean) ** 2
+        together = squares[:-1] + squares[1:] + joint
+        fits = together <= limit[size[:-1] + size[1:] - 1]
+        if not fits.any():
+            break
+        n = int(np.argmin(np.where(fits, joint, np.inf)))
+        total = weight[n] + weight[n + 1]
+        mean[n] = (weight[n] * mean[n] + weight[n + 1] * mean[n + 1]) / total
+        size[n], weight[n], squares[n] = size[n] + size[n + 1], total, together[n]
+        size = np.delete(size, n + 1)
+        weight, mean, squares = (np.delete(part, n + 1) for part in (weight, mean, squares))
+    kinds = np.full(means.shape, np.nan)
+    kinds[above[0][places], above[1][places]] = np.repeat(np.arange(size.size), size)
+    return np.where(np.isnan(kinds), kinds.T, kinds), size.size
+
+
+def _hierarchy(means: Floats, kinds: Floats, labels: Ints) -> tuple[Ints, ...]:
+    """The distinct groupings that cuts between the classes of distance make, the finest first."""
+    if len(means) < 2:
+        return ()
+    levels = [np.arange(len(means))]
+    if len(means) > 2:
+        distance = np.where(np.isnan(means), np.nanmax(means), means)
+        base = float(distance.min())  # linkage wants no negative distances
+        np.fill_diagonal(distance, base)
+        tree = linkage(squareform(distance - base, checks=False), "average")
+        for n in range(int(np.nanmax(kinds))):
+            between = (np.nanmax(means[kinds <= n]) + np.nanmin(means[kinds > n])) / 2
+            merged = fcluster(tree, between - base, "distance") - 1
+            if 1 < merged.max() + 1 < levels[-1].max() + 1:
+                levels.append(merged)
+    named = []
+    for level in levels:
+        _, first, inverse = np.unique(level, return_index=True, return_inverse=True)
+        named.append(np.append(np.argsort(np.argsort(first))[inverse], -1)[labels])
+    return tuple(named)
+
+
+def _partners(top: Ints, kinds: Floats, labels: Ints) -> tuple[tuple[int, int], ...]:
+    """Pairs of groups in different top groups, each nearest to the other and farther from some."""
+    group_top = np.array([top[np.argmax(labels == n)] for n in range(len(kinds))])
+
+    def prefers(one: int, other: int) -> bool:
+        there = kinds[one, group_top == group_top[other]]
+        return bool(kinds[one, other] == np.nanmin(there) < np.nanmax(there))
+
+    return tuple(
+        (one, other)
+        for one, other in itertools.combinations(range(len(kinds)), 2)
+        if group_top[one] != group_top[other]
+        and np.isfinite(kinds[one, other])
+        and prefers(one, other)
+        and prefers(other, one)
+    )
+
+
+def _bound(
+    logs: Floats, usual: Floats, labels: Ints, noise: tuple[float, int], confidence: float
+) -> float:
+    """What difference one group can hide."""
+    cores = np.flatnonzero(labels >= 0)
+    split = None
+    if cores.size >= _LEAST_CORES:
+        split = _best_split(_residual(usual[np.ix_(cores, cores)]), noise[0])
+    if split is not None:
+        half = np.arange(cores.size) < cores.size // 2
+        same = (half[:, None] == half).astype(np.float64)
+        np.fill_diagonal(same, 0.0)
+        power = float((_residual(same) ** 2).sum()) / 2
+        z = float(distributions.norm.ppf(confidence))
+        return (math.sqrt(split.gain) + z) * math.sqrt(split.variance / power)
+    cells = logs[:, cores][:, :, cores].reshape(len(logs), -1)
+    cells = cells[:, np.isfinite(cells).any(axis=0)]
+    away = cells - _block_means(cells)[:, None]
+    each = 1 - 2 * (1 - confidence) / max(cells.shape[1], 1)
+    reach = [t_interval(column, each) for column in away.T]
+    return float(np.max([(-ends.low, ends.high) for ends in reach])) if reach else math.nan
+
+
+def _others_over_own(logs: Floats, pairs: Floats, labels: Ints) -> Floats:
+    """By block: log latency to other cores of the group over that of a core to itself."""
+    same = (labels[:, None] == labels) & (labels >= 0)
+    cores = np.arange(len(labels))
+    apart = np.where(same, pairs - logs[:, cores, cores][:, :, None], np.nan)
+    return _block_means(apart.reshape(len(apart), -1))
+
+
+def _block_means(cells: Floats) -> Floats:
+    """Each block's mean over cells; where it lacks some, of how far the others are from usual."""
+    cells = cells[:, np.isfinite(cells).any(axis=0)]
+    seen = np.isfinite(cells)
+    usual = robust_mean(cells)
+    away = np.where(seen, cells - usual, 0.0).sum(axis=1)
+    level = float(usual.mean()) if usual.size else math.nan
+    return np.where(seen.any(axis=1), level + away / np.maximum(seen.sum(axis=1), 1), math.nan)

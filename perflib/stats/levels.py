@@ -1,0 +1,398 @@
+"""Levels in a latency curve: on which stretches of array sizes does one level of memory answer?
+
+While an array fits in a cache of ``C`` bytes the latency does not depend on its size ``s``. Beyond,
+a part of the accesses goes on to the next level. Accesses at random hit with probability ``C / s``;
+a cyclic chase through a cache that evicts about at random misses sooner, with one that evicts the
+oldest line at once. So the curve is cut into stretches, each of one of these forms::
+
+    latency = a                     flat
+    latency = a - b (1 / s) ** p    it settles, from the end of a cache on (p is 1, 2 or 4)
+    log latency = a + b log s       a ramp: no level, or one whose end is blurred
+
+with ``b`` positive. The cuts are those of least squares with a penalty for each (Killick et al.,
+J. Am. Stat. Assoc. 107 (2012) 1590, by ``ruptures``). A *level* is where the curve of a stretch
+rises by less than 15 % a doubling of the size; what is steeper is a transition.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import ruptures
+from numpy.typing import NDArray
+from ruptures.base import BaseCost
+from scipy.optimize import linear_sum_assignment
+
+from perflib.stats.blocks import Interval, robust_mean, t_interval
+
+__all__ = ["Level", "Match", "Matches", "find_levels", "match"]
+
+Floats = NDArray[np.float64]
+_FLAT = math.log(1.15)  # per doubling of the size
+_INEXACT = 0.02  # real curves differ from the forms by this, however often they are measured
+_SETTLING = (1.0, 2.0, 4.0)
+_SHORTEST = 2  # sizes in a stretch, and in a level
+_BLURRED = 16.0  # a cache that others share may end this much below what it claims ...
+_LARGER = 2.0  # ... and one that holds other lines than the cache before it this much above
+
+
+@dataclass(frozen=True)
+class Level:
+    """A stretch of sizes that one level of memory answers.
+
+    ``latency``: the geometric mean over its sizes, in the unit of the data. ``first_bytes`` and
+    ``last_bytes``: the sizes that it reaches from and to. ``array_bytes``: the measured size in
+    its middle (of the logarithms), which represents it. ``next_bytes``: the first size that is
+    slower; the level ends between it and ``last_bytes``. ``None``: it goes to the largest size.
+    """
+
+    latency: Interval
+    first_bytes: float
+    last_bytes: float
+    array_bytes: float
+    next_bytes: float | None
+
+    @property
+    def end_bytes(self) -> float | None:
+        """Where it ends: the middle (of the logarithms) of the sizes that it ends between."""
+        return None if self.next_bytes is None else math.sqrt(self.last_bytes * self.next_bytes)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A claimed size, and the level that ends there; ``level`` is ``None`` where none does.
+
+    ``ratio``: the size seen over the size claimed; ``None`` where the level has no end in the data.
+    ``agrees``: they are the same within a factor of the square root of two.
+    """
+
+    name: str
+    claimed_bytes: float
+    level: int | None
+    ratio: float | None
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What ``match`` says; levels are numbers, counted from 0 and the smallest sizes.
+
+    ``claims``: by ascending size. ``memory``: the level beyond all claims. ``unclaimed``: levels
+    that end where nobody claims an end.
+    """
+
+    claims: tuple[Match, ...]
+    memory: int | None
+    unclaimed: tuple[int, ...]
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The claims that no level answers to."""
+        return tuple(claim.name for claim in self.claims if claim.level is None)
+
+
+class _Stretch(NamedTuple):
+    """One cut-out piece of the curve: its sizes, and the fitted log latency and slope at each."""
+
+    start: int
+    stop: int
+    fit: Floats
+    slope: Floats
+
+
+class _Table(BaseCost):  # type: ignore[misc]
+    """The costs of all stretches, computed beforehand, in the shape that ruptures asks for."""
+
+    model = "table"
+    min_size = _SHORTEST
+
+    def __init__(self, costs: Floats) -> None:
+        self.costs = costs
+
+    def fit(self, signal: Floats) -> _Table:
+        self.signal = signal
+        return self
+
+    def error(self, start: int, end: int) -> float:
+        return float(self.costs[start, end])
+
+
+def find_levels(
+    sizes: Sequence[float] | Floats,
+    log_latency: Floats,
+    confidence: float = 0.95,
+    least: float = 0.1,
+) -> tuple[Level, ...]:
+    """Find the levels of memory that a latency curve shows.
+
+    Parameters
+    ----------
+    sizes
+        Of the arrays in bytes, ascending; three or more for each doubling are advised.
+    log_latency
+        ``[block, size]``: natural logarithm of the latency, a mean or median over the rounds of a
+        block of time (see ``blocks``); NaN where there is none.
+    confidence
+        What share of the intervals cover the truth; neighbouring levels differ by more than chance
+        at this confidence.
+    least
+        Neighbouring levels whose log latencies differ by less are one.
+
+    Returns
+    -------
+    The levels by ascending size. None where the curve rises all the way, and from fewer than four
+    sizes; one where it is flat.
+
+    Raises
+    ------
+    ValueError
+        Sizes that do not ascend, or another number of columns.
+
+    Notes
+    -----
+    Blocks that are slower as a whole (a clock that drifts) are put to one height before the cuts
+    are looked for, so they count only in the latencies' intervals. The penalty of a cut is that of
+    the Bayesian information criterion, in units of the noise that blocks show at one size (from a
+    single block: that neighbouring sizes show), but never less than 2 %. Two stretches are one
+    level if nothing steeper than a level lies between them, or if they differ by less than
+    ``least`` or by what chance does. An interval speaks of the mean over the level's sizes.
+
+    Examples
+    --------
+    >>> kib = [4, 8, 16, 32, 64, 128, 256, 512]
+    >>> rows = [[1.0, 1.0, 1.01, 1.0, 4.0, 4.01, 4.0, 4.0]] * 8
+    >>> for level in find_levels([1024 * size for size in kib], np.log(rows)):
+    ...     print(f"{level.first_bytes:.0f} to {level.last_bytes:.0f}: {level.latency.effect:.1f}")
+    4096 to 32768: 1.0
+    65536 to 524288: 4.0
+    """
+    places = np.asarray(sizes, dtype=np.float64)
+    values = np.atleast_2d(np.asarray(log_latency, dtype=np.float64))
+    if places.ndim != 1 or not (np.diff(places) > 0).all() or not (places > 0).all():
+        msg = "sizes must ascend, and be positive"
+        raise ValueError(msg)
+    if values.ndim != 2 or values.shape[1] != places.size:
+        msg = f"log_latency must be [block, size], of {places.size} sizes, not {values.shape}"
+        raise ValueError(msg)
+    seen = np.isfinite(values).any(axis=0)
+    places, values = places[seen], values[np.isfinite(values).any(axis=1)][:, seen]
+    if places.size < 2 * _SHORTEST:
+        return ()
+    levelled = _without_block_offsets(values)
+    curve = robust_mean(levelled)
+    pieces = _cut(np.log2(places), curve, _noise(levelled, curve))
+    runs = [run for run in map(_flat_run, pieces) if run is not None]
+    runs = _merged(runs, pieces, np.log2(places), levelled, confidence, least)
+    if runs and runs[0][0] > 0 and _alike(curve, (0, runs[0][0]), runs[0], least):
+        runs[0] = (0, runs[0][1])
+    if runs and runs[-1][1] < curve.size and _alike(curve, (runs[-1][1], None), runs[-1], least):
+        runs[-1] = (runs[-1][0], curve.size)
+    return tuple(_level(places, values, run, confidence) for run in runs)
+
+
+def _alike(
+    curve: Floats, outer: tuple[int, int | None], level: tuple[int, int], least: float
+) -> bool:
+    """Whether what is left at an end of the curve is the level's too, but for noise."""
+    apart = curve[slice(*outer)].mean() - curve[slice(*level)].mean()
+    return bool(abs(apart) < least)
+
+
+def _without_block_offsets(values: Floats) -> Floats:
+    """Each block moved as a whole, so that its sizes are as slow as usual in the middle."""
+    usual = np.nanmedian(values, axis=0)
+    offset = np.nanmedian(values - usual, axis=1, keepdims=True)
+    return np.asarray(values - offset)
+
+
+def _noise(levelled: Floats, curve: Floats) -> float:
+    """The standard error of one size's log latency."""
+    if len(levelled) > 1:
+        away = levelled - curve
+        scatter = 1.4826 * float(np.nanmedian(np.abs(away)))
+        blocks = float(np.median(np.isfinite(away).sum(axis=0)))
+        # The median of n values about their own mean is too small by this factor.
+        found = scatter / math.sqrt(max(blocks - 1, 1.0))
+    else:
+        bend = curve[2:] - 2 * curve[1:-1] + curve[:-2]
+        found = 1.4826 * float(np.median(np.abs(bend))) / math.sqrt(6)
+    return max(found, _INEXACT)
+
+
+def _cut(octaves: Floats, curve: Floats, noise: float) -> list[_Stretch]:
+    """The stretches of least squares with a penalty for each cut."""
+    word = math.log(curve.size)  # what a parameter costs
+    costs = np.full((curve.size + 1, curve.size + 1), math.inf)
+    for start in range(curve.size - _SHORTEST + 1):
+        x, y = octaves[start:] - octaves[start], curve[start:]
+        fits = _squares(x, y) / noise**2 + np.array([0.0, *[word] * (1 + len(_SETTLING))])[:, None]
+        costs[start, start + _SHORTEST :] = fits.min(axis=0)[_SHORTEST - 1 :]
+    search = ruptures.Pelt(custom_cost=_Table(costs), min_size=_SHORTEST, jump=1)
+    ends: list[int] = search.fit(curve[:, None]).predict(pen=3 * word)
+    return [
+        _stretch(octaves, curve, start, stop, noise**2 * word)
+        for start, stop in zip([0, *ends], ends, strict=False)
+    ]
+
+
+def _forms(x: Floats, y: Floats) -> list[tuple[Floats, Floats, Floats]]:
+    """What is fitted but the flat: values, their weights, and the form that they may follow."""
+    latency = np.exp(y - y[0])
+    return [
+        (y, np.ones_like(y), x),
+        *((latency, 1 / latency**2, -(2.0 ** (-power * x))) for power in _SETTLING),
+    ]
+
+
+def _squares(x: Floats, y: Floats) -> Floats:
+    """``[form, stop]``: what the flat and each form leave of the relative squares, up to a stop."""
+    count = np.arange(1, y.size + 1)
+    rows = [np.cumsum((y - y[0]) ** 2) - np.cumsum(y - y[0]) ** 2 / count]
+    for value, weight, form in _forms(x, y):
+        above = value - value[0]
+        total, ups, shapes = (np.cumsum(weight * part) for part in (1.0, above, form))
+        spread = np.cumsum(weight * form**2) - shapes**2 / total
+        common = np.cumsum(weight * form * above) - shapes * ups / total
+        left = np.cumsum(weight * above**2) - ups**2 / total
+        rises = (common > 0) & (count > 2)  # two sizes fit any of these forms
+        left -= np.divide(common**2, spread, out=np.zeros_like(spread), where=rises)
+        rows.append(np.where(rises, left, math.inf))
+    return np.maximum(np.stack(rows), 0.0)
+
+
+def _stretch(octaves: Floats, curve: Floats, start: int, stop: int, dearer: float) -> _Stretch:
+    """The best form on one stretch: its log latency and its slope for each doubling."""
+    x, y = octaves[start:stop] - octaves[start], curve[start:stop]
+    squares = _squares(x, y)[:, -1]
+    best = int(np.argmin(squares + np.array([0.0, *[dearer] * (1 + len(_SETTLING))])))
+    if best == 0:
+        return _Stretch(start, stop, np.full(y.size, y.mean()), np.zeros(y.size))
+    value, weight, form = _forms(x, y)[best - 1]
+    middle, mean = weight @ form / weight.sum(), weight @ value / weight.sum()
+    away = form - middle
+    rise = float(weight @ (away * (value - mean)) / (weight @ away**2))
+    fit = mean + rise * away
+    if best == 1:
+        return _Stretch(start, stop, fit, np.full(y.size, rise))
+    fit = np.maximum(fit, 0.1 * value)
+    slope = -math.log(2) * _SETTLING[best - 2] * rise * form / fit
+    return _Stretch(start, stop, np.log(fit) + y[0], slope)
+
+
+def _flat_run(piece: _Stretch) -> tuple[int, int] | None:
+    """The sizes of a stretch at which it is flat; all forms are flattest at their end."""
+    flat = np.flatnonzero(piece.slope <= _FLAT)
+    if flat.size < _SHORTEST:
+        return None
+    return piece.start + int(flat[0]), piece.stop
+
+
+def _merged(
+    runs: list[tuple[int, int]],
+    pieces: list[_Stretch],
+    octaves: Floats,
+    levelled: Floats,
+    confidence: float,
+    least: float,
+) -> list[tuple[int, int]]:
+    """Neighbouring runs that are one level put together, the most alike first."""
+    fit = np.concatenate([piece.fit for piece in pieces])
+    runs = list(runs)
+    while len(runs) > 1:
+        alike = []
+        for (start, stop), (begin, end) in itertools.pairwise(runs):
+            paired = _mean(levelled, begin, end) - _mean(levelled, start, stop)
+            apart = t_interval(paired, confidence)
+            slope = (fit[begin] - fit[stop - 1]) / (octaves[begin] - octaves[stop - 1])
+            chance = apart.low <= 0 <= apart.high  # never from a single block: its ends are NaN
+            same = abs(slope) <= _FLAT or abs(apart.effect) < least or chance
+            alike.append(abs(apart.effect) if same else math.inf)
+        closest = int(np.argmin(alike))
+        if math.isinf(alike[closest]):
+            break
+        runs[closest : closest + 2] = [(runs[closest][0], runs[closest + 1][1])]
+    return runs
+
+
+def _mean(values: Floats, start: int, stop: int) -> Floats:
+    """Each block's mean over some sizes; NaN where it lacks one, or the mean would be another."""
+    part = values[:, start:stop]
+    seen = np.isfinite(part)
+    usual = robust_mean(part)
+    away = np.where(seen, part - usual, 0.0).sum(axis=1)
+    return np.where(
+        seen.any(axis=1), usual.mean() + away / np.maximum(seen.sum(axis=1), 1), math.nan
+    )
+
+
+def _level(places: Floats, values: Floats, run: tuple[int, int], confidence: float) -> Level:
+    start, stop = run
+    latency = t_interval(_mean(values, start, stop), confidence)
+    own = places[start:stop]
+    middle = float(np.log(own[[0, -1]]).mean())
+    return Level(
+        latency=Interval(*(math.exp(end) for end in latency)),
+        first_bytes=float(own[0]),
+        last_bytes=float(own[-1]),
+        array_bytes=float(own[np.argmin(np.abs(np.log(own) - middle))]),
+        next_bytes=float(places[stop]) if stop < places.size else None,
+    )
+
+
+def match(levels: Sequence[Level], claimed: Mapping[str, float]) -> Matches:
+    """Which level ends at which claimed size.
+
+    Parameters
+    ----------
+    levels
+        What ``find_levels`` says.
+    claimed
+        Sizes in bytes by name: of the data caches (CPUID, sysfs), of the reach of a TLB.
+
+    Returns
+    -------
+    Each claim gets the level whose end is nearest, no level twice, at a twofold of the claim at
+    most and at a sixteenth at least: a cache that others share can end far below its size. A level
+    without an end is what lies beyond all claims if the largest size measured exceeds them all;
+    else it is of the smallest claim that it may reach.
+
+    Examples
+    --------
+    >>> one = Level(Interval(1.0, 0.9, 1.1), 2048, 32768, 8192, 49152)
+    >>> rest = Level(Interval(4.0, 3.9, 4.1), 65536, 4194304, 524288, None)
+    >>> found = match([one, rest], {"L1d": 32768, "L2": 1048576})
+    >>> found.claims[0].level, found.unseen, found.memory
+    (0, ('L2',), 1)
+    """
+    ordered = sorted(claimed.items(), key=lambda claim: claim[1])
+    memory = None
+    if levels and levels[-1].next_bytes is None:
+        beyond = not ordered or levels[-1].last_bytes > ordered[-1][1]
+        memory = len(levels) - 1 if beyond else None
+    never = 1e3
+    costs = np.full((len(ordered), len(levels)), never)
+    for row, (_, size) in enumerate(ordered):
+        for column, level in enumerate(levels):
+            ratio = (level.end_bytes or level.last_bytes) / size
+            if column != memory and 1 / _BLURRED <= ratio <= _LARGER:
+                costs[row, column] = abs(math.log(ratio))
+    rows, columns = linear_sum_assignment(costs)
+    taken = {
+        int(row): int(column)
+        for row, column in zip(rows, columns, strict=True)
+        if costs[row, column] < never
+    }
+    claims = []
+    for row, (name, size) in enumerate(ordered):
+        number = taken.get(row)
+        end = None if number is None else levels[number].end_bytes
+        ratio_seen = None if end is None else end / size
+        agrees = ratio_seen is not None and abs(math.log2(ratio_seen)) <= 0.5
+        claims.append(Match(name, size, number, ratio_seen, agrees))
+    named = {*taken.values(), memory}
+    return Matches(tuple(claims), memory, tuple(n for n in range(len(levels)) if n not in named))
