@@ -7,6 +7,7 @@ interface (``kernels_c/common/code_kernel.h``).
 from __future__ import annotations
 
 import platform
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -130,9 +131,9 @@ class CodeSweep(Experiment):
 
     # --- what differs -----------------------------------------------------------------------------
 
+    @abstractmethod
     def code(self, params: Any) -> Build:
         """The kernel."""
-        raise NotImplementedError
 
     def program(self) -> Build | None:
         """The same as a program that hugectl can start, where there is one."""
