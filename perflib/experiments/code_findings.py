@@ -299,7 +299,7 @@ def _knee_verdict(
     size: Interval, reaches: Mapping[str, int], tolerance: float
 ) -> tuple[Verdict, str]:
     if not reaches:
-        return "inconclusive", "The processor does not say how far its instruction TLB reaches."
+        return "inconclusive", "How far the instruction TLB reaches is not known."
     margin = 1 + tolerance / 100
     for name, reach in reaches.items():
         near = reach / margin <= size.effect <= reach * margin
