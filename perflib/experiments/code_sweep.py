@@ -86,7 +86,7 @@ class CodeParams(Params):
     )
     sizes_kib: Sizes = parameter([], "sizes of the code", "KiB")
     turn_ms: float = parameter(
-        5.0, "how long one sample is timed, after its warm-up", "ms", ge=1, le=60_000
+        5.0, "how long one sample is timed, after its warm-up", "ms", ge=1, le=10_000
     )
     threshold_percent: float = parameter(
         1.0, "a core, or a size of pages, counts as slower from this on", "percent", gt=0, le=1000
