@@ -111,6 +111,7 @@ class Experiment(ABC):
     columns: ClassVar[tuple[Column, ...]]
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]]
     hypotheses: ClassVar[tuple[str, ...]] = ()  # those on which it gives a verdict
+    live_rounds: ClassVar[int] = 3  # complete ones, before a figure of a running measurement shows
 
     # --- what each experiment says of itself ----------------------------------------------------
 

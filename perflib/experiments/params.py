@@ -24,6 +24,7 @@ from pydantic.fields import FieldInfo
 
 from perflib.conditions import Conditions
 from perflib.errors import UserError, choose
+from perflib.machine.caches import caches
 from perflib.machine.cpulist import format_cpus, parse_cpus
 from perflib.machine.knobs import knob
 from perflib.machine.topology import topology
@@ -39,22 +40,22 @@ def parameter(default: Any, help_: str, unit: str = "", **bounds: Any) -> Any:
 
 
 def _read_cores(value: object) -> object:
-    """``all``, ``physical``, a list of CPUs, one CPU, or text such as ``0-3,8``."""
+    """One of the words, a list of CPUs, one CPU, or text such as ``0-3,8``."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
         return [value]
-    if isinstance(value, str) and value not in ("all", "physical"):
+    if isinstance(value, str) and value not in ("all", "physical", "groups", "first"):
         try:
             return parse_cpus(value)
         except UserError as error:
-            msg = f"{error}; or 'all', or 'physical' (one CPU of each core)"
+            msg = f"{error}; or 'all', 'physical' (one CPU of each core), 'groups' or 'first'"
             raise ValueError(msg) from None
     return value
 
 
 Cores = Annotated[
-    Literal["all", "physical"] | list[Annotated[int, Field(ge=0, strict=True)]],
+    Literal["all", "physical", "groups", "first"] | list[Annotated[int, Field(ge=0, strict=True)]],
     BeforeValidator(_read_cores),
 ]
 
@@ -88,7 +89,8 @@ class Params(BaseModel):
 
     cores: Cores = parameter(
         "physical",
-        "which CPUs to visit: 'all', 'physical' (one CPU of each core), or a list such as 0-3,8",
+        "which CPUs to visit: 'all', 'physical' (one CPU of each core), 'groups' (one of each "
+        "NUMA node and last-level cache), 'first', or a list such as 0-3,8",
     )
     budget_s: float = parameter(
         50.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
@@ -195,6 +197,10 @@ class Params(BaseModel):
             return allowed
         if self.cores == "physical":
             return places.one_per_core()
+        if self.cores == "groups":
+            return [group[0] for group in places.groups(caches())]
+        if self.cores == "first":
+            return allowed[:1]
         assert isinstance(self.cores, list)
         wanted = sorted(set(self.cores))
         if not wanted:
@@ -214,8 +220,8 @@ class Params(BaseModel):
             raise UserError(msg)
         return wanted
 
-    def conditions(self, cpu: int) -> Conditions:
-        """What the worker on a CPU is to have."""
+    def conditions(self, cpu: int | None) -> Conditions:
+        """What the worker on a CPU is to have; ``None``: one that goes from CPU to CPU."""
         return Conditions(
             cpu=cpu,
             fifo_priority=self.fifo_priority,

@@ -31,7 +31,6 @@ __all__ = ["Form", "form"]
 
 _REDRAW_S = 1.0
 _DRAWING_SHARE = 0.1
-_LEAST_ROUNDS = 3  # below that there is nothing to see
 _NO_PROFILE = "(defaults)"
 _FIXED = "0 0 auto"  # flex: neither grows nor shrinks
 _STYLE = (
@@ -216,7 +215,7 @@ class Form(widgets.VBox):
                     f"round {status.rounds + 1}{width}, {status.left_s:.0f} s left at most"
                 )
             begin = monotonic()
-            if status.rounds < _LEAST_ROUNDS or begin < self._next_draw:
+            if status.rounds < self.experiment.live_rounds or begin < self._next_draw:
                 return
             partial = Run(
                 "unfinished",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from perflib.errors import UserError
 from perflib.machine import cgroup
+from perflib.machine.caches import Cache
 from perflib.machine.cpulist import format_cpus, parse_cpus
 from perflib.machine.files import fields, integer, number_of, text
 
@@ -101,6 +102,24 @@ class Topology:
                 chosen.append(number)
                 seen.update(self.cpu(number).siblings)
         return chosen
+
+    def groups(self, found: tuple[Cache, ...] = ()) -> list[tuple[int, ...]]:
+        """The CPUs that this process may use, by NUMA node and last-level cache.
+
+        What one core of a group sees of memory the others see, too: on most machines. ``found``:
+        the caches (``perflib.machine.caches``); without them, by node and die.
+        """
+        last = max((cache.level for cache in found if cache.kind == "unified"), default=None)
+        sharers = {
+            cpu: cache.shared_cpus for cache in found if cache.level == last
+            for cpu in cache.shared_cpus
+        }  # fmt: skip
+        members: dict[tuple[object, ...], list[int]] = {}
+        for number in self.allowed_cpus():
+            cpu = self.cpu(number)
+            place = (cpu.node, cpu.package, cpu.die, sharers.get(number))
+            members.setdefault(place, []).append(number)
+        return [tuple(group) for group in members.values()]
 
     def packages(self) -> list[int]:
         """The packages (sockets) with a running CPU."""

@@ -89,8 +89,8 @@ def take_rounds(
     arms
         How many arms there are.
     turn
-        ``turn(round, arm)`` measures one and returns its columns; a ``WorkerError`` costs that turn
-        only, three in a row on one arm end the run.
+        ``turn(round, arm)`` measures one and returns its columns, none to leave the arm out of the
+        round; a ``WorkerError`` costs that turn only, three in a row on one arm end the run.
     seed
         Of the orders.
     budget_s, least_s
@@ -127,8 +127,11 @@ def take_rounds(
                 started = time.monotonic()
                 entry: dict[str, Any] = {"round": round_, "position": position, "arm": arm}
                 try:
-                    entry["columns"] = turn(round_, arm)
+                    columns = turn(round_, arm)
                     failures[arm] = 0
+                    if not columns:
+                        continue
+                    entry["columns"] = columns
                 except WorkerError as error:
                     entry["failed"] = str(error)
                     failures[arm] += 1

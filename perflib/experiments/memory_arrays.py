@@ -1,0 +1,229 @@
+"""Arrays that loads chase each other through: laid from one core, verified, loaded from any.
+
+One worker holds all arrays of a measurement, each under a key, so that several can be there at once
+and be loaded from whichever core is asked about. See ``kernels_c/memory_chase.c``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError, choose
+from perflib.kernels import build
+from perflib.machine import smaps
+from perflib.machine.placement import misplaced, pages_by_node
+from perflib.machine.text_backings import BACKINGS, explain
+from perflib.measure.process import Out, WorkerError
+from perflib.measure.workers import Workers
+
+__all__ = ["LINE_BYTES", "ORDERS", "SAMPLE", "Arrays"]
+
+# The numbers by which the kernel knows the orders of the lines.
+ORDERS: Mapping[str, int] = {"random": 0, "page": 1, "sequential": 2, "lmbench": 3, "window": 4}
+LINE_BYTES = 64
+SAMPLE = np.dtype(
+    [
+        ("begin_ns", "i8"), ("time_ns", "i8"), ("loads", "i8"), ("reached_bytes", "u8"),
+        ("core_mhz", "f8"), ("involuntary_switches", "i8"), ("cpu", "i8"),
+    ]
+)  # fmt: skip
+_ARRAY = np.dtype(
+    [
+        ("begin", "u8"), ("end", "u8"), ("lines", "u8"), ("line_bytes", "u8"), ("at", "u8"),
+        ("cpu", "i8"),
+    ]
+)  # fmt: skip
+_ARGUMENT, _PINNING, _CYCLE = 1, 7, 8  # stages of the kernel's answers
+_TIMEOUT_S = 60.0
+
+
+@dataclass
+class _Laid:
+    """An array in the worker: the kernel's record of it, and which process it was laid in."""
+
+    array: NDArray[Any]
+    pid: int | None
+    backing: str
+
+
+class Arrays:
+    """The arrays of one worker. A key is the caller's name of an array.
+
+    If the worker dies, its arrays are gone: they are laid again when they are asked for.
+    """
+
+    def __init__(self, conditions: Conditions) -> None:
+        self._workers = Workers(build("memory_chase"), [conditions])
+        self._arrays: dict[Hashable, _Laid] = {}
+        self._unseen: dict[str, None] = {}
+
+    def __enter__(self) -> Self:
+        self._workers.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._workers.__exit__()
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force, and what could not be verified."""
+        return [*self._workers.unmet, *self._unseen]
+
+    def provenance(self) -> dict[str, Any]:
+        """Kernel and conditions."""
+        return self._workers.provenance()
+
+    def __contains__(self, key: Hashable) -> bool:
+        laid = self._arrays.get(key)
+        return laid is not None and laid.pid == self._workers[0].pid
+
+    def lay(
+        self,
+        key: Hashable,
+        *,
+        order: str,
+        bytes_: int,
+        backing: str = "4k",
+        seed: int = 1,
+        cpu: int = -1,
+        node: int | None = None,
+        span_bytes: int = 0,
+    ) -> str:
+        """Lay an array, instead of the one of that key if there is one, and look at its pages.
+
+        Parameters
+        ----------
+        order, bytes_, backing, seed, span_bytes
+            See the kernel; ``bytes_`` is a multiple of 64.
+        cpu
+            The core that touches the pages first; -1: any.
+        node
+            The NUMA node that they should lie on; ``None``: not looked at.
+
+        Returns
+        -------
+        Why the array is not what was asked for, or could not be laid; empty: it is.
+
+        Raises
+        ------
+        UserError
+            There is no such order or backing.
+        WorkerError
+            The worker died, or took too long.
+        """
+        if order not in ORDERS:
+            raise UserError(choose("order", order, ORDERS))
+        if backing not in BACKINGS or backing == "loaded":
+            known = [name for name in BACKINGS if name != "loaded"]
+            raise UserError(choose("backing", backing, known))
+        self.release(key)
+        worker = self._workers[0]
+        answer, (array,) = worker.call(
+            "chase_lay", ORDERS[order], bytes_, span_bytes, LINE_BYTES, BACKINGS[backing], seed,
+            cpu, Out(_ARRAY, 1), timeout_s=_TIMEOUT_S,
+        )  # fmt: skip
+        if answer:
+            return _explained(backing, int(answer), cpu)
+        self._arrays[key] = _Laid(array, worker.pid, backing)
+        if cpu >= 0 and int(array["cpu"][0]) != cpu:
+            return f"the thread was moved away from cpu{cpu} while it touched the pages"
+        return self._page_size(key) or ("" if node is None else self._placement(key, node))
+
+    def run(
+        self, key: Hashable, cpu: int, warm_loads: int, loads: int, repeats: int
+    ) -> tuple[NDArray[Any], str]:
+        """Load ``repeats`` times ``loads`` lines, after a warm-up, on a core.
+
+        Returns
+        -------
+        ``SAMPLE`` of each repeat, and why they are not usable; none and why if the core cannot be
+        had (any more).
+
+        Raises
+        ------
+        WorkerError
+            The worker died, or took too long. Its arrays are gone.
+        """
+        laid = self._arrays[key]
+        worker = self._workers[0]
+        if worker.pid != laid.pid:
+            msg = "the array is gone with the worker that had it"
+            raise WorkerError(msg)
+        answer, (samples,) = worker.call(
+            "chase_run", laid.array, cpu, warm_loads, loads, repeats, Out(SAMPLE, repeats),
+            timeout_s=_TIMEOUT_S,
+        )  # fmt: skip
+        if answer:
+            return samples[:0], _explained(laid.backing, int(answer), cpu)
+        # The worker had a copy of the record: the next run goes on where this one ended.
+        laid.array = laid.array.copy()
+        laid.array["at"] = laid.array["begin"] + samples["reached_bytes"][-1]
+        if (samples["cpu"] != cpu).any():
+            return samples, f"the thread was moved away from cpu{cpu}"
+        return samples, ""
+
+    def nodes(self, key: Hashable) -> dict[int, int]:
+        """How many of the array's pages lie on each NUMA node (see ``pages_by_node``)."""
+        laid = self._arrays[key]
+        assert laid.pid is not None
+        return pages_by_node(laid.pid, int(laid.array["begin"][0]), int(laid.array["end"][0]))
+
+    def release(self, key: Hashable) -> None:
+        """Give an array's memory back; nothing where there is none of that key."""
+        here = key in self
+        laid = self._arrays.pop(key, None)
+        if laid is not None and here:
+            self._workers[0].call("chase_release", laid.array, timeout_s=_TIMEOUT_S)
+
+    def page_reach(self, backing: str, seed: int) -> tuple[float, float] | None:
+        """Ns a load through one page of the data TLB's reach and many; ``None``: not to be had.
+
+        See ``kernels_c/common/page_reach.h``.
+        """
+        worker = self._workers[0]
+        answer, (pair, where) = worker.call(
+            "chase_page_reach", BACKINGS[backing], seed, Out("f8", 2), Out("u8", 2),
+            timeout_s=_TIMEOUT_S,
+        )  # fmt: skip
+        if answer or self._unmet(backing, int(where[0]), int(where[1])):
+            return None
+        return float(pair[0]), float(pair[1])
+
+    # --- is it what was asked for? ----------------------------------------------------------------
+
+    def _unmet(self, backing: str, begin: int, end: int) -> str:
+        pid = self._workers[0].pid
+        assert pid is not None
+        return smaps.unmet(backing, smaps.backing_of(smaps.read(pid), begin, end))
+
+    def _page_size(self, key: Hashable) -> str:
+        laid = self._arrays[key]
+        return self._unmet(laid.backing, int(laid.array["begin"][0]), int(laid.array["end"][0]))
+
+    def _placement(self, key: Hashable, node: int) -> str:
+        try:
+            return misplaced(self.nodes(key), node)
+        except MeasurementError as error:
+            said, _, why = str(error).partition("cannot be seen: ")
+            self._unseen[f"on which NUMA node the arrays lie cannot be seen: {why or said}"] = None
+            return ""
+
+
+def _explained(backing: str, answer: int, cpu: int) -> str:
+    stage, number = divmod(answer, 1 << 16)
+    if stage == _PINNING:
+        return (
+            f"cpu{cpu} cannot be used: it is offline, or this process may not run there (any more)"
+        )
+    if stage == _CYCLE:
+        return "the kernel's own check failed: the lines are not one cycle"
+    if stage == _ARGUMENT:
+        return f"memory_chase refused its arguments: {os.strerror(number)}"
+    return explain(backing, answer)
