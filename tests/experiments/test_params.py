@@ -23,6 +23,7 @@ from perflib.errors import UserError
 from perflib.experiments import NAMES, get
 from perflib.experiments import params as params_module
 from perflib.experiments.params import Params, describe_fields, parameter
+from perflib.machine.caches import caches
 from perflib.machine.topology import topology
 from tests.machine import trees
 
@@ -234,9 +235,18 @@ def test_lists_of_cores(cpus: list[int]) -> None:
 
 
 def test_cores_in_all_their_forms() -> None:
-    for given_, cores in {"all": "all", "physical": "physical", "0-2,5": [0, 1, 2, 5]}.items():
-        assert Params.make({"cores": given_}).cores == cores
+    for word in ("all", "physical", "groups", "first"):
+        assert Params.make({"cores": word}).cores == word
+    assert Params.make({"cores": "0-2,5"}).cores == [0, 1, 2, 5]
     assert Params.make({"cores": 3}).cores == [3]
+
+
+def test_words_for_cores_mean_cpus_of_this_machine() -> None:
+    allowed = topology().allowed_cpus()
+    assert Params.make({"cores": "first"}).resolved_cores() == allowed[:1]
+    groups = Params.make({"cores": "groups"}).resolved_cores()
+    assert groups == [group[0] for group in topology().groups(caches())]
+    assert set(groups) <= set(allowed)
 
 
 def test_settings_in_all_their_forms() -> None:

@@ -163,6 +163,23 @@ def test_redrawing_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyP
     assert len(drawn) == pytest.approx((now[0] - 100) / 3, abs=1.5)
 
 
+@pytest.mark.parametrize("live_rounds", [0, 3])
+def test_it_draws_from_the_round_on_that_the_experiment_says(
+    live_rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = small()
+    monkeypatch.setattr(type(shown.experiment), "live_rounds", live_rounds)
+    now = [100.0]
+    monkeypatch.setattr(sys.modules["perflib.lab.form"], "monotonic", lambda: now[0])
+    drawn: list[float] = []
+    monkeypatch.setattr(shown, "_draw", lambda _: drawn.append(now[0]))
+    progress = shown._progress(shown.experiment.params({}))
+    for round_ in range(5):
+        progress(Status(1.0, 1.0, round_, None, lambda: None))  # type: ignore[arg-type, return-value]
+        now[0] += 10.0
+    assert len(drawn) == 5 - live_rounds
+
+
 def test_interrupted_runs_are_told_of() -> None:
     name = new_id("machine")
     journal = store.runs_dir() / f"{name}.journal"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from perflib.errors import UserError
+from perflib.machine.caches import caches
 from perflib.machine.topology import topology
 from tests.machine import trees
 
@@ -29,6 +30,24 @@ def test_one_per_core_takes_what_is_allowed(tmp_path: Path) -> None:
     machine = topology(tmp_path)
     assert machine.allowed_cpus() == [2, 24, 25, 26, 27]
     assert machine.one_per_core() == [2, 24, 25, 27]
+
+
+def test_groups_share_a_node_and_the_last_cache(tmp_path: Path) -> None:
+    two_sockets = trees.haswell_ep(tmp_path / "haswell")
+    even, odd = tuple(range(0, 48, 2)), tuple(range(1, 48, 2))
+    assert topology(two_sockets).groups(caches(two_sockets)) == [even, odd]
+    assert topology(two_sockets).groups() == [even, odd]
+    complexes = trees.epyc(tmp_path / "epyc")
+    groups = topology(complexes).groups(caches(complexes))
+    assert len(groups) == 8
+    assert groups[0] == (0, 1, 16, 17)
+    assert len(topology(complexes).groups()) == 1  # nothing but the cache tells them apart
+
+
+def test_groups_are_of_the_cpus_that_may_be_used(tmp_path: Path) -> None:
+    trees.epyc(tmp_path)
+    trees.write(tmp_path, {"proc/self/status": "Cpus_allowed_list:\t1,3-4"})
+    assert topology(tmp_path).groups(caches(tmp_path)) == [(1,), (3,), (4,)]
 
 
 def test_offline_cpus_have_no_place_and_isolated_ones_may_be_used(tmp_path: Path) -> None:

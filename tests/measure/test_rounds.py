@@ -106,6 +106,22 @@ def test_every_order_is_as_likely_as_any_other() -> None:
     assert round_order(1, 0, 8) != round_order(2, 0, 8)
 
 
+def test_an_arm_that_returns_nothing_is_left_out_of_the_round(
+    journal: Journal, clock: Clock
+) -> None:
+    takes = one_second(clock)
+
+    def turn(round_: int, arm: int) -> Columns:
+        columns: Columns = takes(round_, arm)
+        return columns if round_ > 0 or arm == 1 else {}
+
+    take(journal, turn)
+    taken = {(entry["round"], entry["arm"]) for entry in journal.turns}
+    assert {arm for round_, arm in taken if round_ == 0} == {1}
+    assert {arm for round_, arm in taken if round_ == 1} == {0, 1, 2}
+    assert frame_of(journal.turns).groupby("round")["cpu"].nunique().tolist()[:2] == [1, 3]
+
+
 # --- when it ends ------------------------------------------------------------------------------
 
 

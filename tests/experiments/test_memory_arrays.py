@@ -1,0 +1,148 @@
+"""Arrays in a worker: laid, verified, loaded, and gone with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import memory_arrays
+from perflib.experiments.memory_arrays import Arrays
+from perflib.machine import smaps
+from perflib.machine.text_backings import why_not
+from perflib.machine.topology import topology
+from perflib.measure.process import WorkerError
+from tests.reference import memory_chase as reference
+
+pytestmark = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
+)
+
+CPUS = topology().allowed_cpus()
+KIB = 1024
+NO_CPU = 1 << 13
+
+
+@pytest.fixture
+def arrays() -> Iterator[Arrays]:
+    with Arrays(Conditions()) as made:
+        yield made
+
+
+def test_an_array_is_laid_on_a_core_and_loaded_from_another(arrays: Arrays) -> None:
+    assert arrays.lay("a", order="random", bytes_=64 * KIB, cpu=CPUS[0]) == ""
+    samples, why = arrays.run("a", CPUS[-1], 0, 500, 3)
+    assert why == ""
+    assert samples["loads"].tolist() == [500] * 3
+    assert set(samples["cpu"].tolist()) == {CPUS[-1]}
+    assert (samples["time_ns"] > 0).all()
+    assert (samples["core_mhz"] > 0).all()
+
+
+def test_a_run_goes_on_where_the_last_one_ended(arrays: Arrays) -> None:
+    """A lap in pieces reaches each line once, and ends where it began."""
+    arrays.lay("a", order="random", bytes_=16 * KIB)
+    lines = 16 * KIB // memory_arrays.LINE_BYTES
+    reached = []
+    for _ in range(lines):
+        samples, _why = arrays.run("a", CPUS[0], 0, 1, 1)
+        reached.append(int(samples["reached_bytes"][0]))
+    assert sorted(reached) == [64 * line for line in range(lines)]
+    whole, _ = arrays.run("a", CPUS[0], 0, lines, 1)
+    assert int(whole["reached_bytes"][0]) == reached[-1]
+
+
+def test_several_arrays_are_there_at_once(arrays: Arrays) -> None:
+    for seed in (1, 2):
+        assert arrays.lay(seed, order="random", bytes_=8 * KIB, seed=seed) == ""
+    one, _ = arrays.run(1, CPUS[0], 0, 50, 1)
+    two, _ = arrays.run(2, CPUS[0], 0, 50, 1)
+    again, _ = arrays.run(1, CPUS[0], 0, 128 - 50, 1)
+    orders = [reference.visits("random", 128, 64, seed) for seed in (1, 2)]
+    assert [int(sample["reached_bytes"][0]) for sample in (one, two)] == [
+        order[50] for order in orders
+    ]
+    assert int(again["reached_bytes"][0]) == orders[0][0]
+    arrays.release(1)
+    assert 1 not in arrays
+    assert 2 in arrays
+
+
+def test_the_pages_are_looked_at(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    for backing in ("4k", "thp"):
+        if not why_not(backing):
+            assert arrays.lay(backing, order="window", bytes_=4 << 20, backing=backing) == ""
+    monkeypatch.setattr(smaps, "unmet", lambda *_: "found something else")
+    assert arrays.lay("a", order="window", bytes_=4 << 20) == "found something else"
+
+
+def test_pages_on_another_node_are_said(arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert arrays.lay("a", order="random", bytes_=64 * KIB, cpu=CPUS[0], node=1023) != ""
+    monkeypatch.setattr(memory_arrays, "pages_by_node", lambda *_: {0: 10, 1: 6})
+    why = arrays.lay("a", order="random", bytes_=64 * KIB, node=1)
+    assert why == "only 6 of 16 pages lie on node 1, and 10 on node 0"
+
+
+def test_where_pages_cannot_be_seen_the_run_says_so_once(
+    arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> dict[int, int]:
+        msg = "where the pages of process 7 lie cannot be seen: it is forbidden"
+        raise MeasurementError(msg)
+
+    monkeypatch.setattr(memory_arrays, "pages_by_node", refused)
+    for key in "ab":
+        assert arrays.lay(key, order="random", bytes_=64 * KIB, node=0) == ""
+    assert arrays.unmet == ["on which NUMA node the arrays lie cannot be seen: it is forbidden"]
+
+
+def test_a_core_that_cannot_be_had_is_said(arrays: Arrays) -> None:
+    why = arrays.lay("a", order="random", bytes_=64 * KIB, cpu=NO_CPU)
+    assert why.startswith(f"cpu{NO_CPU} cannot be used: it is offline")
+    assert "a" not in arrays
+    arrays.lay("a", order="random", bytes_=64 * KIB)
+    samples, why = arrays.run("a", NO_CPU, 0, 100, 2)
+    assert len(samples) == 0
+    assert why.startswith(f"cpu{NO_CPU} cannot be used")
+    assert arrays.run("a", CPUS[0], 0, 100, 2)[1] == ""
+
+
+def test_refused_arguments_and_an_empty_pool_are_said(arrays: Arrays) -> None:
+    assert "refused its arguments" in arrays.lay("a", order="random", bytes_=100)
+    if why_not("hugetlb", may_reserve=False):
+        why = arrays.lay("a", order="random", bytes_=64 * KIB, backing="hugetlb")
+        assert "pool of huge pages" in why or "no pool" in why
+
+
+def test_unknown_names_get_the_nearest(arrays: Arrays) -> None:
+    with pytest.raises(UserError, match="random"):
+        arrays.lay("a", order="radnom", bytes_=64 * KIB)
+    with pytest.raises(UserError, match="thp"):
+        arrays.lay("a", order="random", bytes_=64 * KIB, backing="tph")
+    with pytest.raises(UserError, match="loaded"):
+        arrays.lay("a", order="random", bytes_=64 * KIB, backing="loaded")
+
+
+def test_arrays_are_gone_with_their_worker(arrays: Arrays) -> None:
+    arrays.lay("a", order="random", bytes_=64 * KIB)
+    pid = arrays._workers[0].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(WorkerError):
+        arrays.run("a", CPUS[0], 0, 100, 1)
+    assert "a" not in arrays
+    with pytest.raises(WorkerError, match="gone with the worker"):
+        arrays.run("a", CPUS[0], 0, 100, 1)
+    arrays.release("a")
+    assert arrays.lay("a", order="random", bytes_=64 * KIB) == ""
+    assert arrays.run("a", CPUS[0], 0, 100, 1)[1] == ""
+
+
+def test_how_far_a_page_reaches(arrays: Arrays) -> None:
+    pair = arrays.page_reach("4k", 1)
+    assert pair is not None
+    assert all(value > 0 for value in pair)
