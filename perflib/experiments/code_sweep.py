@@ -14,7 +14,8 @@ from typing import Annotated, Any, ClassVar
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from perflib.errors import MeasurementError, UserError, choose
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments.backings import resolve, with_pool
 from perflib.experiments.base import Column, Experiment, Session
 from perflib.experiments.code_hypotheses import HYPOTHESES
 from perflib.experiments.code_table import SMALL_PAGES, CodeTable
@@ -27,7 +28,7 @@ from perflib.experiments.code_turns import (
 )
 from perflib.experiments.params import Params, parameter
 from perflib.kernels import Build
-from perflib.machine.text_backings import BACKINGS, pool_pages, why_not
+from perflib.machine.text_backings import BACKINGS
 from perflib.measure.rounds import Columns
 from perflib.reference import published
 from perflib.run import Run
@@ -35,8 +36,7 @@ from perflib.system_settings import settings
 
 __all__ = ["CodeParams", "CodeSweep", "Sizes", "Words", "synthetic_benchmarks"]
 
-_FIRST_OF = ("thp", "collapse")  # what "huge" stands for
-_OF_THE_POOL = ("hugetlb", "hugectl")
+_KNOWN = (*(name for name in BACKINGS if name != "loaded"), "hugectl")
 _APART = {("chase", "hugectl"), ("line", "hugectl")}
 _NO_ARMS = (
     "hugectl puts a program's own text on huge pages, and the ring of pattern 'chase' is no part "
@@ -163,7 +163,9 @@ class CodeSweep(Experiment):
         pieces = bounds.pieces(self.wanted(params), sorted(set(params.sizes_kib)))
         plan: dict[str, Any] = {"cores": cores, "piece_bytes": bounds.piece_bytes}
         plan["hugetlb_pages"] = len(cores) * bounds.huge_pages(pieces)
-        plan |= self._backings(params, plan["hugetlb_pages"])
+        plan |= resolve(
+            params.backings, _KNOWN, plan["hugetlb_pages"], params.settings, self._lacking
+        )
         with settings(self.system_settings(params, plan)):
             where = params.conditions(cores[0])
             steps, failed = calibrate(build, where, pieces, plan["backings"], params.turn_ms)
@@ -188,56 +190,19 @@ class CodeSweep(Experiment):
             raise MeasurementError(_NO_ARMS)
         return plan
 
-    def _backings(self, params: Any, hugetlb_pages: int) -> dict[str, Any]:
-        """Which of the backings can be had, and why the others cannot."""
-        known = [*(name for name in BACKINGS if name != "loaded"), "hugectl"]
-        usable, absent = [], {}
-        for asked in dict.fromkeys(params.backings):
-            if asked not in (*known, "huge"):
-                msg = f"backings: {choose('backing', asked, [*known, 'huge'])}"
-                raise UserError(msg)
-            for name in _FIRST_OF if asked == "huge" else [asked]:
-                reason = self._why_not(params, name, hugetlb_pages)
-                if not reason:
-                    usable.append(name)
-                    break
-                absent[name] = reason
-        return {"backings": list(dict.fromkeys(usable)), "absent": absent}
-
-    def _why_not(self, params: Any, name: str, hugetlb_pages: int) -> str:
-        with settings(params.settings):  # which may switch huge pages on or off
-            reason = why_not(name, pages_needed=hugetlb_pages)
-        if name == "hugectl":
-            reason = reason or self._no_program()
-        if name in _OF_THE_POOL:
-            reason = reason or self._try_pool(params, hugetlb_pages)
-        return reason
-
-    def _no_program(self) -> str:
+    def _lacking(self, backing: str) -> str:
+        """The program that hugectl starts."""
+        if backing != "hugectl":
+            return ""
         try:
             program = self.program()
         except MeasurementError as error:  # the library to link with is not there
             return str(error)
         return "" if program else f"hugectl starts programs, and {self.name} is none"
 
-    def _try_pool(self, params: Any, pages: int) -> str:
-        """Reserve the huge pages for a moment: the kernel may not find as many."""
-        try:
-            with settings(
-                self.system_settings(params, {"backings": ["hugetlb"], "hugetlb_pages": pages})
-            ):
-                return ""
-        except UserError as error:
-            return str(error)
-
     def system_settings(self, params: Any, plan: Mapping[str, Any]) -> dict[str, str]:
         """Those that were asked for, and the huge pages of a backing that reserves them."""
-        asked = dict(params.settings)
-        if set(_OF_THE_POOL) & set(plan["backings"]):
-            total, free = pool_pages()
-            if free < plan["hugetlb_pages"]:
-                asked.setdefault("nr_hugepages", str(total + plan["hugetlb_pages"] - free))
-        return asked
+        return with_pool(params.settings, plan["backings"], plan["hugetlb_pages"])
 
     def turns(self, params: Any, plan: Mapping[str, Any]) -> CodeTurns:
         """What takes a turn."""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from typing import Any, Self
 
 import numpy as np
@@ -62,6 +63,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: list[int] = []
         self._pending = b""
+        self._begun: deque[tuple[str, list[Out]]] = deque()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
 
     def __enter__(self) -> Self:
@@ -125,6 +127,21 @@ class Worker:
             It crashed, was killed, or took longer than ``timeout_s``; the worker is gone and the
             next call starts another.
         """
+        assert not self._begun, "an answer is still to come: end() what was begun"
+        self.begin(function, *arguments)
+        return self.end(timeout_s=timeout_s)
+
+    def begin(self, function: str, *arguments: float | Out | NDArray[Any]) -> None:
+        """Begin a call and do not wait for it, so that several workers run at the same time.
+
+        Several calls may be begun, if they are few and small enough for a pipe (64 KiB); the worker
+        makes one after the other, and each takes one ``end``.
+
+        Raises
+        ------
+        WorkerError
+            The process cannot be started.
+        """
         self.start()
         outs = [argument for argument in arguments if isinstance(argument, Out)]
         request = {"function": function, "args": [_encode(argument) for argument in arguments]}
@@ -132,6 +149,21 @@ class Worker:
         try:
             with contextlib.suppress(BrokenPipeError):  # it died: the answer says of what
                 _write_all(self._pipes[0], line)
+        except BaseException:
+            self.kill()
+            raise
+        self._begun.append((function, outs))
+
+    def end(self, *, timeout_s: float) -> tuple[Any, list[NDArray[Any]]]:
+        """Wait for the oldest call that was begun: what ``call`` returns and raises.
+
+        If the worker dies, it takes with it all that was begun.
+        """
+        if not self._begun:
+            msg = f"kernel {self.build.name!r}: no call was begun, or its worker is gone"
+            raise WorkerError(msg)
+        function, outs = self._begun.popleft()
+        try:
             answer = self._answer(timeout_s, function)
         except BaseException:  # Ctrl-C: the late answer must not be taken for the next call's
             self.kill()
@@ -183,6 +215,7 @@ class Worker:
 
     def _forget(self) -> None:
         self._process = None
+        self._begun.clear()
         for pipe in self._pipes:
             os.close(pipe)
         self._pipes = []

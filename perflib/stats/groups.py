@@ -33,7 +33,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _LEAST_CORES = 4  # of which two and two can differ: less cannot be told from single slow cores
 _NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
+_DRAWS = 100  # of matrices without groups
+_CLEAR = 1e-8  # no kind of noise gives a p value below
 _ALPHA = 0.002  # of a false first split, and of all later ones together
+_GAPS = 0.75  # the share of known pairs from which on a matrix counts as whole
 _SKEW = 0.5  # the most that the scores of noise have, in the smallest matrices
 
 
@@ -182,34 +185,53 @@ def _block_error(pairs: Floats, usual: Floats) -> tuple[float, int]:
     if freedom == 0:
         return 0.0, 1
     variance = float((np.where(seen, away, 0.0) ** 2).sum()) / freedom
-    blocks = float(np.median(count[count > 0]))
-    return variance / blocks, max(round(blocks), 2)
+    blocks = max(round(float(np.median(count[count > 0]))), 2)
+    return variance / blocks * _robust_excess(blocks), blocks
+
+
+@lru_cache(maxsize=64)
+def _robust_excess(blocks: int) -> float:
+    """How much more a robust mean of normal values scatters than their plain mean would."""
+    values = np.random.default_rng(blocks).standard_normal((blocks, 50_000))
+    means = robust_mean(values)
+    plain = ((values - means) ** 2).sum() / (blocks - 1) / blocks
+    return float((means**2).sum() / plain)
+
+
+def _seen(pairs: Floats) -> NDArray[np.bool_]:
+    """The pairs that are known; the diagonal is none."""
+    seen = np.isfinite(pairs)
+    np.fill_diagonal(seen, val=False)
+    return seen
+
+
+@lru_cache(maxsize=64)
+def _solution(cores: int, known: bytes) -> Floats:
+    """Least squares: what cores add to their cells, from the sums of each core's known cells."""
+    normal = np.frombuffer(known, dtype=bool).reshape(cores, cores).astype(np.float64)
+    np.fill_diagonal(normal, normal.sum(axis=1))
+    return np.asarray(np.linalg.pinv(normal, rcond=1e-9, hermitian=True))
 
 
 def _residual(pairs: Floats) -> Floats:
     """What a symmetric matrix is beyond what single cores add to all their cells.
 
-    The diagonal is 0. Missing cells are filled with what the cores let expect.
+    The diagonal and missing cells are 0.
     """
-    cores = len(pairs)
-    seen = np.isfinite(pairs)
-    np.fill_diagonal(seen, val=False)
-    filled = np.where(seen, pairs, pairs[seen].mean() if seen.any() else 0.0)
-    np.fill_diagonal(filled, 0.0)
-    whole = seen.sum() == cores * (cores - 1)
-    for _ in range(1 if whole else 12):
-        rows = filled.sum(axis=1)
-        total = rows.sum() / (2 * (cores - 1))
-        core = (rows - total) / (cores - 2)
-        expected = core[:, None] + core
-        np.fill_diagonal(expected, 0.0)
-        filled = np.where(seen, filled, expected)
-    residual: Floats = filled - expected
-    return residual
+    seen = _seen(pairs)
+    known = np.where(seen, pairs, 0.0)
+    core = _solution(len(pairs), seen.tobytes()) @ known.sum(axis=1)
+    return np.where(seen, known - core[:, None] - core, 0.0)
 
 
-def _best_split(residual: Floats, error: float) -> _Split | None:
+def _freedom(seen: NDArray[np.bool_]) -> int:
+    """Of what cores and one partition leave unexplained; of a whole matrix, n (n - 3) / 2 - 1."""
+    return int(seen.sum()) // 2 - len(seen) - 1
+
+
+def _best_split(pairs: Floats, error: float) -> _Split | None:
     """The partition into groups of two or more cores that explains most of a residual."""
+    seen, residual = _seen(pairs), _residual(pairs)
     cores = len(residual)
     distance = residual - residual.min()
     np.fill_diagonal(distance, 0.0)
@@ -225,8 +247,7 @@ def _best_split(residual: Floats, error: float) -> _Split | None:
             continue
         tried.add(key)
         same = (labels[:, None] == labels).astype(np.float64)
-        np.fill_diagonal(same, 0.0)
-        indicator = _residual(same)
+        indicator = _residual(np.where(seen, same, np.nan))
         power = float((indicator**2).sum()) / 2
         if power < 1e-9:
             continue
@@ -235,8 +256,7 @@ def _best_split(residual: Floats, error: float) -> _Split | None:
             best = apart**2 * power, apart, labels
     if best is None:
         return None
-    freedom = cores * (cores - 3) // 2 - 1
-    variance = max((total - best[0]) / freedom, error, 1e-12)
+    variance = max((total - best[0]) / _freedom(seen), error, 1e-12)
     return _Split(best[2], best[0] / variance, variance, best[1])
 
 
@@ -267,33 +287,53 @@ def _moved(residual: Floats, labels: Ints) -> Ints | None:
     return labels if len(sizes) > 1 and sizes.min() > 1 else None
 
 
-def _score(gain: float, cores: int, looks: int) -> float:
+def _score(gain: float, seen: NDArray[np.bool_], looks: int) -> float:
     """What a gain is on the normal scale, if the partition had been given beforehand (F test)."""
-    freedom = max(cores * (cores - 3) // 2 - 1, (looks - 1) * cores * (cores - 1) // 2)
+    freedom = max(_freedom(seen), (looks - 1) * (int(seen.sum()) // 2))
     return -float(distributions.norm.ppf(distributions.f.sf(gain, 1, freedom).clip(1e-300, 1.0)))
 
 
 @lru_cache(maxsize=256)
-def _scores_of_noise(cores: int, looks: int) -> tuple[float, float]:
+def _scores_of_noise(cores: int, known: bytes, looks: int) -> tuple[float, float]:
     """Mean and standard deviation of the best partition's score in matrices of pure noise."""
     generator = np.random.default_rng([cores, looks])
-    freedom = (looks - 1) * cores * (cores - 1) // 2
+    seen = np.frombuffer(known, dtype=bool).reshape(cores, cores)
+    freedom = (looks - 1) * (int(seen.sum()) // 2)
     scores: list[float] = []
-    while len(scores) < max(30, 3000 // cores):  # of large matrices the scores scatter little
+    while len(scores) < max(_DRAWS, 3000 // cores):  # small matrices' scores scatter more
         noise = np.triu(generator.standard_normal((cores, cores)), 1)
         error = float(generator.chisquare(freedom)) / freedom if freedom else 0.0
-        split = _best_split(_residual(noise + noise.T), error)
+        split = _best_split(np.where(seen, noise + noise.T, np.nan), error)
         if split is not None:
-            scores.append(_score(split.gain, cores, looks))
+            scores.append(_score(split.gain, seen, looks))
     return float(np.mean(scores)), float(np.std(scores))
 
 
-def _is_block_noise(split: _Split, error: float, cores: int, looks: int) -> bool:
+def _scores_of_shuffled(pairs: Floats) -> tuple[float, float]:
+    """The same of a matrix's own cells, exchanged at random: their noise need not be normal."""
+    seen, residual = _seen(pairs), _residual(pairs)
+    generator = np.random.default_rng(len(pairs))
+    places = np.nonzero(np.triu(seen))
+    scores = []
+    for _ in range(_DRAWS):
+        shuffled = np.full_like(residual, np.nan)
+        shuffled[places] = generator.permutation(residual[places])
+        split = _best_split(np.where(np.isnan(shuffled), shuffled.T, shuffled), 0.0)
+        scores.append(0.0 if split is None else _score(split.gain, seen, 1))
+    return float(np.mean(scores)), float(np.std(scores))
+
+
+def _is_block_noise(split: _Split, error: float, seen: NDArray[np.bool_], looks: int) -> bool:
     """Whether what a split leaves is what blocks say; if not, cells differ in all blocks alike."""
-    freedom = max(cores * (cores - 3) // 2 - 1, 1), (looks - 1) * cores * (cores - 1) // 2
+    freedom = _freedom(seen), (looks - 1) * (int(seen.sum()) // 2)
     if freedom[1] == 0:
         return False
     return split.variance <= error * float(distributions.f.ppf(0.9999, *freedom))
+
+
+def _p_of(score: float, noise: tuple[float, float]) -> float:
+    mean, scatter = noise
+    return float(distributions.pearson3.sf((score - mean) / scatter, _SKEW))
 
 
 def _leaves(
@@ -303,16 +343,21 @@ def _leaves(
     first_p, leaves, waiting = 1.0, [], [cores]
     while waiting:
         own = waiting.pop()
-        split, p = None, 1.0
-        if own.size >= _LEAST_CORES:
-            split = _best_split(_residual(usual[np.ix_(own, own)]), error)
+        split, p, enough = None, 1.0, _ALPHA * own.size / max(cores.size, 1)
+        pairs = usual[np.ix_(own, own)]
+        seen = _seen(pairs)
+        if own.size >= _LEAST_CORES and _freedom(seen) > 0:
+            split = _best_split(pairs, error)
         if split is not None:
-            seen = looks if _is_block_noise(split, error, own.size, looks) else 1
-            mean, scatter = _scores_of_noise(own.size, seen)
-            beyond = (_score(split.gain, own.size, seen) - mean) / scatter
-            p = float(distributions.pearson3.sf(beyond, _SKEW))
+            counted = looks if _is_block_noise(split, error, seen, looks) else 1
+            # A few gaps change little, and each matrix has others: they are not worth a simulation.
+            alike = seen if seen.mean() < _GAPS else ~np.eye(own.size, dtype=bool)
+            score = _score(split.gain, seen, counted)
+            p = _p_of(score, _scores_of_noise(own.size, alike.tobytes(), counted))
+            if counted == 1 and _CLEAR < p <= enough:
+                p = max(p, _p_of(score, _scores_of_shuffled(pairs)))
             first_p = p if own.size == cores.size else first_p
-        if split is None or split.apart < least or p > _ALPHA * own.size / cores.size:
+        if split is None or split.apart < least or p > enough:
             leaves.append(own)
         else:
             waiting += [own[split.labels == n] for n in range(split.labels.max() + 1)]
@@ -478,12 +523,12 @@ def _bound(
     cores = np.flatnonzero(labels >= 0)
     split = None
     if cores.size >= _LEAST_CORES:
-        split = _best_split(_residual(usual[np.ix_(cores, cores)]), noise[0])
+        pairs = usual[np.ix_(cores, cores)]
+        split = _best_split(pairs, noise[0]) if _freedom(_seen(pairs)) > 0 else None
     if split is not None:
         half = np.arange(cores.size) < cores.size // 2
         same = (half[:, None] == half).astype(np.float64)
-        np.fill_diagonal(same, 0.0)
-        power = float((_residual(same) ** 2).sum()) / 2
+        power = float((_residual(np.where(_seen(pairs), same, np.nan)) ** 2).sum()) / 2
         z = float(distributions.norm.ppf(confidence))
         return (math.sqrt(split.gain) + z) * math.sqrt(split.variance / power)
     cells = logs[:, cores][:, :, cores].reshape(len(logs), -1)

@@ -36,6 +36,7 @@ Floats = NDArray[np.float64]
 _FLAT = math.log(1.15)  # per doubling of the size
 _INEXACT = 0.02  # real curves differ from the forms by this, however often they are measured
 _SETTLING = (1.0, 2.0, 4.0)
+_ALIKE = 3.0  # standard errors, within which a size is as fast as the level before it
 _SHORTEST = 2  # sizes in a stretch, and in a level
 _BLURRED = 16.0  # a cache that others share may end this much below what it claims ...
 _LARGER = 2.0  # ... and one that holds other lines than the cache before it this much above
@@ -185,14 +186,32 @@ def find_levels(
         return ()
     levelled = _without_block_offsets(values)
     curve = robust_mean(levelled)
-    pieces = _cut(np.log2(places), curve, _noise(levelled, curve))
+    noise = _noise(levelled, curve)
+    pieces = _cut(np.log2(places), curve, noise)
     runs = [run for run in map(_flat_run, pieces) if run is not None]
     runs = _merged(runs, pieces, np.log2(places), levelled, confidence, least)
     if runs and runs[0][0] > 0 and _alike(curve, (0, runs[0][0]), runs[0], least):
         runs[0] = (0, runs[0][1])
     if runs and runs[-1][1] < curve.size and _alike(curve, (runs[-1][1], None), runs[-1], least):
         runs[-1] = (runs[-1][0], curve.size)
-    return tuple(_level(places, values, run, confidence) for run in runs)
+    grown = _grown(runs, curve, _ALIKE * noise)
+    return tuple(_level(places, values, run, confidence) for run in grown)
+
+
+def _grown(runs: list[tuple[int, int]], curve: Floats, within: float) -> list[tuple[int, int]]:
+    """Runs that take in the sizes after them which are as fast.
+
+    A transition that holds one size only is no stretch of its own (two sizes fit any form), so it
+    is put together with sizes of the level before.
+    """
+    grown = []
+    limits = [*(start for start, _ in runs[1:]), curve.size]
+    for (start, stop), limit in zip(runs, limits, strict=False):
+        height, end = curve[start:stop].mean(), stop
+        while end < limit and abs(curve[end] - height) < within:
+            end += 1
+        grown.append((start, end))
+    return grown
 
 
 def _alike(

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from perflib.errors import MeasurementError, UserError
-from perflib.experiments import code_sweep, code_turns, get
+from perflib.experiments import backings, code_turns, get
 from perflib.experiments.code_turns import Arm, CodeTurns
 from perflib.kernels import build
 from perflib.machine.text_backings import pool_pages, why_not
@@ -60,7 +60,7 @@ def absent(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     def reason(name: str, pages_needed: int = 0) -> str:
         return f"no {name} today" if name in names else why_not(name, pages_needed=pages_needed)
 
-    monkeypatch.setattr(code_sweep, "why_not", reason)
+    monkeypatch.setattr(backings, "why_not", reason)
 
 
 def refused(given: dict[str, Any], says: str) -> None:
@@ -152,7 +152,7 @@ def test_the_rings_control_is_measured_on_small_pages_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     absent(monkeypatch)
-    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
     monkeypatch.setattr("perflib.machine.smaps.unmet", lambda *_: "")
     made = plan(patterns=["line", "chase"], backings=["huge", "4k"])
     arms = {(found[1], found[3]) for found in made["arms"]}
@@ -229,7 +229,7 @@ def test_what_fails_when_it_is_tried_is_absent(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_functions_are_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
     given = {"backings": ["4k", "hugectl"], "functions": 64, "sizes_kib": [8], "cores": [CPUS[0]]}
     made = CALLS.plan(CALLS.params({**given, "turn_ms": 1.0}))
     assert made["absent"] == {"hugectl": "hugectl starts programs, and random_calls is none"}
@@ -240,7 +240,7 @@ def test_a_program_that_cannot_be_linked_is_absent(monkeypatch: pytest.MonkeyPat
         msg = "the linker found no libhugetlbfs"
         raise MeasurementError(msg)
 
-    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
     monkeypatch.setattr(CODE, "program", no_library)
     assert plan(backings=["4k", "hugectl"])["absent"] == {
         "hugectl": "the linker found no libhugetlbfs"
@@ -251,7 +251,7 @@ def test_hugectl_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     def without(name: str, pages_needed: int) -> str:
         return why_not(name, pages_needed=pages_needed, which=lambda _: None)
 
-    monkeypatch.setattr(code_sweep, "why_not", without)
+    monkeypatch.setattr(backings, "why_not", without)
     made = plan(backings=["4k", "hugectl"])
     assert "apt-get install libhugetlbfs-bin" in made["absent"]["hugectl"]
     assert made["backings"] == ["4k"]
@@ -334,9 +334,9 @@ def test_a_pool_that_cannot_be_had_is_absent_with_its_reason(
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
-    monkeypatch.setattr(code_sweep, "settings", Cannot)
-    monkeypatch.setattr(code_sweep, "pool_pages", lambda: (3, 1))
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(backings, "settings", Cannot)
+    monkeypatch.setattr(backings, "pool_pages", lambda: (3, 1))
     made = plan(backings=["4k", "hugetlb"])
     assert made["absent"] == {"hugetlb": "{'nr_hugepages': '6'}: no memory"}
     assert made["backings"] == ["4k"]
@@ -374,9 +374,9 @@ def test_hugectl_moves_the_program(tmp_path: Path) -> None:
 
 
 def test_the_ring_alone_is_nothing_for_hugectl(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_sweep, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
     monkeypatch.setattr(CODE, "program", lambda: build("code_segment"))
-    monkeypatch.setattr(CODE, "_try_pool", lambda *_: "")
+    monkeypatch.setattr(backings, "_try_pool", lambda *_: "")
     monkeypatch.setattr(CODE, "system_settings", lambda *_: {})
     with pytest.raises(MeasurementError, match="no part of it"):
         plan(backings=["hugectl"], patterns=["chase"])

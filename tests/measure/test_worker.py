@@ -108,6 +108,54 @@ def test_it_stays_one_process_from_call_to_call(worker: Worker) -> None:
     assert worker.pid == pid
 
 
+def test_calls_are_begun_in_several_workers_before_one_is_waited_for(faulty: Build) -> None:
+    with Worker(faulty, Conditions()) as first, Worker(faulty, Conditions()) as second:
+        first.begin("faulty_sleep", 0.05)
+        second.begin("faulty_add", 1, 2)
+        assert second.end(timeout_s=MANY_S) == (3, [])
+        first.end(timeout_s=MANY_S)
+        assert result(first, "faulty_add", 3, 4) == 7
+
+
+def test_calls_of_one_worker_are_answered_in_the_order_in_which_they_were_begun(
+    worker: Worker,
+) -> None:
+    for number in range(5):
+        worker.begin("faulty_add", number, 10)
+    worker.begin("faulty_fill", Out("i4", 3), 3, Out("f8", 3))
+    assert [worker.end(timeout_s=MANY_S)[0] for _ in range(5)] == [10, 11, 12, 13, 14]
+    _, (first, _) = worker.end(timeout_s=MANY_S)
+    np.testing.assert_array_equal(first, [0, 1, 2])
+    with pytest.raises(WorkerError, match="no call was begun"):
+        worker.end(timeout_s=MANY_S)
+
+
+def test_a_call_does_not_take_the_answer_of_one_that_was_begun(worker: Worker) -> None:
+    worker.begin("faulty_add", 1, 2)
+    with pytest.raises(AssertionError, match="an answer is still to come"):
+        result(worker, "faulty_add", 3, 4)
+    assert worker.end(timeout_s=MANY_S) == (3, [])
+    assert result(worker, "faulty_add", 3, 4) == 7
+
+
+def test_a_worker_that_dies_takes_with_it_what_was_begun(worker: Worker) -> None:
+    worker.begin("faulty_exit", 3)
+    worker.begin("faulty_add", 1, 2)
+    with pytest.raises(WorkerError, match="exit status 3"):
+        worker.end(timeout_s=MANY_S)
+    with pytest.raises(WorkerError, match="its worker is gone"):
+        worker.end(timeout_s=MANY_S)
+    assert result(worker, "faulty_add", 1, 2) == 3, "the next call has a new process"
+
+
+def test_a_wrong_call_among_those_begun_costs_itself_only(worker: Worker) -> None:
+    worker.begin("faulty_ad", 1, 2)
+    worker.begin("faulty_add", 1, 2)
+    with pytest.raises(WorkerError, match="AttributeError"):
+        worker.end(timeout_s=MANY_S)
+    assert worker.end(timeout_s=MANY_S) == (3, [])
+
+
 def test_what_a_kernel_prints_is_no_answer(
     worker: Worker, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,156 @@
+"""How often groups of cores are recovered from noisy matrices, and how often noise makes some.
+
+    python benchmarks/groups.py [--matrices 100] [--samples 16,12,8,4,1]
+
+The matrices are synthetic, made from what the source tells of two servers; each sample of a cell is
+off by 10 % (normal). The cores of each matrix are numbered at random, so that a group's cores are
+no neighbours. "Exactly" means all of: which cores are a group; each level of groups of groups; the
+number of classes of distance and the class of every pair of cores; and which groups are partners
+across sockets. Of noise, it means one group. After the counts: Wilson's interval of 95 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+from perflib.stats.groups import Groups, find_groups
+
+_NOISE = 0.1
+_SAMPLES = (16, 12, 8, 4, 1)  # of a cell
+_FIGURE_SAMPLES, _FIGURE_SHARE = 16, 0.99
+_PARTS = ("groups", "levels", "classes", "partners")
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Server(NamedTuple):
+    """What is true of a machine; cores and groups are numbered from 0."""
+
+    name: str
+    levels: tuple[Ints, ...]  # the group of each core, from the smallest groups to the largest
+    kinds: Ints  # [core, core]: the class of distance
+    cycles: tuple[float, ...]  # of each class
+    partner_kind: int | None  # the class of partners across sockets
+
+
+def _together(*levels: Ints) -> list[NDArray[np.bool_]]:
+    return [level[:, None] == level for level in levels]
+
+
+def intel() -> Server:
+    """Four sockets of 16 cores."""
+    socket = np.arange(64) // 16
+    kinds = 1 - _together(socket)[0].astype(np.int64)
+    return Server("Intel, 4 x 16 cores", (socket,), kinds, (220, 360), None)
+
+
+def amd() -> Server:
+    """Two sockets of 4 dies of 2 CCX of 3 cores; each die prefers one of the other socket's."""
+    core = np.arange(48)
+    ccx, die, socket = core // 3, core // 6, core // 24
+    kinds: Ints = np.select(_together(ccx, die, socket, die % 4), list(np.arange(4)), np.int64(4))
+    return Server(
+        "AMD, 2 x 4 x 2 x 3 cores", (ccx, die, socket), kinds, (185, 205, 300, 480, 630), 3
+    )
+
+
+def noise(cores: int) -> Server:
+    """All cores equally far from each other."""
+    one = np.zeros(cores, dtype=np.int64)
+    return Server(
+        f"noise, {cores} cores", (one,), np.zeros((cores, cores), dtype=np.int64), (300,), None
+    )
+
+
+def _numbered(labels: Ints) -> list[int]:
+    """Groups counted in the order of their first cores."""
+    names = {label: number for number, label in enumerate(dict.fromkeys(labels.tolist()))}
+    return [names[label] for label in labels.tolist()]
+
+
+def right(found: Groups, server: Server, order: Ints) -> dict[str, bool]:
+    """Which parts of what was found are true, for cores that were numbered anew."""
+    levels = [_numbered(level[order]) for level in server.levels]
+    kinds = server.kinds[np.ix_(order, order)]
+    first = {label: core for core, label in reversed(list(enumerate(levels[0])))}
+    count = len(first)
+    partners = {
+        (a, b)
+        for a in range(count)
+        for b in range(a + 1, count)
+        if kinds[first[a], first[b]] == server.partner_kind
+    }
+    several = count > 1
+    return {
+        "groups": found.labels.tolist() == levels[0],
+        "levels": [_numbered(level) for level in found.hierarchy] == (levels if several else []),
+        "classes": len(found.classes) == len(server.cycles)
+        and np.array_equal(found.membership, kinds),
+        "partners": set(found.partners) == partners,
+    }
+
+
+def count(server: Server, samples: int, matrices: int) -> Counter[str]:
+    """In how many matrices which part was recovered; ``exactly``: all of them."""
+    generator = np.random.default_rng([samples, len(server.kinds), len(server.cycles)])
+    cycles = np.array(server.cycles)[server.kinds]
+    counts: Counter[str] = Counter()
+    for _ in range(matrices):
+        order = generator.permutation(len(cycles))
+        scatter = generator.standard_normal((samples, *cycles.shape))
+        cells = (cycles * (1 + _NOISE * scatter))[:, order][:, :, order]
+        parts = right(find_groups(cells), server, order)
+        counts.update(name for name, good in parts.items() if good)
+        counts["exactly"] += all(parts.values())
+    return counts
+
+
+def show(server: Server, samples: int, matrices: int) -> None:
+    """Count, and print a line."""
+    begin = time.monotonic()
+    counts = count(server, samples, matrices)
+    seconds = time.monotonic() - begin
+    exactly = counts["exactly"]
+    share = binomtest(exactly, matrices).proportion_ci(method="wilson")
+    text = (
+        f"{server.name}, {samples} {'sample' if samples == 1 else 'samples'} a cell: exactly "
+        f"{exactly} of {matrices} [{100 * share.low:.1f} %, {100 * share.high:.1f} %]"
+    )
+    if exactly < matrices:
+        text += " (" + ", ".join(f"{name} {counts[name]}" for name in _PARTS) + ")"
+    if samples == _FIGURE_SAMPLES or len(server.cycles) == 1:
+        verdict = "reached" if exactly >= _FIGURE_SHARE * matrices else "MISSED"
+        text += f", at least {100 * _FIGURE_SHARE:g} of 100: {verdict}"
+    print(f"{text}; {seconds:.0f} s", flush=True)
+
+
+def _numbers(words: str) -> Sequence[int]:
+    return [int(word) for word in words.split(",")]
+
+
+def main() -> None:
+    """Both servers and noise, with fewer and fewer samples."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--matrices", type=int, default=100)
+    parser.add_argument("--samples", type=_numbers, default=_SAMPLES, help="of a cell, each")
+    parser.add_argument("--quick", action="store_true", help="is it in order? few matrices")
+    asked = parser.parse_args()
+    if asked.matrices < 1 or min(asked.samples) < 1:
+        parser.error("--matrices and --samples are numbers from 1 on")
+    matrices, each = (3, [_FIGURE_SAMPLES]) if asked.quick else (asked.matrices, asked.samples)
+    for server in (intel(), amd(), noise(16), noise(48), noise(64)):
+        for samples in each:
+            show(server, samples, matrices)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The figures of matrices of cores, through what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from perflib.experiments.cell_figures import by_class, heatmap, in_groups
+from perflib.experiments.cells import Cells
+from perflib.lab.theme import png, themed
+from tests.experiments.cell_samples import AMD, INTEL, flat, samples
+
+LABELS = ("core cycles", "CPU that holds", "CPU that asks")
+
+
+def cells_of(table: pd.DataFrame) -> Cells:
+    return Cells(table, "alloc_cpu", "load_cpu", "latency_cycles")
+
+
+def drawn(cells: Cells, **more: Any) -> Figure:
+    with themed():
+        return heatmap(cells, "Latency", *LABELS, **more)
+
+
+def image_of(figure: Figure) -> AxesImage:
+    (image,) = figure.axes[0].get_images()
+    return image
+
+
+def words(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def legend(figure: Figure) -> list[str]:
+    return [text.get_text() for one in figure.legends for text in one.get_texts()]
+
+
+def test_the_matrix_with_units_and_sides() -> None:
+    cells = cells_of(samples(INTEL))
+    figure = drawn(cells)
+    axes = figure.axes[0]
+    assert np.asarray(image_of(figure).get_array()) == pytest.approx(cells.matrix)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("CPU that asks", "CPU that holds")
+    assert figure.axes[1].get_ylabel().startswith("core cycles\n(95 % intervals of cells: ±")
+    assert len(words(figure)) == 256
+    assert legend(figure) == []
+
+
+def test_few_cells_have_their_intervals_written_into_them() -> None:
+    figure = drawn(cells_of(samples(flat(2), rounds=10)))
+    assert len(words(figure)) == 4
+    assert all("±" in text for text in words(figure))
+    assert not any("±" in text for text in words(drawn(cells_of(samples(flat(2), rounds=1)))))
+
+
+def test_many_cores_have_no_numbers_and_fewer_ticks() -> None:
+    figure = drawn(cells_of(samples(flat(64), rounds=1)))
+    assert words(figure) == []
+    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+    assert ticks == [str(cpu) for cpu in range(0, 64, 4)]
+
+
+def test_missing_cells_are_hatched_and_named() -> None:
+    cells = cells_of(samples(INTEL, missing=[(2, 3), *((cpu, 9) for cpu in range(16))]))
+    figure = drawn(cells)
+    assert legend(figure) == ["not measured"]
+    assert image_of(figure).get_array().mask.sum() == 17  # type: ignore[union-attr]
+    assert len(words(figure)) == 256 - 17
+    (patch,) = figure.axes[0].patches
+    assert patch.get_hatch()
+
+
+def test_the_first_cell_of_a_run_is_drawn() -> None:
+    first = samples(flat(4)).head(1)
+    assert png(drawn(cells_of(first)))
+
+
+def test_noise_of_a_percent_does_not_fill_the_colours() -> None:
+    low, high = image_of(drawn(cells_of(samples(flat(4), noise=0.01)))).get_clim()
+    assert low is not None
+    assert high is not None
+    assert low < 182
+    assert high > 218
+
+
+def test_one_cell_that_is_far_off_does_not_take_the_colours() -> None:
+    table = samples(AMD, rounds=1)
+    table.loc[(table["alloc_cpu"] == 3) & (table["load_cpu"] == 4), "latency_cycles"] = 50_000.0
+    _, high = image_of(drawn(cells_of(table))).get_clim()
+    assert high is not None
+    assert high < 1000
+
+
+def test_boundaries_and_the_names_of_what_they_part() -> None:
+    figure = drawn(
+        cells_of(samples(INTEL)),
+        boundaries={"node": [7.5], "cache": [3.5, 11.5]},
+        regions=["node 0", "node 1"],
+        order=range(15, -1, -1),
+    )
+    across = [line.get_ydata()[0] for line in figure.axes[0].lines[::2]]  # type: ignore[index]
+    assert across == [7.5, 3.5, 11.5]
+    assert words(figure)[-2:] == ["node 0", "node 1"]
+    assert figure.axes[0].get_xticklabels()[0].get_text() == "15"
+
+
+def test_the_cores_put_together_by_their_groups() -> None:
+    """Every second core is of the other socket."""
+    parts = np.arange(8) % 2
+    cells = cells_of(samples(np.where(parts[:, None] == parts, 220.0, 360.0)))
+    with themed():
+        figure = in_groups(cells, cells.groups(), "Groups", *LABELS)
+    ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+    assert ticks == ["0", "2", "4", "6", "1", "3", "5", "7"]
+    near, far = legend(figure)
+    assert "12 pairs" in near
+    assert "16 pairs" in far
+    assert "core cycles" in far
+    shown = np.asarray(image_of(figure).get_array())
+    assert (shown[:4, :4] == 0).all()
+    assert (shown[:4, 4:] == 1).all()
+
+
+def test_groups_with_a_core_of_which_nothing_is_known() -> None:
+    missing = np.zeros((6, 6), dtype=bool)
+    missing[5, :5] = missing[:5, 5] = True
+    cells = cells_of(samples(flat(6), missing=missing))
+    with themed():
+        figure = in_groups(cells, cells.groups(), "Groups", *LABELS)
+    assert "not measured" in legend(figure)
+
+
+@pytest.mark.parametrize(("cycles", "rows"), [(INTEL, 3), (flat(2), 2), (AMD, 6)])
+def test_cells_by_their_class(cycles: Any, rows: int) -> None:
+    cells = cells_of(samples(cycles))
+    with themed():
+        figure = by_class(cells, cells.groups(), "Classes", "core cycles")
+    axes = figure.axes[0]
+    names = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert len(names) == rows
+    assert names[0] == "a core and itself"
+    assert names[1].startswith("class 1: ")
+    assert "core cycles" in axes.get_xlabel()
+    assert len(axes.collections) >= rows - 1  # a band for each class
+
+
+def test_without_a_diagonal_or_a_second_block() -> None:
+    cells = cells_of(samples(flat(4), rounds=1, missing=np.eye(4, dtype=bool)))
+    with themed():
+        figure = by_class(cells, cells.groups(), "Classes", "ns")
+    assert [tick.get_text()[:7] for tick in figure.axes[0].get_yticklabels()] == ["class 1"]
+
+
+def test_a_large_matrix_becomes_a_picture() -> None:
+    figure = drawn(cells_of(samples(flat(128), rounds=1)))
+    assert png(figure)[:4] == b"\x89PNG"

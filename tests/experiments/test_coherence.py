@@ -1,0 +1,624 @@
+"""coherence as its user meets it: known machines simulated, tables of users, a real run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.cli import main
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import coherence, coherence_turns, get
+from perflib.experiments.coherence import CoherenceParams
+from perflib.experiments.coherence_plan import WITH_THIRD, Arm, arms_of
+from perflib.experiments.coherence_table import LAYOUTS, PROTOCOLS, STATES, CoherenceTable, way_of
+from perflib.experiments.coherence_turns import CoherenceTurns
+from perflib.lab.theme import figures, png
+from perflib.machine.caches import Cache
+from perflib.machine.topology import Cpu, Topology
+from perflib.measure.journal import Journal
+from perflib.measure.process import WorkerError
+from perflib.store import load, runs_dir
+from tests.experiments.coherence_samples import (
+    LAYOUT_NS,
+    MHZ,
+    NEAR_NS,
+    findings,
+    machine,
+    run_of,
+    samples,
+)
+
+COHERENCE = get("coherence")
+CPUS = sorted(os.sched_getaffinity(0))
+FOUR = ((0, 1, 2, 3), (4, 5, 6, 7))
+CAS = ("cas_one_line",)
+SMALL: dict[str, Any] = {
+    "budget_s": 0.2, "repeats": 2, "exchanges": 10, "control_lines": 64,
+    "cores": CPUS[:2],
+}  # fmt: skip
+
+real = pytest.mark.skipif(bool(COHERENCE.unavailable()), reason=COHERENCE.unavailable())
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    monkeypatch.setattr(coherence_turns, "_AT_LEAST_S", 100.0)  # whatever else runs here
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def two() -> pd.DataFrame:
+    """Two cores that share a cache: nothing is wrong with them."""
+    return samples()
+
+
+@pytest.fixture(scope="module")
+def eight() -> pd.DataFrame:
+    """Two groups of four cores, measured by compare-and-swap."""
+    return samples(groups=FOUR, whats=CAS)
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_each_number_is_told_with_its_way(two: pd.DataFrame) -> None:
+    records = CoherenceTable(two).latencies().to_dict("records")
+    table = {str(row["what"]): row for row in records}
+    assert list(table) == list(NEAR_NS)
+    assert table["cas_one_line"]["way"] == "round trip"
+    assert table["one_way_message"]["way"] == "one way"
+    assert table["modified load"]["way"] == "one line"
+    assert all(row["way"] for row in records)
+    for what, ns in NEAR_NS.items():
+        row = table[what]
+        assert row["low_ns"] < row["median_ns"] < row["high_ns"]
+        assert row["median_ns"] == pytest.approx(1.05 * ns, rel=0.02)  # it drifts by 10 %
+        assert row["median_cycles"] == pytest.approx(row["median_ns"] * MHZ / 1e3)
+        assert row["pairs"] == 2
+    assert table["cas_one_line"]["one_way_ns"] == table["cas_one_line"]["median_ns"] / 2
+    assert table["one_way_message"]["one_way_ns"] == table["one_way_message"]["median_ns"]
+
+
+def test_every_protocol_and_state_has_a_way() -> None:
+    assert {way_of(name) for name in PROTOCOLS} == {"round trip", "one way"}
+    assert way_of("shared_here write") == "one line"
+    assert way_of("something else") == way_of("modified store") == ""
+
+
+def test_medians_do_not_move_with_preempted_samples_and_means_do(two: pd.DataFrame) -> None:
+    hit = CoherenceTable(samples(tail_ns=5000.0)).latencies()
+    quiet = CoherenceTable(two).latencies()
+    assert np.allclose(hit["median_ns"], quiet["median_ns"])
+    assert (hit["mean_ns"] > 40 * hit["median_ns"]).any()
+
+
+def test_the_interval_is_that_of_the_run_not_of_the_pairs() -> None:
+    """Pairs far apart are no uncertainty; drift and noise are."""
+    table = CoherenceTable(samples(groups=FOUR, whats=CAS, far=5.0, drift=0.0, noise=0.01))
+    row = table.latencies().iloc[0]
+    assert row["farthest_ns"] > 4 * row["nearest_ns"]
+    assert row["high_ns"] / row["low_ns"] < 1.01
+    assert table.half_width < 3
+
+
+def test_blocks_with_other_pairs_do_not_move_the_median() -> None:
+    """First rounds are coarser: only near pairs, then all."""
+    made = samples(groups=FOUR, whats=CAS, far=4.0, drift=0.0)
+    near = (made["owner_cpu"] < 4) & (made["requester_cpu"] < 4)
+    coarse = made[(made["round"] >= 6) | near]
+    whole, some = (CoherenceTable(table).typical("cas_one_line") for table in (made, coarse))
+    assert some.effect == pytest.approx(whole.effect, rel=0.01)
+    assert some.half_width < 0.02 * some.effect
+
+
+def test_the_main_matrix_is_the_best_there_is(two: pd.DataFrame) -> None:
+    def main_of(*whats: str) -> str | None:
+        return CoherenceTable(two[two["what"].isin(whats)]).main
+
+    assert CoherenceTable(two).main == "cas_one_line"
+    assert main_of("one_way_message", "modified load") == "one_way_message"
+    assert main_of("invalid load", "modified load") == "modified load"
+    assert main_of("invalid load") == "invalid load"
+    assert main_of(*(f"modified load, {layout}" for layout in LAYOUTS)) is None
+
+
+def test_a_users_table_needs_four_columns() -> None:
+    made = samples(whats=("cas_one_line", "modified load"), layouts=None)
+    mine = made[["owner_cpu", "requester_cpu", "what", "latency_ns"]]
+    COHERENCE.check_samples(mine)
+    found = findings(mine)
+    assert found["groups"].effect == 1
+    assert set(figures(run_of(mine))) == {
+        "heatmap_cas_one_line", "states", "protocols", "over_time",
+    }  # fmt: skip
+    named = mine.replace({"what": {"cas_one_line": "my own protocol"}})
+    table = CoherenceTable(named[named["what"] == "my own protocol"])
+    assert table.main == "my own protocol"
+    assert math.isfinite(table.half_width)
+    with pytest.raises(UserError, match="lack a column: unknown column 'latency_ns'"):
+        COHERENCE.check_samples(mine.drop(columns="latency_ns"))
+
+
+def test_rows_that_failed_are_no_missing_values(two: pd.DataFrame) -> None:
+    broken = two.copy()
+    broken.loc[::3, ["ok", "latency_ns"]] = [False, math.nan]
+    COHERENCE.check_samples(broken)
+    assert CoherenceTable(broken).typical("cas_one_line").effect > 0
+    with pytest.raises(UserError, match="no sample is usable"):
+        CoherenceTable(two.assign(ok=False))
+
+
+# --- the control ---------------------------------------------------------------------------------
+
+
+def test_the_control_bites_and_the_layout_is_safe(two: pd.DataFrame) -> None:
+    found = findings(two)
+    assert found["control"].verdict == "supported"
+    assert found["control"].low < 0 < found["control"].high
+    assert found["fetching ahead"].verdict == "supported"
+    assert found["fetching ahead"].low < 100 * (1 - 2.8 / 29) < found["fetching ahead"].high
+    shown = found["control"].evidence["latency_ns"]
+    assert list(shown) == list(LAYOUTS)
+    assert shown["neighbours ascending"] == pytest.approx(1.05 * 2.8, rel=0.03)
+
+
+def test_prefetchers_that_help_in_the_layout_used_refute_it() -> None:
+    found = findings(samples(layouts={**LAYOUT_NS, "spread ascending": 12.0}))
+    assert found["control"].verdict == "refuted"
+    assert found["control"].low > 100
+
+
+def test_without_a_control_that_bites_nothing_is_shown() -> None:
+    found = findings(samples(layouts=dict.fromkeys(LAYOUT_NS, 29.0)))
+    assert found["fetching ahead"].verdict == "refuted"
+    assert found["control"].verdict == "inconclusive"
+    assert "nothing to be safe from" in found["control"].reason
+
+
+def test_no_control_no_claim() -> None:
+    found = findings(samples(layouts=None))
+    assert "control" not in found
+    assert "fetching ahead" not in found
+
+
+# --- states and protocols ------------------------------------------------------------------------
+
+
+def test_what_transitions_cost(two: pd.DataFrame) -> None:
+    found = findings(two)
+    assert found["preparation"].verdict == "supported"
+    assert found["preparation"].evidence["proven_share"] == 1
+    assert found["preparation"].evidence["nearest"] in ("modified write", "exclusive write")
+    for what in ("modified load", "exclusive write", "owned load", "forward load"):
+        one = found[what]
+        assert one.verdict == "supported", what
+        assert one.unit == "percent"
+    assert found["modified load"].low < 100 * (130 / 28 - 1) < found["modified load"].high
+    assert "invalid load (one line): " in found["modified load"].reason
+    assert found["shared_here write"].verdict == "supported"
+    assert found["shared_here load"].verdict == "refuted"
+    assert found["owned_here write"].verdict == "refuted", "a line that migrates"
+    assert "shared write" not in found
+
+
+def test_on_a_machine_without_forwarding_memory_answers() -> None:
+    found = findings(samples(changed={"shared load": 130.0}))
+    assert found["shared load"].verdict == "refuted"
+    assert found["modified load"].verdict == "supported"
+
+
+def test_states_that_were_not_reached_are_found_out() -> None:
+    """Lines that prefetchers brought along: as fast as the requester's own."""
+    found = findings(samples(changed={"modified load": 1.2}))
+    assert found["preparation"].verdict == "refuted"
+    assert found["preparation"].evidence["nearest"] == "modified load"
+
+
+def test_what_the_protocol_alone_does(two: pd.DataFrame) -> None:
+    one = findings(two)["protocols"]
+    assert one.verdict == "supported"
+    assert one.low < 100 * (49 / 26 - 1) < one.high
+    assert one.evidence["one_way_ns"]["cas_one_line"] == pytest.approx(26 * 1.05, rel=0.02)
+    assert one.evidence["times_as_they_are_told"] == pytest.approx(90 / 49, rel=0.02)
+    assert set(one.evidence["latency_ns"]) == {
+        "cas_one_line (round trip)", "write_read_two_lines (round trip)",
+        "one_way_message (one way)",
+    }  # fmt: skip
+
+
+def test_null_protocols_that_agree_when_told_alike() -> None:
+    same = {"cas_one_line": 100.0, "write_read_two_lines": 100.0, "one_way_message": 50.0}
+    assert findings(samples(changed=same))["protocols"].verdict == "refuted"
+
+
+def test_one_protocol_is_compared_with_none() -> None:
+    assert "protocols" not in findings(samples(whats=CAS))
+
+
+# --- groups and cores ----------------------------------------------------------------------------
+
+
+def test_null_two_equal_cores(two: pd.DataFrame) -> None:
+    found = findings(two)
+    assert found["groups"].verdict == "refuted"
+    assert found["groups"].effect == 1
+    assert found["groups"].evidence["bound_percent"] < 5
+    assert found["kernel"].verdict == "supported"
+    assert found["cpu0"].verdict == found["cpu1"].verdict == "refuted"
+
+
+def test_groups_are_found_and_are_the_kernels(eight: pd.DataFrame) -> None:
+    found = findings(eight, FOUR)
+    assert found["groups"].verdict == "supported"
+    assert found["groups"].effect == 2
+    assert found["groups"].unit == "groups"
+    assert "cas_one_line (round trip)" in found["groups"].claim
+    assert [round(near["latency"]) for near in found["groups"].evidence["classes"]] == [
+        pytest.approx(1.05 * 52, abs=2), pytest.approx(1.05 * 130, abs=4),
+    ]  # fmt: skip
+    assert found["kernel"].verdict == "supported"
+    json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
+
+
+def test_a_core_whose_requests_are_slow() -> None:
+    found = findings(samples(groups=FOUR, whats=CAS, slow={6: 0.2}), FOUR)
+    assert [cpu for cpu in range(8) if found[f"cpu{cpu}"].verdict == "supported"] == [6]
+    assert found["cpu6"].low < 20 < found["cpu6"].high
+    assert found["cpu6"].evidence["where"] == "node 1"
+
+
+def test_missing_cells_are_no_obstacle() -> None:
+    made = samples(groups=FOUR, whats=(*CAS, "modified load"), absent=0.3)
+    dead = (made["owner_cpu"] == 2) & (made["requester_cpu"] == 5)
+    found = findings(made[~dead], FOUR)
+    assert found["groups"].effect == 2
+    row = CoherenceTable(made[~dead]).latencies().iloc[0]
+    assert row["pairs"] == 55
+
+
+# --- virtual cores that are moved -----------------------------------------------------------------
+
+
+def moved(seed: int = 1) -> pd.DataFrame:
+    """In the last quarter of the run the host runs both on the threads of one core."""
+    made = samples(seed, drift=0.0)
+    late = (made["round"] >= 18) & ~made["what"].str.startswith(("local", "invalid"))
+    return made.assign(latency_ns=made["latency_ns"].where(~late, made["latency_ns"] / 5))
+
+
+def test_a_host_that_moves_its_virtual_cores_is_seen() -> None:
+    one = findings(moved())["moved"]
+    assert one.verdict == "supported"
+    assert one.effect == pytest.approx(400, rel=0.1)
+    blocks = np.array(one.evidence["latency_ns_by_block"])
+    assert blocks[0] == pytest.approx(28, rel=0.05)
+    assert blocks[-1] == pytest.approx(28 / 5, rel=0.05)
+    found = CoherenceTable(moved()).typical("modified load")
+    assert found.effect == pytest.approx(28, rel=0.05), "where it was most of the time"
+    assert found.low < 20 < found.high, "and the interval says that it is not all"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_null_drift_and_noise_are_no_move(seed: int) -> None:
+    made = samples(seed, drift=0.15, noise=0.05, whats=("modified load",), layouts=None)
+    assert findings(made)["moved"].verdict == "refuted"
+    assert findings(made[made["round"] == 0])["moved"].verdict == "inconclusive"
+
+
+# --- pairs at the same time ----------------------------------------------------------------------
+
+
+def test_null_pairs_that_do_not_disturb_each_other() -> None:
+    found = findings(samples(groups=FOUR, whats=CAS, at_once=4), FOUR)["pairs at once"]
+    assert found.verdict == "supported"
+    assert found.low < 0 < found.high
+    assert found.evidence["pairs_at_once"] == 4
+
+
+def test_pairs_that_slow_each_other() -> None:
+    found = findings(samples(groups=FOUR, whats=CAS, at_once=4, together=1.3), FOUR)
+    assert found["pairs at once"].verdict == "refuted"
+    assert found["pairs at once"].low < 30 < found["pairs at once"].high
+
+
+def test_one_pair_at_a_time_needs_no_such_control(two: pd.DataFrame) -> None:
+    assert "pairs at once" not in findings(two)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def test_figures_of_two_cores(two: pd.DataFrame) -> None:
+    drawn = figures(run_of(two))
+    assert set(drawn) == {
+        "heatmap_cas_one_line", "heatmap_write_read_two_lines", "heatmap_one_way_message",
+        "states", "protocols", "control", "over_time",
+    }  # fmt: skip
+    title = drawn["heatmap_cas_one_line"].axes[0].get_title(loc="left")
+    assert title == "Latency of cas_one_line (round trip)"
+    labels = [tick.get_text() for tick in drawn["protocols"].axes[0].get_yticklabels()]
+    assert labels[2] == "one_way_message\n(one way)"
+    states = drawn["states"].axes[0]
+    assert "ns" in states.get_xlabel()
+    written = {text.get_text() for text in states.texts}
+    (expected,) = (
+        f"{row.median_ns:.3g}"
+        for row in CoherenceTable(two).latencies().itertuples()
+        if row.what == "modified load"
+    )
+    assert expected in written
+    assert len(states.get_yticklabels()) == len(STATES)
+    control = drawn["control"].axes[0]
+    assert [tick.get_text() for tick in control.get_yticklabels()] == [
+        name.replace(" ", ", ") for name in LAYOUTS
+    ]
+    for name in ("states", "protocols", "control", "over_time"):
+        assert png(drawn[name]).startswith(b"\x89PNG")
+
+
+def test_the_heatmap_draws_where_the_kernels_groups_end() -> None:
+    groups = (tuple(range(0, 8, 2)), tuple(range(1, 8, 2)))
+    made = samples(groups=groups, whats=CAS, rounds=4)
+    axes = figures(run_of(made, groups))["heatmap_cas_one_line"].axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list("02461357")
+    assert 3.5 in [float(np.asarray(line.get_xdata())[0]) for line in axes.lines]
+
+
+def test_from_the_first_cell_on() -> None:
+    first = samples(rounds=1, whats=CAS, layouts=None).head(1)
+    assert COHERENCE.live_rounds == 0
+    drawn = figures(run_of(first))
+    assert set(drawn) == {"heatmap_cas_one_line", "protocols"}
+    for figure in drawn.values():
+        assert png(figure)
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"protocols": "cas_one_lin"}, "did you mean 'cas_one_line'"),
+        ({"states": ["modifed"]}, "did you mean 'modified'"),
+        ({"accesses": "store"}, "accesses: unknown access 'store'"),
+        ({"protocols": [], "states": []}, "there is no state with an access"),
+        ({"protocols": [], "accesses": []}, "there is no state with an access"),
+        ({"detail": "all"}, "groups | cores | pairs"),
+        ({"lines": 4097}, "lines"),
+        ({"at_once": 0}, "at_once"),
+    ],
+)
+def test_wrong_parameters(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        COHERENCE.params(given)
+    assert sentence in str(caught.value)
+
+
+def test_words_with_commas_between() -> None:
+    params = CoherenceParams.parse(["protocols=", "states=local, modified", "accesses=load"])
+    assert (params.protocols, params.states, params.accesses) == (
+        [],
+        ["local", "modified"],
+        ["load"],
+    )
+
+
+def plan_of(**given: Any) -> dict[str, Any]:
+    return COHERENCE.plan(COHERENCE.params(given))
+
+
+@real
+def test_one_core_is_too_few() -> None:
+    with pytest.raises(UserError, match=f"is only cpu{CPUS[0]}: name several"):
+        plan_of(cores=CPUS[:1])
+
+
+@real
+def test_more_pairs_at_once_than_there_are() -> None:
+    with pytest.raises(UserError, match="at_once: 2 pairs at the same time need 4 cores, and 2"):
+        plan_of(cores=CPUS[:2], at_once=2)
+
+
+@real
+def test_of_two_cores_there_is_no_third() -> None:
+    plan = plan_of(cores=CPUS[:2])
+    assert plan["states"] == [state for state in STATES if state not in WITH_THIRD]
+    with pytest.raises(UserError, match="states: shared, owned need a third core"):
+        plan_of(cores=CPUS[:2], protocols=[], states=["shared", "owned"])
+
+
+def test_a_process_with_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = Topology((Cpu(3, 0, 0, 0, 0, (3,), True, True, False),), ())
+    monkeypatch.setattr(coherence, "topology", lambda: places)
+    assert "only cpu3" in COHERENCE.unavailable()
+    with pytest.raises(UserError, match="coherence is between two cores"):
+        plan_of()
+
+
+def test_another_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert COHERENCE.unavailable() == "coherence runs on x86-64 only, and this is aarch64"
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight cores of two threads, four cores a cache: cpu0 and cpu8 are siblings."""
+    cpus = [
+        Cpu(cpu, cpu % 8, 0, 0, 0, (cpu % 8, cpu % 8 + 8), True, True, False) for cpu in range(16)
+    ]
+    shared = [tuple(cpu for cpu in range(16) if cpu % 8 // 4 == half) for half in range(2)]
+    found = tuple(
+        Cache(
+            level=3, kind="unified", size_bytes=1 << 20, line_bytes=64, ways=16, sets=1024,
+            shared_cpus=own,
+        )
+        for own in shared
+    )  # fmt: skip
+    monkeypatch.setattr(coherence, "topology", lambda: Topology(tuple(cpus), ()))
+    monkeypatch.setattr(coherence, "caches", lambda: found)
+    monkeypatch.setattr(CoherenceParams, "resolved_cores", lambda self: self.cores)
+
+
+@real
+@pytest.mark.usefixtures("large")
+def test_two_cores_stand_for_a_group_not_two_threads_of_one() -> None:
+    plan = plan_of(cores=list(range(16)))
+    assert plan["near"] == [[0, 1], [4, 5]]
+    assert plan_of(cores=[0, 8, 5])["near"] == [[0, 8], [5]], "unless there is nothing else"
+    assert plan["states"] == list(STATES)
+
+
+@real
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(
+    ("detail", "at_once", "pairs"), [("groups", 1, 12), ("cores", 1, 60), ("pairs", 8, 240)]
+)
+def test_how_many_pairs_each_detail_has(detail: str, at_once: int, pairs: int) -> None:
+    params = CoherenceParams.make({"cores": list(range(16)), "detail": detail, "at_once": at_once})
+    arms = coherence.experiment.arms(params, COHERENCE.plan(params))
+    last = [arm for arm in arms if arm.stage == max(arm.stage for arm in arms) and not arm.control]
+    assert sum(len(arm.pairs) for arm in last) == pairs
+    assert max(len(arm.pairs) for arm in arms) == at_once
+
+
+# --- for real ------------------------------------------------------------------------------------
+
+
+def call(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    return caught.value.code
+
+
+def test_the_command_line_analyses_a_users_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.csv"
+    columns = ["owner_cpu", "requester_cpu", "what", "latency_ns"]
+    samples(groups=FOUR, whats=CAS)[columns].to_csv(path, index=False)
+    assert call("analyse", "coherence", "--samples", str(path)) == 0
+    assert "groups" in capsys.readouterr().out
+
+
+@real
+def test_a_run_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"{name}={value}" for name, value in SMALL.items() if name != "cores"]
+    cores = ",".join(map(str, SMALL["cores"]))
+    given = [part for word in [*words, f"cores={cores}"] for part in ("-p", word)]
+    assert call("run", "coherence", "--profile", "quick", *given) == 0
+    assert "modified load" in capsys.readouterr().out
+    (path,) = runs_dir().glob("coherence-*.parquet")
+    run = load(path.stem)
+    made = run.samples
+    states = [state for state in STATES if state not in WITH_THIRD]
+    main_rows = made[made["control"] == ""]
+    assert set(main_rows["what"]) == {
+        *PROTOCOLS, *(f"{state} {access}" for state in states for access in ("load", "write")),
+    }  # fmt: skip
+    assert {column.name for column in COHERENCE.columns} == set(made)
+    assert made["ok"].all()
+    pairs = {tuple(pair) for pair in main_rows[["owner_cpu", "requester_cpu"]].to_numpy().tolist()}
+    assert pairs == {tuple(CPUS[:2]), tuple(CPUS[1::-1])}
+    counts = main_rows.groupby(["round", "owner_cpu", "what"]).size()
+    assert (counts == 1).all()
+    assert set(made.loc[made["control"] == "layout", "layout"]) == set(LAYOUTS)
+    assert np.allclose(
+        main_rows["latency_cycles"], main_rows["latency_ns"] * main_rows["core_mhz"] / 1e3
+    )
+    (problem,) = run.provenance["problems"]
+    assert problem.startswith("left out, since they need a third core")
+    assert problem.endswith("states shared, forward, owned")
+    assert {"kernel", "conditions", "machine"} <= set(run.provenance)
+    subjects = {one.subject for one in COHERENCE.analyse(run)}
+    assert {"control", "preparation", "modified load", "protocols", "groups"} <= subjects
+
+
+class CutError(Exception):
+    """What ends a run in the middle."""
+
+
+@real
+def test_a_run_that_was_killed_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = Journal.append
+
+    def dies(self: Journal, turn: dict[str, Any]) -> None:
+        append(self, turn)
+        if len(self.turns) == 2:
+            raise CutError
+
+    params = COHERENCE.params({**SMALL, "states": [], "protocols": list(CAS)})
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append", dies)
+        with pytest.raises(CutError):
+            COHERENCE.measure(params)
+    (path,) = runs_dir().glob("*.journal")
+    before = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert len(before) == 2
+    run = COHERENCE.resume(path.stem)
+    keys = run.samples.groupby(["round", "owner_cpu", "requester_cpu", "what", "control"]).size()
+    assert (keys == 1).all()
+    kept = [value for turn in before for value in turn["columns"]["start_ns"]]
+    assert set(kept) <= set(run.samples["start_ns"])
+    assert not path.exists()
+
+
+@real
+def test_a_coarse_run_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a large machine, whose pairs come in the third round."""
+    cores = CPUS[:2]
+    arms = arms_of(cores, [cores], "pairs", 1)
+    finer = [*arms, Arm(10**9, ((cores[0], cores[1]),))]
+    monkeypatch.setattr(coherence.Coherence, "arms", lambda *_: finer)
+    run = COHERENCE.measure(COHERENCE.params({**SMALL, "states": [], "precision_percent": 100.0}))
+    assert run.provenance["stopped"] == "budget spent", "not precise enough: it is not complete"
+    said = " ".join(run.provenance["problems"])
+    assert "ended in its coarse rounds: a round of all 1 pairs would take about" in said
+
+
+@real
+def test_a_kernel_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: Any, **__: Any) -> Any:
+        msg = "worker ended by signal SIGKILL"
+        raise WorkerError(msg)
+
+    monkeypatch.setattr(CoherenceTurns, "take", dies)
+    with pytest.raises(MeasurementError, match="nothing was measured: worker ended by signal"):
+        COHERENCE.measure(COHERENCE.params(SMALL))
+
+
+@real
+def test_pairs_at_once_have_a_worker_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two cores there is one pair: that each of several has a worker is seen on the way."""
+    wanted: list[int] = []
+    pair = (CPUS[0], CPUS[1])
+    arms = [Arm(0, (pair,)), Arm(0, (pair, pair, pair))]
+    monkeypatch.setattr(coherence.Coherence, "arms", lambda *_: arms)
+
+    def take(turns: Any, round_: int, arm: int) -> dict[str, list[Any]]:
+        del arm
+        wanted.append(len({worker.pid for worker in turns.workers}))
+        return {
+            "owner_cpu": [pair[0]], "requester_cpu": [pair[1]], "what": ["cas_one_line"],
+            "control": [""], "latency_ns": [50.0 + round_], "ok": [True],
+        }  # fmt: skip
+
+    monkeypatch.setattr(CoherenceTurns, "take", take)
+    COHERENCE.measure(COHERENCE.params({**SMALL, "budget_s": 0.05}))
+    assert set(wanted) == {3}
+
+
+def test_the_machine_of_the_simulation_is_like_a_real_one() -> None:
+    """What analysis and figures ask of a machine's description is there."""
+    described = machine(FOUR)
+    assert {"cpu", "where", "node", "siblings"} <= set(described["cpus"][0])

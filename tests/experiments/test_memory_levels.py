@@ -1,0 +1,490 @@
+"""memory_levels as its user meets it: what is planned, what fails on the way, real runs, tiny."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.cli import main
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import memory_arrays, memory_levels
+from perflib.experiments.memory_arrays import SAMPLE, Arrays
+from perflib.experiments.memory_levels import (
+    MemoryLevelsParams,
+    experiment,
+    sizes,
+    warm_loads,
+)
+from perflib.experiments.memory_levels_turns import Arm, Turns, walk
+from perflib.machine import cgroup
+from perflib.machine.text_backings import why_not
+from perflib.measure.process import Worker, WorkerError
+from perflib.store import load, runs
+from tests.experiments.memory_samples import KIB, MIB, REQUIRED, samples
+
+CPUS = sorted(os.sched_getaffinity(0))
+CPU = CPUS[0]
+POOL = Path("/proc/sys/vm/nr_hugepages")
+TINY: dict[str, Any] = {
+    "budget_s": 0.3, "largest_mib": 1, "smallest_kib": 16, "sizes_per_doubling": 1,
+    "turn_ms": 0.05, "repeats": 2, "orders": ["window", "sequential"],
+}  # fmt: skip
+NO_POOL = why_not("hugetlb", pages_needed=3)
+
+needs_this_processor = pytest.mark.skipif(
+    bool(experiment.unavailable()), reason=experiment.unavailable()
+)
+needs_huge = pytest.mark.skipif(bool(why_not("thp")), reason=why_not("thp"))
+needs_pool = pytest.mark.skipif(
+    bool(NO_POOL) or os.geteuid() != 0, reason=f"no huge pages of the pool: {NO_POOL or 'not root'}"
+)
+pytestmark = needs_this_processor
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    return tmp_path
+
+
+def plan(**given: Any) -> dict[str, Any]:
+    return experiment.plan(experiment.params({**TINY, **given}))
+
+
+def params(**given: Any) -> MemoryLevelsParams:
+    made = experiment.params({**TINY, **given})
+    assert isinstance(made, MemoryLevelsParams)
+    return made
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["orders", "backings"])
+@pytest.mark.parametrize("empty", [[], "", ","])
+def test_empty_lists_are_refused(name: str, empty: object) -> None:
+    with pytest.raises(UserError, match=f"parameter '{name}'"):
+        params(**{name: empty})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"orders": "windw"}, "orders: unknown order 'windw': did you mean 'window'"),
+        ({"orders": ["random", "lmbnch"]}, "unknown order 'lmbnch': did you mean 'lmbench'"),
+        ({"smallest_kib": 0}, "parameter 'smallest_kib': 0"),
+        ({"largest_mib": 1 << 20}, "parameter 'largest_mib': 1048576"),
+        ({"turn_ms": 0}, "parameter 'turn_ms': 0"),
+        ({"repeats": 26}, "parameter 'repeats': 26"),
+        ({"order": "random"}, "unknown parameter 'order': did you mean 'orders'"),
+    ],
+)
+def test_wrong_parameters_are_told(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        params(**given)
+
+
+def test_a_run_of_one_repeat_cannot_outlast_its_workers_patience() -> None:
+    fields = MemoryLevelsParams.model_fields
+    most = {
+        name: max(rule.le for rule in fields[name].metadata if hasattr(rule, "le"))
+        for name in ("turn_ms", "repeats")
+    }
+    assert 1e-3 * most["turn_ms"] * most["repeats"] < memory_arrays._TIMEOUT_S / 2
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"smallest_kib": 4096}, "smallest_kib: 4096 KiB is more than the largest array, 1024 KiB"),
+        ({"backings": ["4kb"]}, "backings: unknown backing '4kb': did you mean '4k'"),
+        ({"backings": ["hugectl"]}, "unknown backing 'hugectl'"),
+        ({"cores": [4095]}, "no CPU 4095"),
+    ],
+)
+def test_what_cannot_be_planned_is_a_sentence(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        experiment.measure(params(**given))
+    assert runs() == []
+
+
+# --- how large -----------------------------------------------------------------------------------
+
+
+def test_sizes_are_whole_lines_and_grow_by_equal_factors() -> None:
+    found = np.array(sizes(2 * KIB, 128 * MIB, 3))
+    assert (found[0], found[-1], len(found)) == (2 * KIB, 128 * MIB, 49)
+    assert (found % 64 == 0).all()
+    assert np.abs(np.log2(found[1:] / found[:-1]) - 1 / 3).max() < 0.02
+    assert sizes(1024, 2048, 16) == sorted(set(sizes(1024, 2048, 16)))
+    assert sizes(4096, 4096, 3) == [4096]
+    assert sizes(4096, 7000, 1) == [4096]
+
+
+@pytest.fixture
+def large_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int | None], None]:
+    """Say how large the cache and the free memory are."""
+
+    def made(held: int, free: int | None) -> None:
+        monkeypatch.setattr(memory_levels, "_held_bytes", lambda _: held)
+        monkeypatch.setattr(memory_levels, "free_bytes", lambda: free)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("held", "free", "largest", "said"),
+    [
+        (256 * KIB, 1 << 30, MIB, 0),
+        (256 * KIB, None, MIB, 0),
+        (0, 1 << 40, 256 * MIB, 0),
+        (MIB, 8 * MIB, 2 * MIB, 1),
+    ],
+)
+def test_the_largest_array(
+    held: int, free: int | None, largest: int, said: int,
+    large_machine: Callable[[int, int | None], None],
+) -> None:  # fmt: skip
+    large_machine(held, free)
+    found, told = memory_levels._largest_bytes(params(largest_mib=None), held)
+    assert found == largest
+    assert len(told) == said
+    assert all("quarter of the free memory" in sentence for sentence in told)
+
+
+def test_a_quarter_of_the_memory_is_said_in_the_run(
+    large_machine: Callable[[int, int | None], None],
+) -> None:
+    large_machine(MIB, 2 * MIB)
+    run = experiment.measure(params(largest_mib=None, backings="4k"))
+    assert any("quarter of the free memory" in text for text in run.provenance["problems"])
+    assert run.samples["array_bytes"].max() == 512 * KIB
+
+
+def test_what_does_not_fit_into_memory_is_refused(
+    large_machine: Callable[[int, int | None], None],
+) -> None:
+    large_machine(MIB, 100 * MIB)
+    with pytest.raises(UserError, match=r"largest_mib: an array of 96 MiB needs 106 MiB .* 100"):
+        plan(largest_mib=96)
+    assert memory_levels._largest_bytes(params(largest_mib=90), MIB) == (90 * MIB, [])
+
+
+def test_free_memory_is_the_kernels_or_a_control_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert memory_levels.free_bytes(tmp_path) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 4000 kB\nMemAvailable:    2000 kB\n")
+    assert memory_levels.free_bytes(tmp_path) == 2000 * KIB
+    allowed = dataclasses.replace(cgroup.limits(tmp_path), memory_bytes=MIB)
+    monkeypatch.setattr(cgroup, "limits", lambda _: allowed)
+    assert memory_levels.free_bytes(tmp_path) == MIB
+
+
+def test_warm_up_is_ten_laps_a_lap_or_a_part_of_one() -> None:
+    assert warm_loads(4 * KIB, 10**6, 32 * MIB) == 640
+    assert warm_loads(MIB, 100_000, 32 * MIB) == 100_000
+    assert warm_loads(32 * MIB, 10_000, 32 * MIB) == 524_288
+    assert warm_loads(64 * MIB, 10_000, 32 * MIB) == 100_000
+    assert warm_loads(4 * KIB, 10_000, 0) == 64
+
+
+# --- what is planned -----------------------------------------------------------------------------
+
+
+def test_each_core_order_backing_and_size_is_an_arm_once() -> None:
+    made = plan(backings=["4k"], cores=CPUS[:2], orders=["window", "random", "window"])
+    arms = [Arm(*arm) for arm in made["arms"]]
+    assert made["sizes"] == [KIB << n for n in range(4, 11)]
+    assert [arm[:4] for arm in arms] == [
+        (cpu, order, "4k", size)
+        for cpu in CPUS[:2]
+        for order in ("window", "random")
+        for size in made["sizes"]
+    ]
+    assert min(arm.loads for arm in arms) >= 2000
+    assert all(arm.warm_loads >= arm.array_bytes // 64 for arm in arms)
+    assert made["page_reach"] == {}, "there is nothing to be compared with small pages"
+
+
+def test_beyond_the_caches_only_the_curve_of_the_levels_is_dense(
+    large_machine: Callable[[int, int | None], None],
+) -> None:
+    large_machine(128 * KIB, None)
+    made = plan(backings=["4k"], sizes_per_doubling=2, orders=["random", "window"])
+    found = {order: [a[3] for a in made["arms"] if a[1] == order] for order in ("window", "random")}
+    assert found["window"] == made["sizes"]
+    beyond = [size for size in found["random"] if size > 128 * KIB]
+    assert beyond == [256 * KIB, 512 * KIB, MIB]
+    assert [size for size in made["sizes"] if size <= 128 * KIB] == found["random"][:7]
+
+
+@needs_huge
+def test_huge_pages_come_with_their_control() -> None:
+    made = plan(backings=["4k", "huge"])
+    assert len(made["backings"]) == 2
+    assert set(made["page_reach"]) == set(made["backings"])
+    assert all(few > 0 and many > 0 for pairs in made["page_reach"].values() for few, many in pairs)
+
+
+def test_backings_that_fail_are_absent_with_their_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Arrays.lay
+
+    def lay(self: Arrays, key: Any, *, backing: str, **more: Any) -> str:
+        return (
+            "found something else" if backing == "4k" else real(self, key, backing=backing, **more)
+        )
+
+    monkeypatch.setattr(Arrays, "lay", lay)
+    with pytest.raises(MeasurementError, match=r"none of the backings .* 4k: found something else"):
+        plan(backings=["4k"])
+
+
+@needs_pool
+def test_the_pool_is_reserved_and_given_back() -> None:
+    before = POOL.read_text()
+    run = experiment.measure(params(backings="hugetlb"))
+    assert POOL.read_text() == before
+    assert set(run.samples["backing"]) == {"hugetlb"}
+    assert run.samples["ok"].all()
+
+
+def test_another_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(UserError, match="memory_levels runs on x86-64 only, and this is aarch64"):
+        plan()
+
+
+# --- what goes wrong on the way ------------------------------------------------------------------
+
+
+class FakeArrays:
+    """Answers as told: why an array is not laid, the frequency, why the core is not to be had."""
+
+    unmet: tuple[str, ...] = ("the priority was not to be had",)
+
+    def __init__(self, *, laid: str = "", gone: str = "", mhz: float = 2000.0) -> None:
+        self.laid, self.gone, self.mhz = laid, gone, mhz
+
+    def lay(self, _key: str, **_asked: Any) -> str:
+        return self.laid
+
+    def run(self, _key: str, cpu: int, _warm: int, loads: int, repeats: int) -> Any:
+        found = np.zeros(repeats, SAMPLE)
+        found["loads"], found["cpu"] = loads, cpu
+        found["core_mhz"], found["time_ns"] = self.mhz, 4 * loads * 1000 / self.mhz
+        return (found[:0] if self.gone == "gone" else found), self.gone
+
+
+def turns(arrays: FakeArrays) -> Turns:
+    arm = Arm(CPU, "window", "4k", 16 * KIB, 2000, 256)
+    return Turns(arrays, [arm], params(), 2)  # type: ignore[arg-type]
+
+
+def test_a_turn_is_a_row_for_each_repeat() -> None:
+    frame = pd.DataFrame(turns(FakeArrays()).take(3, 0))
+    assert frame["repeat"].tolist() == [0, 1]
+    assert frame["ok"].all()
+    assert set(frame.columns) | {"round", "position"} == {c.name for c in experiment.columns}
+    assert frame["latency_ns"].tolist() == [2.0, 2.0]
+
+
+def test_cycles_are_those_of_the_core_whatever_its_clock() -> None:
+    for mhz in (1000.0, 2000.0, 4000.0):
+        frame = pd.DataFrame(turns(FakeArrays(mhz=mhz)).take(0, 0))
+        assert frame["latency_cycles"].tolist() == pytest.approx([4.0, 4.0])
+        assert frame["latency_ns"].tolist() == pytest.approx([4000 / mhz] * 2)
+
+
+@pytest.mark.parametrize(
+    ("fake", "rows", "says"),
+    [
+        (FakeArrays(laid="its pages are not huge"), 1, "its pages are not huge"),
+        (FakeArrays(gone="gone"), 1, "gone"),
+        (FakeArrays(gone="the thread was moved"), 2, "the thread was moved"),
+    ],
+)
+def test_a_turn_that_fails_is_marked_and_told_once(fake: FakeArrays, rows: int, says: str) -> None:
+    made = turns(fake)
+    for round_ in range(3):
+        frame = pd.DataFrame(made.take(round_, 0))
+        assert len(frame) == rows
+        assert not frame["ok"].any()
+        assert set(frame.columns) | {"round", "position"} == {c.name for c in experiment.columns}
+    assert made.unmet == [FakeArrays.unmet[0], f"4k on cpu{CPU}, in some turns: {says}"]
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="one CPU: there is no other to take away")
+def test_a_core_that_is_taken_away_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is confined to the other core before the second round."""
+    real = Turns.take
+    lost, kept = CPUS[:2]
+
+    def take(self: Turns, round_: int, arm: int) -> Any:
+        if round_ == 2:
+            raise KeyboardInterrupt
+        if round_ == 1:
+            worker = self._arrays._workers[0]
+            assert worker.pid is not None
+            os.sched_setaffinity(worker.pid, {kept})
+        return real(self, round_, arm)
+
+    class Confined(Worker):
+        """A kernel that is confined by a control group refuses the lost core."""
+
+        def call(self, function: str, *arguments: Any, timeout_s: float) -> Any:
+            answer, outs = super().call(function, *arguments, timeout_s=timeout_s)
+            confined = self.pid is not None and lost not in os.sched_getaffinity(self.pid)
+            wanted = {"chase_lay": 6, "chase_run": 1}.get(function)
+            refused = wanted is not None and confined and arguments[wanted] == lost
+            return (7 * 65536 + 22, outs) if refused else (answer, outs)
+
+    monkeypatch.setattr("perflib.measure.workers.Worker", Confined)
+    monkeypatch.setattr(Turns, "take", take)
+    run = experiment.measure(params(cores=[lost, kept], backings="4k", budget_s=60.0))
+    frame = run.samples
+    assert frame["ok"][frame["round"] == 0].all()
+    assert not frame["ok"][(frame["round"] > 0) & (frame["cpu"] == lost)].any()
+    assert frame["ok"][frame["cpu"] == kept].all()
+    (problem,) = run.provenance["problems"]
+    assert f"cpu{lost} cannot be used" in problem
+    assert experiment.analyse(run)
+
+
+def test_a_worker_that_dies_costs_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Turns.take
+    killed: list[int] = []
+
+    def take(self: Turns, round_: int, arm: int) -> Any:
+        if round_ == 2:
+            raise KeyboardInterrupt
+        worker = self._arrays._workers[0]
+        if round_ == 1 and not killed and worker.pid is not None:
+            killed.append(worker.pid)
+            os.kill(worker.pid, signal.SIGKILL)
+        return real(self, round_, arm)
+
+    monkeypatch.setattr(Turns, "take", take)
+    run = experiment.measure(params(backings="4k", budget_s=60.0))
+    assert len(killed) == 1
+    assert run.provenance["failed_turns"] == 1
+    assert any("SIGKILL" in problem for problem in run.provenance["problems"])
+    assert run.samples["ok"].all()
+    arms = run.samples.groupby("round").size()
+    assert arms[0] - arms[1] == 2, "the repeats of one arm are lost"
+
+
+def test_a_worker_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = params(backings="4k")
+    planned = experiment.plan(made)
+    monkeypatch.setattr(type(experiment), "plan", lambda *_: planned)
+
+    def run_(*_: Any) -> Any:
+        msg = "it crashed"
+        raise WorkerError(msg)
+
+    monkeypatch.setattr(Arrays, "run", run_)
+    with pytest.raises(MeasurementError, match="it crashed"):
+        experiment.measure(made)
+
+
+def test_where_nothing_is_ok_the_run_is_kept_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = params(backings="4k")
+    planned = experiment.plan(made)
+    monkeypatch.setattr(type(experiment), "plan", lambda *_: planned)
+    monkeypatch.setattr(Arrays, "lay", lambda *_, **__: "no memory on that node")
+    run = experiment.measure(made)
+    assert not run.samples["ok"].any()
+    assert "no memory on that node" in run.provenance["problems"][0]
+    with pytest.raises(UserError, match="no sample is usable"):
+        experiment.analyse(run)
+    assert memory_levels.half_width(run.samples, {}) == math.inf
+
+
+# --- for real ------------------------------------------------------------------------------------
+
+
+def test_a_short_run_from_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["-p", "budget_s=0.4", "-p", "largest_mib=1", "-p", "turn_ms=0.05", "-p", "repeats=2"]
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "memory_levels", *words, "-p", "orders=window,sequential"])
+    assert caught.value.code == 0
+    assert "L1d" in capsys.readouterr().out
+    (entry,) = runs()
+    run = load(entry.id)
+    assert run.samples["ok"].all()
+    assert set(run.samples["order"]) == {"window", "sequential"}
+    assert set(run.samples["backing"]) == set(run.provenance["plan"]["backings"])
+    assert run.provenance["kernel"]["kernel"] == "memory_chase"
+    assert set(run.samples["cpu"]) == {CPU}
+    assert (run.samples["core_mhz"] > 100).all()
+    drawn = experiment.figures(run)
+    assert {"latency", "ratios"} <= set(drawn)
+    subjects = {finding.subject for finding in experiment.analyse(run)}
+    assert {"memory", "prefetcher"} <= subjects
+    path = tmp_path / "mine.csv"
+    samples(rounds=4)[REQUIRED].to_csv(path, index=False)
+    with pytest.raises(SystemExit) as caught:
+        main(["analyse", "memory_levels", "--samples", str(path)])
+    assert caught.value.code == 0
+    assert "memory" in capsys.readouterr().out
+
+
+def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Turns.take
+    taken: list[float] = []
+
+    def take(self: Turns, round_: int, arm: int) -> Any:
+        if len(taken) > 20:
+            raise SystemExit
+        columns = real(self, round_, arm)
+        taken.extend(columns["time_ns"])
+        return columns
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Turns, "take", take)
+        with pytest.raises(SystemExit):
+            experiment.measure(params(backings="4k"))
+    ((name, status),) = [(entry.id, entry.status) for entry in runs()]
+    assert status == "interrupted"
+    run = experiment.resume(name)
+    assert run.samples["time_ns"].tolist()[: len(taken)] == taken
+    assert len(run.samples) > len(taken)
+    counts = run.samples.groupby(["round", "order", "array_bytes"]).size()
+    assert (counts == 2).all()
+
+
+def test_a_walk_comes_by_every_line_once_in_each_order() -> None:
+    lines = 64 * KIB // 64
+    found = {}
+    with Arrays(Conditions()) as arrays:
+        for order in memory_arrays.ORDERS:
+            found[order] = walk(arrays, order, 64 * KIB, CPU)
+            assert sorted(found[order]) == list(range(lines)), order
+        with pytest.raises(MeasurementError, match="cpu4095 cannot be used"):
+            walk(arrays, "random", 64 * KIB, 4095)
+    steps = np.diff(found["sequential"])
+    assert set(steps.tolist()) <= {1, 1 - lines}
+    assert len({line // 64 for line in found["page"][:63]}) == 1
+    assert len({line // 64 for line in found["lmbench"][:16]}) == 16
+
+
+def test_what_others_published_stands_beside_it() -> None:
+    table = experiment.published()
+    assert table is not None
+    assert {4.0, 220.0, 185.0} <= set(table["latency_cycles"])
+    assert experiment.documentation()["notebook"] == "06_memory_levels"

@@ -1,0 +1,126 @@
+"""The figures of the levels of memory: what they show is what the table says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+
+from perflib.experiments import memory_levels_figures as drawn
+from perflib.experiments.memory_levels_table import MemoryTable
+from perflib.lab.theme import figures as figures_of
+from perflib.lab.theme import png
+from tests.experiments.memory_samples import KIB, MIB, REQUIRED, machine, run_of, samples
+
+
+def bars(axes: Axes) -> dict[str, ErrorbarContainer]:
+    """What has intervals, by label."""
+    found = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
+    return {str(one.get_label()): one for one in found}
+
+
+def points(bar: ErrorbarContainer) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    line = bar.lines[0]
+    assert line is not None
+    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+
+
+def legend(axes: Axes) -> list[str]:
+    found = axes.get_legend()
+    return [text.get_text() for text in found.get_texts()] if found else []
+
+
+def written(axes: Axes) -> str:
+    return "\n".join(text.get_text() for text in axes.texts)
+
+
+def test_latency_shows_each_curve_the_claims_and_the_levels() -> None:
+    table = MemoryTable(samples(), machine())
+    (axes,) = drawn.latency(table).axes
+    found = bars(axes)
+    assert len(found) == 6
+    curve = table.curve("random", "thp")
+    x, y = points(found["random, 2 MiB pages (thp)"])
+    assert x == pytest.approx(curve["array_bytes"] / KIB)
+    assert y == pytest.approx(curve["latency"])
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert "(ns)" in axes.get_ylabel()
+    text = written(axes)
+    for name in ("L1d", "L2", "L3"):
+        assert f"{name} claimed" in text
+    for level in table.levels:
+        assert f"{table.latency(level).effect:.3g} ns" in text
+        assert f"{table.latency(level, 'latency_cycles').effect:.3g} cycles" in text
+    assert "levels found" in legend(axes)
+
+
+def test_ratios_are_those_within_rounds() -> None:
+    table = MemoryTable(samples(), machine())
+    chosen = drawn.pairs(table)
+    figure = drawn.ratios(table, chosen)
+    assert [axes.get_ylabel().splitlines()[0] for axes in figure.axes] == [
+        "4 KiB over", "random over", "sequential over",
+    ]  # fmt: skip
+    _, y = points(bars(figure.axes[1])["random / window, 4 KiB pages"])
+    assert y == pytest.approx(table.ratio_curve(("random", "4k"), ("window", "4k"))["ratio"])
+    assert y[-1] > 1.2
+    assert "second-level TLB" in written(figure.axes[1])
+    assert "second-level TLB" not in written(figure.axes[2])
+
+
+@pytest.mark.parametrize(
+    ("made", "panels"),
+    [
+        ({"orders": ["window"]}, 1),
+        ({"orders": ["window"], "backings": ["4k"]}, 0),
+        ({"orders": ["sequential"], "backings": ["4k"]}, 0),
+        ({"orders": ["random", "window"], "backings": ["4k"]}, 1),
+        ({"orders": ["sequential", "lmbench"], "backings": ["thp"]}, 1),
+    ],
+)
+def test_only_what_was_measured_is_compared(made: dict[str, Any], panels: int) -> None:
+    run = run_of(samples(rounds=3, **made))
+    found = figures_of(run)
+    assert ("ratios" in found) == (panels > 0)
+    if panels:
+        assert len(found["ratios"].axes) == panels
+
+
+def test_cores_are_compared_by_size() -> None:
+    table = MemoryTable(samples(cores=(0, 2), slow_memory={2: 0.4}, rounds=12), machine())
+    (axes,) = drawn.core_difference(table).axes
+    found = bars(axes)
+    assert set(found) == {"cpu0", "cpu2"}
+    x, y = points(found["cpu2"])
+    assert y[x > 70 * MIB / KIB] == pytest.approx(40, abs=6)
+    assert np.abs(y[x < 64]).max() < 6
+    assert "(%)" in axes.get_ylabel()
+
+
+def test_walks_show_their_pages() -> None:
+    walks = {"sequential": list(range(256)), "random": [64 * (i % 4) for i in range(256)]}
+    above, below = drawn.visits(walks, 128).axes
+    assert above.get_title() == "sequential: 2 pages"
+    assert below.get_title() == "random: 4 pages"
+    assert len(above.lines[0].get_xdata()) == 128  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"rounds": 1},
+        {"array_bytes": [64 * KIB]},
+        {"cores": range(10), "rounds": 2, "orders": ["window"], "backings": ["4k"]},
+        {"backings": ["mine"], "orders": ["theirs"]},
+    ],
+)
+def test_every_run_can_be_drawn_and_saved(made: dict[str, Any]) -> None:
+    table = samples(**{"rounds": 3, **made})
+    for run in (run_of(table), run_of(table[REQUIRED], provenance={})):
+        for figure in figures_of(run).values():
+            assert isinstance(figure, Figure)
+            assert png(figure).startswith(b"\x89PNG")

@@ -1,0 +1,276 @@
+"""What is claimed of simulated machines: right claims, wrong ones, and null tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.experiments.memory_levels import experiment
+from tests.experiments.memory_samples import (
+    CACHES,
+    KIB,
+    MEMORY_NS,
+    MHZ,
+    MIB,
+    REQUIRED,
+    SIZES,
+    findings,
+    machine,
+    page_reach,
+    run_of,
+    samples,
+)
+
+FEW = tuple(size for size in SIZES if size <= 16 * MIB)
+
+
+def verdicts(table: pd.DataFrame, **more: Any) -> dict[str, str]:
+    return {subject: one.verdict for subject, one in findings(table, **more).items()}
+
+
+# --- the caches ----------------------------------------------------------------------------------
+
+
+def test_caches_that_tell_the_truth() -> None:
+    found = findings(samples())
+    for name, size in CACHES.items():
+        assert found[name].verdict == "supported"
+        assert found[name].unit == "KiB"
+        assert found[name].low <= size / KIB <= found[name].high
+        assert found[name].evidence["latency_cycles"][0] > 0
+    assert found["memory"].verdict == "supported"
+    assert found["memory"].low < MEMORY_NS * 1.05
+    assert found["memory"].high > MEMORY_NS
+    assert not [subject for subject in found if subject.startswith("unclaimed")]
+    assert json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("name", ["L1d", "L2"])
+def test_a_cache_that_claims_twice_or_half_is_refuted(name: str, factor: float) -> None:
+    claims = CACHES | {name: int(factor * CACHES[name])}
+    found = findings(samples(), provenance={"machine": machine(claims=claims)})
+    assert found[name].verdict == "refuted"
+    if factor > 1:
+        assert found[name].effect < claims[name] / KIB
+        assert "ends earlier" in found[name].reason
+    else:
+        assert "goes on through that size" in found[name].reason
+    others = CACHES.keys() - {name}
+    assert {found[other].verdict for other in others} == {"supported"}
+
+
+def test_a_last_level_that_others_use_ends_early_and_memory_begins_within_it() -> None:
+    claims = CACHES | {"L3": 128 * MIB}
+    found = findings(samples(), provenance={"machine": machine(claims=claims)})
+    assert found["L3"].verdict == "inconclusive"
+    assert "too small" in found["L3"].reason
+    assert found["memory"].verdict == "inconclusive"
+    assert "not beyond the caches" in found["memory"].reason
+    larger = samples(array_bytes=[*SIZES, *(n * MIB for n in (161, 203, 256, 322, 406, 512))])
+    found = findings(larger, provenance={"machine": machine(claims=claims)})
+    assert found["L3"].verdict == "refuted"
+    assert "virtual machine" in found["L3"].reason
+    assert found["memory"].verdict == "supported"
+    assert "others use that cache" in found["memory"].reason
+
+
+def test_null_a_flat_curve_has_one_level_and_refutes_every_claim() -> None:
+    for seed in range(5):
+        found = findings(samples(seed, flat=True))
+        assert {found[name].verdict for name in CACHES} == {"refuted"}
+        assert found["memory"].verdict == "refuted"
+        assert "goes on through that size" in found["L2"].reason
+        assert "unclaimed level" not in found
+        assert found["prefetcher"].verdict == "refuted"
+        for subject in ("TLB misses", "huge pages"):
+            assert found[subject].verdict == "refuted" or found[subject].effect > 5
+
+
+def test_a_level_that_nobody_claims() -> None:
+    claims = {name: CACHES[name] for name in ("L1d", "L3")}
+    found = findings(samples(), provenance={"machine": machine(claims=claims)})
+    assert found["unclaimed level"].verdict == "supported"
+    assert found["unclaimed level"].low <= CACHES["L2"] / KIB <= found["unclaimed level"].high
+    assert {found[name].verdict for name in claims} == {"supported"}
+
+
+def test_a_level_at_the_tlbs_reach_names_it() -> None:
+    """Only random order on small pages was measured: the TLB's end looks like a cache's."""
+    claims = {name: CACHES[name] for name in ("L1d", "L2")}
+    made = samples(orders=["random"], backings=["4k"], walk_ns=300.0)
+    found = findings(made, provenance={"machine": machine(claims=claims)})
+    reasons = [one.reason for name, one in found.items() if name.startswith("unclaimed")]
+    assert any("second-level TLB" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "name", "says"),
+    [
+        (FEW, "L3", "too small"),
+        (tuple(size for size in SIZES if size >= 64 * KIB), "L1d", "too large"),
+    ],
+)
+def test_arrays_that_do_not_reach_say_nothing(sizes: tuple[int, ...], name: str, says: str) -> None:
+    found = findings(samples(array_bytes=sizes))
+    assert found[name].verdict == "inconclusive"
+    assert says in found[name].reason
+    assert found["L2"].verdict == "supported"
+
+
+def test_too_coarse_sizes_leave_it_open() -> None:
+    sizes = [2 * KIB << n for n in range(17)]
+    found = findings(samples(array_bytes=sizes, rounds=16))
+    assert found["L2"].verdict == "inconclusive"
+    assert "more sizes a doubling" in found["L2"].reason
+
+
+def test_ascending_loads_alone_show_no_levels() -> None:
+    found = findings(samples(orders=["sequential"]))
+    assert {found[name].verdict for name in (*CACHES, "memory")} == {"inconclusive"}
+    assert "prefetcher" in found["L1d"].reason
+    assert "prefetcher" not in found, "there is nothing to compare with"
+
+
+def test_a_busy_machine_is_told() -> None:
+    found = findings(samples(noise=1.0, rounds=3))
+    for name in (*CACHES, "memory"):
+        assert found[name].verdict == "inconclusive"
+    assert "too busy" in found["L1d"].reason
+
+
+# --- orders and pages ----------------------------------------------------------------------------
+
+
+def test_prefetching_tlb_and_pages() -> None:
+    found = findings(samples(rounds=12), provenance={
+        "machine": machine(), "plan": {"page_reach": page_reach(broken=False)},
+    })  # fmt: skip
+    assert found["prefetcher"].verdict == "supported"
+    assert 90 < found["prefetcher"].low < found["prefetcher"].high < 100
+    assert found["TLB misses"].verdict == "supported"
+    (on_huge,) = found["TLB misses"].evidence["percent_on_huge_pages"].values()
+    assert abs(on_huge[0]) < 5
+    assert found["huge pages thp"].verdict == "supported"
+    assert found["huge pages"].verdict == "supported"
+    assert found["huge pages"].low > 20
+
+
+def test_broken_huge_pages_refute_nothing() -> None:
+    reach = {"page_reach": page_reach(broken=True)}
+    found = findings(samples(broken=True), provenance={"machine": machine(), "plan": reach})
+    assert found["huge pages thp"].verdict == "refuted"
+    assert found["huge pages"].verdict == "inconclusive"
+    assert "broken up" in found["huge pages"].reason
+    assert found["TLB misses"].verdict == "supported"
+
+
+def test_null_walks_that_cost_nothing() -> None:
+    found = findings(samples(walk_ns=0.0, rounds=16))
+    assert found["TLB misses"].verdict == "refuted"
+    assert found["huge pages"].verdict == "refuted"
+
+
+def test_false_claims_are_rare() -> None:
+    """Windows against windows, under other names: twenty machines."""
+    wrong = 0
+    for seed in range(20):
+        made = samples(seed, orders=["window", "random"], walk_ns=0.0, rounds=6, array_bytes=FEW)
+        found = findings(made)
+        wrong += found["TLB misses"].verdict == "supported"
+        wrong += found["huge pages"].verdict == "supported"
+    assert wrong == 0
+
+
+# --- cores ---------------------------------------------------------------------------------------
+
+
+def test_one_core_is_compared_with_none() -> None:
+    assert not [subject for subject in findings(samples()) if subject.startswith("cpu")]
+
+
+def test_null_equal_cores() -> None:
+    for seed in range(3):
+        made = samples(seed, cores=range(3), orders=["window"], backings=["4k"], rounds=20)
+        found = verdicts(made)
+        of_cores = {subject: one for subject, one in found.items() if subject.startswith("cpu")}
+        assert len(of_cores) == 6
+        assert "supported" not in of_cores.values()
+
+
+def test_a_core_that_is_far_from_its_memory() -> None:
+    made = samples(cores=range(3), orders=["window"], rounds=24, slow_memory={2: 0.3})
+    found = findings(made)
+    assert found["cpu2 memory"].verdict == "supported"
+    assert found["cpu2 memory"].low < 30 < found["cpu2 memory"].high
+    assert found["cpu2 memory"].evidence["where"] == "core 2"
+    slow = [name for name, one in found.items() if one.verdict == "supported" and "cpu" in name]
+    assert slow == ["cpu2 memory"]
+
+
+def test_a_core_with_a_low_clock_is_slow_in_ns_and_not_in_cycles() -> None:
+    made = samples(
+        cores=range(3), orders=["window"], backings=["4k"], rounds=24,
+        clock=lambda _, cpu: MHZ / (2 if cpu == 1 else 1),
+    )  # fmt: skip
+    found = findings(made)
+    first = found["cpu1 first level"]
+    assert first.verdict == "supported"
+    assert first.effect == pytest.approx(100, abs=5)
+    assert abs(first.evidence["in_core_cycles_percent"][0]) < 3
+    assert first.evidence["core_mhz"] == pytest.approx(MHZ / 2, rel=0.01)
+    assert found["cpu1 memory"].verdict != "supported"
+
+
+# --- tables of users -----------------------------------------------------------------------------
+
+
+def test_required_columns_of_a_user_are_enough() -> None:
+    made = samples(cores=(0, 1), rounds=12)[REQUIRED]
+    experiment.check_samples(made)
+    found = findings(made, provenance={})
+    assert not CACHES.keys() & found.keys(), "nothing is claimed"
+    ends = [one.effect for name, one in found.items() if name.startswith("unclaimed")]
+    assert np.log2(ends) == pytest.approx(np.log2([32, 1024, 32768]), abs=0.5)
+    assert found["memory"].verdict == "supported"
+    assert found["cpu0 memory"].verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"rounds": 1},
+        {"rounds": 2},
+        {"orders": ["random"]},
+        {"orders": ["lmbench", "page"], "backings": ["thp"]},
+        {"array_bytes": [64 * KIB]},
+        {"array_bytes": [2 * KIB, 64 * MIB], "cores": (0, 1)},
+        {"repeats": 1},
+        {"backings": ["mine"], "orders": ["theirs"]},
+        {"cores": (0, 1), "rounds": 1, "backings": ["4k"], "array_bytes": [4 * KIB]},
+    ],
+)
+def test_little_is_analysed_as_far_as_it_goes(made: dict[str, Any]) -> None:
+    table = samples(**{"rounds": 6, **made})
+    for found in (findings(table), findings(table[REQUIRED], provenance={})):
+        assert json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
+        if made.get("rounds") == 1:
+            assert {one.verdict for one in found.values()} <= {"inconclusive"}
+    assert len(experiment.levels_table(run_of(table))) >= len(CACHES)
+
+
+def test_two_runs_of_one_machine_do_not_differ() -> None:
+    first, second, slower = (
+        run_of(samples(seed, slow_memory={0: by}, rounds=16))
+        for seed, by in ((1, 0.0), (2, 0.0), (3, 0.5))
+    )
+    same = {one.subject: one for one in experiment.compare(first, second)}
+    assert same["memory"].low < 0 < same["memory"].high
+    assert same["L2"].verdict == "inconclusive"
+    changed = {one.subject: one for one in experiment.compare(first, slower)}
+    assert changed["memory"].verdict == "supported"
+    assert changed["memory"].effect == pytest.approx(0.5 * MEMORY_NS, rel=0.2)

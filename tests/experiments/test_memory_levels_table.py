@@ -1,0 +1,236 @@
+"""What a table of samples says, on a simulated machine whose levels are known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.errors import UserError
+from perflib.experiments.memory_levels_table import MemoryTable, data_caches, primary, tlb_reaches
+from tests.experiments.memory_samples import (
+    CACHES,
+    CYCLES,
+    KIB,
+    MEMORY_NS,
+    MHZ,
+    MIB,
+    REACH,
+    REQUIRED,
+    SIZES,
+    latency_ns,
+    machine,
+    samples,
+)
+
+WINDOW = ("window", "4k")
+
+
+def test_machines_claims() -> None:
+    assert data_caches(machine(), 0) == CACHES
+    assert data_caches({}, 0) == {}
+    assert tlb_reaches(machine())["second-level TLB"] == REACH
+    assert tlb_reaches(machine(tlbs=False)) == {}
+
+
+def test_claims_of_cores_that_differ() -> None:
+    """Efficient cores beside fast ones: the levels are those of the cores like the first."""
+    other = machine()
+    small = {"level": 2, "kind": "unified", "size_bytes": MIB // 2, "shared_by": ["3"]}
+    other["caches"] = [cache for cache in other["caches"] if cache["level"] != 2] + [
+        {"level": 2, "kind": "unified", "size_bytes": MIB, "shared_by": ["0", "1-2"]},
+        small,
+    ]
+    table = MemoryTable(samples(cores=(1, 2, 3), rounds=2), other)
+    assert table.claims["L2"] == MIB
+    assert data_caches(other, 3)["L2"] == MIB // 2
+    assert table.alike == [1, 2]
+
+
+def test_curve_is_the_machines() -> None:
+    table = MemoryTable(samples(rounds=30, drift=0.0), machine())
+    for order, backing in itertools.product(("window", "random", "sequential"), ("4k", "thp")):
+        curve = table.curve(order, backing)
+        truth = latency_ns(np.array(SIZES, dtype=float), order, backing == "thp", MHZ, 40.0)
+        assert curve["array_bytes"].tolist() == list(SIZES)
+        assert np.abs(np.log(curve["latency"] / truth)).max() < 0.02
+        inside = (curve["low"] < 1.004 * truth) & (0.996 * truth < curve["high"])
+        assert inside.mean() > 0.8
+
+
+def test_levels_end_where_the_caches_do() -> None:
+    table = MemoryTable(samples(), machine())
+    assert table.primary == WINDOW
+    ends = [level.end_bytes for level in table.levels]
+    assert len(ends) == 4
+    for end, size in zip(ends, CACHES.values(), strict=False):
+        assert end is not None
+        assert abs(math.log2(end / size)) < 0.5
+    assert table.matches.unclaimed == ()
+    assert table.matches.memory == 3
+
+
+def test_the_sources_table() -> None:
+    told = MemoryTable(samples(rounds=16, drift=0.0), machine()).levels_table()
+    assert told["level"].tolist() == ["L1d", "L2", "L3", "memory"]
+    assert told["size_kib"].tolist()[:3] == [32, 1024, 32768]
+    truth_ns = [*(cycles * 1000 / MHZ for cycles in CYCLES), MEMORY_NS]
+    found = told["latency_ns"].to_numpy(float)
+    assert found == pytest.approx(truth_ns, rel=0.04)
+    assert told["latency_cycles"].to_numpy(float) == pytest.approx(found * MHZ / 1000, rel=0.01)
+    for unit in ("ns", "cycles"):
+        low, middle, high = (told[f"{name}_{unit}"] for name in ("low", "latency", "high"))
+        assert (low < middle).all()
+        assert (middle < high).all()
+    assert {int(kib * KIB) for kib in told["array_kib"]} <= set(SIZES)
+
+
+def test_minimum_in_caches_and_median_in_memory() -> None:
+    """Half of the repeats take twice as long; in memory one in five is lucky."""
+    made = samples(noise=0.001, tails=0.0, drift=0.0)
+    slower = made["repeat"].isin([1, 2]) & (made["array_bytes"] <= CACHES["L3"])
+    lucky = (made["repeat"] == 0) & (made["array_bytes"] > CACHES["L3"])
+    made["latency_ns"] *= np.where(slower, 2.0, np.where(lucky, 0.5, 1.0))
+    told = MemoryTable(made, machine()).levels_table().set_index("level")["latency_ns"]
+    assert told["L1d"] == pytest.approx(CYCLES[0] * 1000 / MHZ, rel=0.02)
+    assert told["L3"] == pytest.approx(CYCLES[2] * 1000 / MHZ, rel=0.04)
+    assert told["memory"] == pytest.approx(MEMORY_NS, rel=0.04)
+
+
+def test_statistic_does_not_draw_a_level_where_a_cache_claims_to_end() -> None:
+    """One flat level, repeats that scatter by half: the minimum lies far below the median."""
+    for seed in range(5):
+        made = samples(seed, flat=True, noise=0.01)
+        generator = np.random.default_rng(seed)
+        made["latency_ns"] *= np.exp(np.abs(generator.normal(0, 0.5, len(made))))
+        made["latency_cycles"] = made["latency_ns"] * made["core_mhz"] / 1000
+        assert len(MemoryTable(made, machine()).levels) == 1
+
+
+def test_clock_that_halves_doubles_ns_and_leaves_cycles() -> None:
+    full = MemoryTable(samples(drift=0.0), machine())
+    half = MemoryTable(samples(drift=0.0, clock=lambda *_: MHZ / 2), machine())
+    ours, theirs = (table.levels_table().set_index("level") for table in (full, half))
+    for name in CACHES:
+        assert theirs["latency_ns"][name] == pytest.approx(2 * ours["latency_ns"][name], rel=0.03)
+        assert theirs["latency_cycles"][name] == pytest.approx(
+            ours["latency_cycles"][name], rel=0.03
+        )
+    # Memory has a clock of its own.
+    assert theirs["latency_ns"]["memory"] == pytest.approx(ours["latency_ns"]["memory"], rel=0.03)
+
+
+def test_clock_that_changes_within_the_run_leaves_the_levels() -> None:
+    made = samples(drift=0.0, rounds=12, clock=lambda round_, _cpu: MHZ / (1 + round_ % 2))
+    table = MemoryTable(made, machine())
+    assert table.unit == "latency_cycles"
+    told = table.levels_table().set_index("level")
+    assert list(told.index) == ["L1d", "L2", "L3", "memory"]
+    assert told["latency_cycles"]["L1d"] == pytest.approx(CYCLES[0], rel=0.02)
+    assert told["high_ns"]["L1d"] > 1.2 * told["low_ns"]["L1d"], "ns depend on the clock"
+
+
+def test_frequency_is_the_highest_that_a_turn_saw() -> None:
+    made = samples(drift=0.0, noise=0.001)
+    disturbed = made["repeat"] < 4
+    made.loc[disturbed, "core_mhz"] /= 3
+    made["latency_cycles"] = made["latency_ns"] * made["core_mhz"] / 1000
+    told = MemoryTable(made, machine()).levels_table()
+    assert told["latency_cycles"][0] == pytest.approx(CYCLES[0], rel=0.02)
+
+
+def test_repeats_that_were_pushed_aside_are_left_out_unless_there_are_no_others() -> None:
+    made = samples(tails=0.0, noise=0.001, drift=0.0)
+    pushed = (made["repeat"] < 3) | (made["array_bytes"] == SIZES[0])
+    made["involuntary_switches"] = pushed.astype(int)
+    made.loc[pushed, "latency_ns"] *= 3
+    values = np.exp(MemoryTable(made, machine()).values(*WINDOW))[:, 0]
+    ns = CYCLES[0] * 1000 / MHZ
+    assert values[:, 1] == pytest.approx(ns, rel=0.02)
+    assert values[:, 0] == pytest.approx(3 * ns, rel=0.02)
+
+
+def test_required_columns_are_enough() -> None:
+    made = samples()[REQUIRED]
+    table = MemoryTable(made)
+    assert table.unit == "latency_ns"
+    assert table.claims == {}
+    told = table.levels_table()
+    assert told["latency_ns"].notna().all()
+    assert told["latency_cycles"].isna().all()
+    assert told["level"].tolist() == ["unclaimed"] * 3 + ["memory"]
+
+
+def test_cycles_of_a_user_are_taken_as_they_are() -> None:
+    made = samples(rounds=2)[REQUIRED].assign(latency_cycles=7.0)
+    table = MemoryTable(made, machine())
+    assert np.exp(table.values(*WINDOW, "latency_cycles")) == pytest.approx(7.0)
+
+
+def test_missing_cells_are_no_obstacle() -> None:
+    made = samples(rounds=12)
+    generator = np.random.default_rng(1)
+    some = made[generator.random(len(made)) > 0.5]
+    whole = some["array_bytes"].isin(SIZES[3:9:2]) & (some["order"] == "window")
+    table = MemoryTable(some[~whole], machine())
+    assert len(table.curve(*WINDOW)) == len(SIZES) - 3
+    assert [claim.agrees for claim in table.matches.claims] == [True] * 3
+    assert np.isfinite(table.difference(("random", "4k"), WINDOW, table.beyond(MIB)).half_width)
+
+
+def test_parts_of_the_curve() -> None:
+    table = MemoryTable(samples(rounds=2), machine())
+    assert table.sizes[table.beyond(32 * MIB)].tolist() == [s for s in SIZES if s >= 64 * MIB]
+    assert table.sizes[table.beyond(0)].tolist() == [s for s in SIZES if s >= 64 * MIB * 0.98]
+    assert table.sizes[table.beyond(MIB << 20)].min() >= 0.49 * 128 * MIB
+    assert table.sizes[table.within(32 * KIB)].max() == 16 * KIB
+    assert table.within(1) == [0]
+
+
+def test_one_round_has_no_interval() -> None:
+    table = MemoryTable(samples(rounds=1), machine())
+    assert table.curve(*WINDOW)["low"].isna().all()
+    assert table.half_width == math.inf
+    assert table.levels_table()["low_ns"].isna().all()
+
+
+def test_precision_gets_better_with_rounds() -> None:
+    few, many = (MemoryTable(samples(rounds=n, cores=(0, 1)), machine()) for n in (4, 40))
+    assert many.half_width < 0.5 * few.half_width
+
+
+@pytest.mark.parametrize(
+    ("orders", "expected"),
+    [
+        (["sequential", "random", "window"], "window"),
+        (["random", "lmbench"], "random"),
+        (["mine", "sequential"], "sequential"),
+        (["mine", "theirs"], "mine"),
+    ],
+)
+def test_order_in_which_levels_are_looked_for(orders: list[str], expected: str) -> None:
+    assert primary(orders, ["thp", "4k"]) == (expected, "4k")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"ok": False}, "no sample is usable"),
+        ({"latency_ns": 0.0}, "latency_ns must be positive; row 1"),
+        ({"array_bytes": -64}, "array_bytes must be positive; row 1"),
+    ],
+)
+def test_tables_that_say_nothing_are_refused(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        MemoryTable(samples(rounds=2).assign(**change), machine())
+
+
+def test_rows_that_are_not_ok_are_left_out() -> None:
+    made = samples(rounds=4)
+    wrong = made.assign(ok=False, latency_ns=1e9)
+    table = MemoryTable(pd.concat([made, wrong]), machine())
+    assert table.curve(*WINDOW)["latency"].max() < 1e3

@@ -1,0 +1,437 @@
+"""numa as its user meets it: many cores simulated, a run here, tables of users, what fails."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.cli import main
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import get, numa
+from perflib.finding import Finding
+from perflib.lab.theme import figures
+from perflib.machine.describe import describe
+from perflib.machine.topology import Cpu, Node, Topology, topology
+from perflib.measure.process import WorkerError
+from perflib.run import Run
+from perflib.store import load, runs
+from tests.experiments.cell_samples import (
+    AMD,
+    INTEL,
+    FakeArrays,
+    flat,
+    machine,
+    samples,
+)
+
+NUMA = get("numa")
+REQUIRED = ["alloc_cpu", "load_cpu", "latency_cycles"]
+TINY: dict[str, Any] = {"budget_s": 0.5, "array_mib": 4, "turn_ms": 0.3}
+
+needs_this_processor = pytest.mark.skipif(bool(NUMA.unavailable()), reason=NUMA.unavailable())
+needs_two_cores = pytest.mark.skipif(
+    len(topology().allowed_cpus()) < 2, reason="a matrix takes two cores"
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    return tmp_path
+
+
+def run_of(table: pd.DataFrame, described: dict[str, Any] | None = None, **params: Any) -> Run:
+    return Run("mine", "numa", params, table, {"machine": described} if described else {})
+
+
+def command(*words: str) -> None:
+    """A command line that succeeds."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+
+
+def by_subject(found: list[Finding]) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in found}
+
+
+# --- what it says --------------------------------------------------------------------------------
+
+
+def test_two_sockets() -> None:
+    described = machine([0] * 8 + [1] * 8)
+    found = by_subject(NUMA.analyse(run_of(samples(INTEL, rounds=16), described)))
+    assert found["groups"].effect == 2
+    classes = found["groups"].evidence["classes"]
+    assert [near["latency_ns"] for near in classes] == pytest.approx(
+        [near["latency"] / 2.5 for near in classes], rel=0.02
+    )
+    assert found["kernel"].verdict == "supported"
+    assert found["distances"].verdict == "supported"
+    assert found["own"].verdict != "supported"
+    assert found["cpu9"].evidence["where"] == "package 1, core 9, node 1"
+
+
+def test_null_a_machine_with_one_node() -> None:
+    """Two cores, as here: one group, and the kernel says so, too."""
+    table = samples(flat(2), rounds=24, noise=0.01)
+    found = by_subject(NUMA.analyse(run_of(table, machine([0, 0]))))
+    assert (found["groups"].verdict, found["groups"].effect) == ("refuted", 1.0)
+    assert found["kernel"].verdict == "supported"
+    assert "distances" not in found
+    assert {found[name].verdict for name in ("own", "cpu0", "cpu1")} == {"refuted"}
+
+
+def test_what_matters_is_the_users_choice() -> None:
+    table = samples(INTEL, noise=0.02)
+    assert by_subject(NUMA.analyse(run_of(table, threshold_percent=100.0)))["groups"].effect == 1
+
+
+def test_runs_are_compared_by_their_cores() -> None:
+    first = run_of(samples(flat(4), rounds=16, noise=0.02))
+    second = run_of(samples(flat(4), rounds=16, noise=0.02, slow={2: 0.2}))
+    changed = by_subject(NUMA.compare(first, second))
+    assert changed["cpu2"].verdict == "supported"
+    assert 15 < changed["cpu2"].effect < 25
+
+
+# --- tables of users -----------------------------------------------------------------------------
+
+
+def test_a_users_table_gives_the_same_as_a_run(tmp_path: Path, capsys: Any) -> None:
+    table = samples(INTEL)
+    path = tmp_path / "mine.csv"
+    table[REQUIRED].to_csv(path, index=False)
+    command("analyse", "numa", "--samples", str(path), "--json")
+    told = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert told["groups"]["effect"] == 2
+    assert told["groups"]["verdict"] == "supported"
+    assert told["groups"]["evidence"]["groups"]["9"] == 1
+    assert [round(near["latency"], -1) for near in told["groups"]["evidence"]["classes"]] == [
+        220, 360,
+    ]  # fmt: skip
+    assert "kernel" not in told
+    drawn = figures(run_of(table[REQUIRED]))
+    assert list(drawn) == ["heatmap", "groups", "classes"]
+
+
+def test_one_matrix_of_a_user_shows_its_groups() -> None:
+    found = by_subject(NUMA.analyse(run_of(samples(INTEL, rounds=1)[REQUIRED])))
+    assert found["groups"].effect == 2
+    assert found["cpu0"].verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda t: t.drop(columns="load_cpu"), "lack a column: .*'load_cpu'"),
+        (lambda t: t.assign(latency_cycles="x"), "holds no numbers"),
+        (lambda t: t.assign(latency_cycles=np.nan), "has no value in row 1"),
+        (lambda t: t.head(0), "no rows"),
+    ],
+)
+def test_a_table_that_cannot_be_analysed(change: Any, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        NUMA.check_samples(change(samples(flat(2))))
+
+
+def test_rows_that_are_not_ok_need_no_latency() -> None:
+    table = samples(flat(3))
+    bad = table["load_cpu"] == 2
+    table["ok"] = ~bad
+    table.loc[bad, "latency_cycles"] = np.nan
+    NUMA.check_samples(table)
+    row = int(bad.to_numpy().argmax()) + 1
+    with pytest.raises(UserError, match=f"no value in row {row}$"):
+        NUMA.check_samples(table.drop(columns="ok"))
+    with pytest.raises(UserError, match="no sample is usable"):
+        NUMA.analyse(run_of(table.assign(ok=False)))
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def heatmap_of(run: Run) -> Any:
+    return figures(run)["heatmap"].axes[0]
+
+
+def test_cores_are_put_together_by_their_nodes() -> None:
+    """Numbered in turns, as many firmwares do."""
+    nodes = [0, 1] * 4
+    parts = np.array(nodes)
+    cycles = np.where(parts[:, None] == parts, 220.0, 360.0)
+    axes = heatmap_of(run_of(samples(cycles, node_of=nodes)))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list("02461357")
+    assert [text.get_text() for text in axes.texts][-2:] == ["node 0", "node 1"]
+    assert {float(line.get_ydata()[0]) for line in axes.lines} >= {3.5}
+
+
+def test_nodes_by_the_machines_description() -> None:
+    axes = heatmap_of(run_of(samples(INTEL), machine([0] * 8 + [3] * 8)))
+    assert [text.get_text() for text in axes.texts][-2:] == ["node 0", "node 3"]
+    bare = heatmap_of(run_of(samples(INTEL)))
+    assert len(bare.lines) == 0
+
+
+def test_while_it_is_measured_the_heatmap_is_drawn_from_the_first_cell_on() -> None:
+    assert NUMA.live_rounds == 0
+    first = samples(AMD).head(1)
+    drawn = figures(Run("unfinished", "numa", {}, first))
+    assert list(drawn) == ["heatmap"]
+
+
+def test_published_are_the_sources_memory_latencies() -> None:
+    table = NUMA.published()
+    assert table is not None
+    assert table["latency_cycles"].tolist() == [220, 360, 185, 205, 300, 480, 630]
+
+
+# --- a machine with two sockets, simulated -------------------------------------------------------
+
+
+def two_sockets_and_memory() -> Topology:
+    """16 cores on 2 nodes, and a node of memory only."""
+    cpus = tuple(
+        Cpu(cpu, cpu, cpu // 8, 0, cpu // 8, (cpu,), online=True, allowed=True, isolated=False)
+        for cpu in range(16)
+    )
+    nodes = tuple(Node(n, tuple(range(8 * n, 8 * n + 8)), 1 << 34, (10, 21, 17)) for n in (0, 1))
+    return Topology(cpus, (*nodes, Node(2, (), 1 << 34, (17, 17, 10))))
+
+
+@pytest.fixture
+def two_sockets(monkeypatch: pytest.MonkeyPatch) -> FakeArrays:
+    """That machine, simulated."""
+    places = two_sockets_and_memory()
+    fake = FakeArrays(INTEL)
+    monkeypatch.setattr(numa, "topology", lambda: places)
+    monkeypatch.setattr("perflib.experiments.params.topology", lambda: places)
+    monkeypatch.setattr(numa, "caches", lambda: ())
+    monkeypatch.setattr(numa, "free_bytes", lambda: 1 << 40)
+    monkeypatch.setattr(numa, "Arrays", fake)
+    monkeypatch.setattr(numa.Numa, "unavailable", lambda _self: "")
+    return fake
+
+
+def measured(rounds: int, watch: Callable[[Any], None] = lambda _status: None, **given: Any) -> Run:
+    """A run that is stopped in the first turn after so many rounds."""
+    stop = threading.Event()
+
+    def progress(status: Any) -> None:
+        watch(status)
+        if status.rounds >= rounds:
+            stop.set()
+
+    return NUMA.measure(NUMA.params({"budget_s": 600.0} | given), progress, stop)
+
+
+def test_groups_of_a_simulated_machine(two_sockets: FakeArrays) -> None:
+    run = measured(6)
+    plan = run.provenance["plan"]
+    assert plan["heads"] == [0, 8]
+    assert plan["memory_only"] == [2]
+    assert any("node 2 has memory and no CPU" in text for text in run.provenance["problems"])
+    assert two_sockets.unmet == []
+    found = by_subject(NUMA.analyse(run))
+    assert found["groups"].effect == 2
+    assert set(run.samples.columns) == {column.name for column in NUMA.columns}
+    by_round = run.samples.groupby("round")["position"].nunique()
+    assert by_round.head(5).tolist() == [4, 4, 74, 74, 256]
+
+
+def test_cells_are_visited_in_random_order(two_sockets: FakeArrays) -> None:
+    run = measured(8, detail="groups")
+    assert two_sockets.loaded
+    cells = run.samples[["round", "position", "alloc_cpu", "load_cpu"]].drop_duplicates()
+    orders = {tuple(zip(part["alloc_cpu"], part["load_cpu"], strict=True))
+              for _, part in cells.groupby("round")}  # fmt: skip
+    assert len(orders) > 4
+    assert sorted(map(len, orders))[1:] == [4] * (len(orders) - 1)
+
+
+def test_for_a_coarse_matrix_only_its_arrays_are_laid(two_sockets: FakeArrays) -> None:
+    run = measured(2, detail="groups")
+    assert {key for key, _ in two_sockets.laid} == {"calibration", 0, 8}
+    assert set(run.samples["alloc_cpu"]) == {0, 8}
+
+
+def test_a_run_that_is_interrupted_early_shows_the_coarse_picture(
+    two_sockets: FakeArrays,
+) -> None:
+    run = measured(3)
+    assert run.provenance["stopped"] == "interrupted"
+    assert any("coarse rounds (detail 'cores')" in text for text in run.provenance["problems"])
+    assert len(two_sockets.loaded) == 1 + 4 + 4 + 74 + 1
+    verdict = by_subject(NUMA.analyse(run))["groups"].verdict
+    assert verdict in ("supported", "inconclusive")
+    assert "heatmap" in figures(run)
+
+
+def test_a_killed_run_is_resumed(two_sockets: FakeArrays, home: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(status: Any) -> None:
+        if status.rounds == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        measured(9, die)
+    (journal,) = (home / "runs").glob("*.journal")
+    loaded = len(two_sockets.loaded)
+    stop = threading.Event()
+
+    def watch(status: Any) -> None:
+        if status.rounds == 6:
+            stop.set()
+
+    run = NUMA.resume(journal.stem, watch, stop)
+    rows = run.samples[run.samples["repeat"] == 0]
+    assert not rows.duplicated(["round", "alloc_cpu", "load_cpu"]).any()
+    assert len(rows[rows["round"] < 2]) == 8
+    assert loaded == 1 + 8 + 1  # the calibration, two coarse rounds, and the turn it died in
+    assert by_subject(NUMA.analyse(run))["groups"].effect == 2
+
+
+def test_a_core_that_is_taken_away_during_the_run(two_sockets: FakeArrays) -> None:
+    def watch(status: Any) -> None:
+        if status.rounds == 4:
+            two_sockets.gone = {5}
+
+    run = measured(6, watch)
+    problems = run.provenance["problems"]
+    assert "loads by cpu5 are left out: cpu5 cannot be used" in problems
+    assert not run.samples["ok"].all()
+    found = by_subject(NUMA.analyse(run))
+    assert found["groups"].effect == 2
+
+
+def test_a_worker_that_dies_costs_one_turn(
+    two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = two_sockets.run
+    died: list[Any] = []
+
+    def dies_once(key: Any, *rest: Any) -> Any:
+        if len(two_sockets.loaded) == 20 and not died:
+            died.append(key)
+            msg = "worker ended by signal SIGKILL"
+            raise WorkerError(msg)
+        return usual(key, *rest)
+
+    monkeypatch.setattr(two_sockets, "run", dies_once)
+    run = measured(4)
+    assert run.provenance["failed_turns"] == 1
+    assert "worker ended by signal SIGKILL" in run.provenance["problems"]
+
+
+def test_no_cell_at_all_is_an_error(two_sockets: FakeArrays) -> None:
+    two_sockets.refused = dict.fromkeys(range(16), "no memory")
+    with pytest.raises(MeasurementError, match=r"no core's memory can be had .* no memory"):
+        measured(1)
+    assert runs() == []
+
+
+def test_the_profiles_are_valid() -> None:
+    for name in NUMA.profiles:
+        assert NUMA.params({}, name).budget_s in (20.0, 600.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"detail": "pair"}, "groups | cores | pairs"),
+        ({"array_mib": 0}, "array_mib"),
+        ({"order": "backwards"}, "order"),
+        ({"backing": "8k"}, "backing"),
+        ({"turn_ms": 0}, "turn_ms"),
+        ({"aray_mib": 4}, "array_mib"),
+    ],
+)
+def test_wrong_parameters(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError) as error:
+        NUMA.params(given)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"cores": [3]}, "compares cores and needs two"),
+        ({"cores": [1, 77]}, "this machine has no CPU 77"),
+        ({"memory_policy": "interleave"}, "each core's first touch does"),
+        ({"array_mib": 65536}, "array_mib: 16 arrays"),
+    ],
+)
+def test_what_this_machine_cannot_do(
+    two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], told: str
+) -> None:
+    monkeypatch.setattr(numa, "free_bytes", lambda: 1 << 34)
+    with pytest.raises(UserError, match=told):
+        measured(1, **given)
+    assert two_sockets.laid == []
+
+
+def test_a_core_that_is_offline_is_the_users_error(
+    two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = two_sockets_and_memory()
+    off = tuple(
+        Cpu(c.cpu, None, None, None, None, (c.cpu,), online=False, allowed=False, isolated=False)
+        if c.cpu == 5 else c for c in places.cpus
+    )  # fmt: skip
+    for name in ("perflib.experiments.params.topology", "perflib.experiments.numa.topology"):
+        monkeypatch.setattr(name, lambda: Topology(off, places.nodes))
+    with pytest.raises(UserError, match="CPU 5 is offline"):
+        measured(1, cores=[4, 5])
+    assert two_sockets.laid == []
+
+
+# --- here ----------------------------------------------------------------------------------------
+
+
+@needs_this_processor
+@needs_two_cores
+def test_a_run_here() -> None:
+    cpus = topology().allowed_cpus()[:2]
+    given = TINY | {"cores": ",".join(map(str, cpus))}
+    command("run", "numa", *(f"-p{key}={value}" for key, value in given.items()))
+    (saved,) = runs()
+    run = load(saved.id)
+    assert run.samples["ok"].all()
+    assert set(run.samples["alloc_cpu"]) == set(run.samples["load_cpu"]) == set(cpus)
+    cycles = run.samples["latency_ns"] * run.samples["core_mhz"] / 1e3
+    medians = run.samples.assign(cycles=cycles).groupby(["round", "alloc_cpu", "load_cpu"])
+    assert (medians["latency_cycles"].median() > 0).all()
+    places = topology()
+    assert [places.cpu(int(cpu)).node for cpu in run.samples["alloc_cpu"]] == (
+        run.samples["alloc_node"].tolist()
+    )
+    found = by_subject(NUMA.analyse(run))
+    assert found["groups"].effect == 1
+    assert found["kernel"].subject == "kernel"
+    assert list(figures(run)) == ["heatmap", "groups", "classes"]
+
+
+@pytest.mark.skipif(shutil.which("numactl") is None, reason="needs numactl")
+def test_the_kernels_distances_are_those_of_numactl() -> None:
+    shown = subprocess.run(
+        ["numactl", "--hardware"], capture_output=True, text=True, check=True
+    ).stdout
+    rows = shown[shown.index("node distances") :].splitlines()[2:]
+    told = {
+        int(name): [int(word) for word in row.split()]
+        for name, colon, row in (line.partition(":") for line in rows)
+        if colon and name.strip().isdigit()
+    }
+    assert told == {node["node"]: node["distances"] for node in describe()["nodes"]}

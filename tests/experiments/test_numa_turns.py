@@ -1,0 +1,299 @@
+"""Which cell is visited when, how large the arrays are, and what becomes of failures."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments.memory_arrays import Arrays
+from perflib.experiments.numa_turns import (
+    Cell,
+    NumaTurns,
+    Stages,
+    array_bytes,
+    calibrate,
+    free_bytes,
+    likely_cause,
+)
+from perflib.measure.rounds import Columns
+from tests.experiments.cell_samples import INTEL, FakeArrays
+
+CORES = tuple(range(16))
+NODES: dict[int, int | None] = {cpu: cpu // 8 for cpu in CORES}
+MIB = 1 << 20
+
+
+def visited(stages: Stages, round_: int) -> list[Cell]:
+    arms = len(stages.cores) ** 2
+    return [stages.cell(arm) for arm in range(arms) if stages.visits(round_, arm)]
+
+
+# --- from coarse to fine -------------------------------------------------------------------------
+
+
+def test_coarse_matrices_come_first() -> None:
+    stages = Stages(CORES, (0, 8), "pairs")
+    order = [stages.detail_of(round_) for round_ in range(6)]
+    assert order == ["groups", "groups", "cores", "cores", "pairs", "pairs"]
+    assert visited(stages, 0) == [Cell(0, 0), Cell(0, 8), Cell(8, 0), Cell(8, 8)]
+    between = visited(stages, 2)
+    assert Cell(3, 8) in between
+    assert Cell(8, 3) in between
+    assert Cell(3, 3) in between
+    assert Cell(3, 4) not in between
+    assert len(visited(stages, 4)) == 256
+
+
+@pytest.mark.parametrize("heads", [(0, 1), (0, 8), (0, 4, 8, 12), CORES])
+@pytest.mark.parametrize("detail", ["groups", "cores", "pairs"])
+def test_cells_are_counted_as_they_are_visited(heads: tuple[int, ...], detail: str) -> None:
+    stages = Stages(CORES, heads, detail)
+    seen = {len(visited(stages, round_)): stages.detail_of(round_) for round_ in range(6)}
+    assert seen == {stages.count(name): name for name in seen.values()}
+    assert len(visited(stages, 5)) == stages.count(detail)
+
+
+@pytest.mark.parametrize(
+    ("cores", "heads", "order"),
+    [
+        ((0, 1), (0, 1), ["pairs"] * 3),
+        ((0, 1, 2), (0, 1), ["groups", "groups", "pairs"]),
+        ((4, 5), (4, 5), ["pairs"] * 3),
+    ],
+)
+def test_a_detail_that_is_no_coarser_is_skipped(
+    cores: tuple[int, ...], heads: tuple[int, ...], order: list[str]
+) -> None:
+    stages = Stages(cores, heads, "pairs")
+    assert [stages.detail_of(round_) for round_ in range(len(order))] == order
+
+
+def test_the_finest_is_what_was_asked_for() -> None:
+    assert Stages(CORES, (0, 8), "groups").detail_of(9) == "groups"
+    assert [Stages(CORES, (0, 8), "cores").detail_of(n) for n in (1, 2)] == ["groups", "cores"]
+
+
+# --- how large -----------------------------------------------------------------------------------
+
+
+def test_four_times_the_cache_and_at_least_64_mib() -> None:
+    free = 100_000 * MIB
+    assert array_bytes(None, 2, 32 * MIB, free) == (128 * MIB, "")
+    assert array_bytes(None, 2, 4 * MIB, free) == (64 * MIB, "")
+    assert array_bytes(None, 2, 0, free) == (64 * MIB, "")
+
+
+def test_half_of_the_free_memory_at_most() -> None:
+    size, said = array_bytes(None, 100, 32 * MIB, 20_000 * MIB)
+    assert size == 100 * MIB
+    assert "100 MiB instead of 128 MiB" in said
+    with pytest.raises(UserError, match=r"100 arrays of 64 MiB .* name fewer cores.*twice"):
+        array_bytes(None, 100, 32 * MIB, 12_000 * MIB)
+    with pytest.raises(UserError, match="100 arrays of 1 MiB"):
+        array_bytes(None, 100, 0, 100 * MIB)
+
+
+def test_what_the_user_asks_for() -> None:
+    size, said = array_bytes(4, 2, 32 * MIB, 1000 * MIB)
+    assert size == 4 * MIB
+    assert "caches answer a part" in said
+    assert array_bytes(64, 2, 32 * MIB, 1000 * MIB) == (64 * MIB, "")
+    with pytest.raises(UserError, match="array_mib: 2 arrays of 300 MiB take more than half"):
+        array_bytes(300, 2, 32 * MIB, 1000 * MIB)
+
+
+def test_free_memory(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   2048 kB\n")
+    assert free_bytes(tmp_path) == 2 * MIB
+    assert free_bytes() > MIB
+
+
+# --- turns ---------------------------------------------------------------------------------------
+
+
+def turns_of(fake: FakeArrays, detail: str = "pairs") -> tuple[NumaTurns, Stages]:
+    stages = Stages(CORES, (0, 8), detail)
+    made = NumaTurns(
+        cast(Arrays, fake), stages, NODES, loads=1000, repeats=3, seed=7, order="window",
+        bytes_=MIB, backing="4k",
+    )  # fmt: skip
+    return made, stages
+
+
+def whole_round(turns: NumaTurns, round_: int) -> list[Columns]:
+    taken = (turns.take(round_, arm) for arm in range(len(CORES) ** 2))
+    return [columns for columns in taken if columns]
+
+
+def good(rows: list[Columns]) -> set[tuple[int, int]]:
+    return {
+        (columns["alloc_cpu"][0], columns["load_cpu"][0]) for columns in rows if columns["ok"][0]
+    }
+
+
+def test_a_row_is_one_repeat_in_cycles_and_ns() -> None:
+    fake = FakeArrays(INTEL, noise=0.0)
+    turns, _ = turns_of(fake)
+    columns = turns.take(4, 9)
+    assert columns["alloc_cpu"] == [0, 0, 0]
+    assert columns["load_cpu"] == [9, 9, 9]
+    assert columns["latency_cycles"] == pytest.approx([360.0] * 3)
+    assert columns["latency_ns"] == pytest.approx([180.0] * 3)
+    assert (columns["alloc_node"], columns["load_node"]) == ([0] * 3, [1] * 3)
+    assert columns["repeat"] == [0, 1, 2]
+    assert columns["ok"] == [True] * 3
+
+
+def test_one_reading_of_the_frequency_that_an_interrupt_spoils(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeArrays(INTEL, noise=0.0)
+    usual = fake.run
+
+    def spoiled(*arguments: Any) -> Any:
+        samples, why = usual(*arguments)
+        samples["core_mhz"][1] = 900.0
+        return samples, why
+
+    monkeypatch.setattr(fake, "run", spoiled)
+    turns, _ = turns_of(fake)
+    assert turns.take(4, 0)["latency_cycles"] == pytest.approx([220.0] * 3)
+
+
+def test_arrays_are_laid_anew_in_each_round_at_their_first_use() -> None:
+    fake = FakeArrays(INTEL)
+    turns, _ = turns_of(fake)
+    whole_round(turns, 0)
+    assert sorted(fake.laid) == [(0, 7), (8, 7)]
+    whole_round(turns, 4)
+    assert len(fake.laid) == 2 + 16
+    assert set(fake.laid[2:]) == {(cpu, 11) for cpu in CORES}
+    assert len(fake.loaded) == 4 + 256
+
+
+def test_an_array_that_is_gone_with_its_worker_is_laid_again() -> None:
+    fake = FakeArrays(INTEL)
+    turns, _ = turns_of(fake)
+    turns.take(4, 0)
+    fake.release(0)
+    assert turns.take(4, 1)["ok"] == [True] * 3
+    assert fake.laid == [(0, 11), (0, 11)]
+
+
+def test_a_core_that_is_taken_away_during_the_run() -> None:
+    """Its cells are marked, in both directions; the others go on, and it may come back."""
+    fake = FakeArrays(INTEL)
+    turns, _ = turns_of(fake)
+    assert len(good(whole_round(turns, 4))) == 256
+    fake.gone = {5}
+    rows = whole_round(turns, 5)
+    assert len(rows) == 256
+    assert good(rows) == {(a, b) for a in CORES for b in CORES if 5 not in (a, b)}
+    bad = next(columns for columns in rows if not columns["ok"][0])
+    assert math.isnan(bad["latency_cycles"][0])
+    assert len([one for one in fake.laid[16:] if one[0] == 5]) == 1
+    assert turns.problems == [
+        "loads by cpu5 are left out: cpu5 cannot be used",
+        "memory of cpu5 is left out: cpu5 cannot be used",
+    ]
+    fake.gone = set()
+    assert len(good(whole_round(turns, 6))) == 256
+    assert len(turns.problems) == 2
+
+
+def test_a_node_whose_memory_is_refused_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perflib.experiments.numa_turns.likely_cause", lambda *_: "It is full")
+    fake = FakeArrays(INTEL)
+    fake.elsewhere = dict.fromkeys(range(8, 16), 0)
+    turns, _ = turns_of(fake)
+    rows = whole_round(turns, 4)
+    assert good(rows) == {(a, b) for a in range(8) for b in CORES}
+    (problem,) = turns.problems
+    assert problem == ("memory of node 1 is left out: only 0 of 16 pages lie there. It is full")
+    assert 9 not in fake
+
+
+def test_a_thread_that_is_moved_away_keeps_its_numbers_but_they_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeArrays(INTEL)
+    usual = fake.run
+    monkeypatch.setattr(fake, "run", lambda *given: (usual(*given)[0], "moved away"))
+    turns, _ = turns_of(fake)
+    columns = turns.take(4, 0)
+    assert columns["ok"] == [False] * 3
+    assert all(np.isfinite(columns["latency_cycles"]))
+    assert turns.problems == ["loads by cpu0 are left out: moved away"]
+
+
+def test_a_whole_round_without_a_good_cell_ends_the_run() -> None:
+    fake = FakeArrays(INTEL)
+    fake.refused = dict.fromkeys(CORES, "no memory")
+    turns, _ = turns_of(fake)
+    for round_ in range(4):  # coarse: the other cores may be better off
+        whole_round(turns, round_)
+    whole_round(turns, 4)
+    with pytest.raises(MeasurementError, match="no cell could be measured: no memory"):
+        turns.take(5, 0)
+
+
+# --- before the first turn -----------------------------------------------------------------------
+
+
+def loads_of(fake: FakeArrays) -> int:
+    laid = {"order": "window", "bytes_": MIB, "backing": "4k"}
+    return calibrate(cast(Arrays, fake), NODES, 3, 2.0, **laid)
+
+
+def test_loads_that_take_as_long_as_is_asked_for() -> None:
+    """2 ms in three repeats at 110 ns a load."""
+    assert loads_of(FakeArrays(INTEL, noise=0.0)) == int(2e6 / 3 / 110)
+
+
+def test_the_first_core_that_can_be_had_is_calibrated_on() -> None:
+    fake = FakeArrays(INTEL, noise=0.0)
+    fake.gone = {0, 1}
+    fake.elsewhere = {2: 1}
+    assert loads_of(fake) == int(2e6 / 3 / 110)
+    assert fake.loaded == [("calibration", 3)]
+    assert "calibration" not in fake
+
+
+def test_nothing_can_be_had_anywhere() -> None:
+    fake = FakeArrays(INTEL)
+    fake.refused = dict.fromkeys(CORES, "no memory")
+    with pytest.raises(MeasurementError, match=r"no core's memory can be had .* no memory$"):
+        loads_of(fake)
+
+
+def system(root: Path, *, allowed: str = "0-1", free_kb: int = 9_000_000) -> Path:
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/status").write_text(f"Name:\tx\nMems_allowed_list:\t{allowed}\n")
+    node = root / "sys/devices/system/node/node1"
+    node.mkdir(parents=True)
+    (node / "meminfo").write_text(
+        f"Node 1 MemTotal:       9999999 kB\nNode 1 MemFree:        {free_kb} kB\n"
+    )
+    return root
+
+
+@pytest.mark.parametrize(
+    ("described", "told"),
+    [
+        ({"allowed": "0"}, "memory of node 0 only: a control group's cpuset.mems"),
+        ({"free_kb": 50 * 1024}, "Node 1 has 50 MiB free, the array takes 64 MiB"),
+        ({}, "numa_balancing"),
+    ],
+)
+def test_why_pages_are_elsewhere(tmp_path: Path, described: dict[str, Any], told: str) -> None:
+    assert told in likely_cause(1, 64 * MIB, system(tmp_path, **described))
+
+
+def test_why_pages_are_elsewhere_where_nothing_can_be_read(tmp_path: Path) -> None:
+    assert "numa_balancing" in likely_cause(1, MIB, tmp_path)
