@@ -18,11 +18,12 @@ DEBIAN := apt-get install gcc libc6-dev make python3-venv
 FEDORA := dnf install gcc make python3
 
 .DEFAULT_GOAL := help
-.PHONY: help investigate test lab lint lint-style lint-format lint-types lint-c format clean compiler
+.PHONY: help investigate test test-numa lab lint lint-style lint-format lint-types lint-c format clean compiler
 
 help:
 	@echo "make investigate   measure this machine with every notebook, write report.html (PROFILE=quick or full)"
 	@echo "make test          run all tests (ARGS='-k kv' for some)"
+	@echo "make test-numa     boot guests with 2 and 4 NUMA nodes under qemu and run tests in them"
 	@echo "make lab           open the notebooks in JupyterLab"
 	@echo "make lint          check style, types and formatting"
 	@echo "make format        bring Python, notebooks and C into their format"
@@ -36,6 +37,9 @@ lab: compiler $(FOR_USE)
 
 test: compiler $(FOR_DEVELOPMENT)
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-numa: compiler $(FOR_DEVELOPMENT)
+	@$(BIN)/python -m pytest -rA tests/numa/boot.py $(ARGS)
 
 C_FILES = $(shell find kernels_c tests -name '*.c' -o -name '*.h' -o -name '*.inc')
 

@@ -148,7 +148,7 @@ LAYERS = (
     {"machine"},
     {"conditions", "guard", "system_settings"},
     {"counters", "jobs", "measure", "profiling"},
-    {"experiments"},
+    {"experiments", "offsets", "remedies"},
     {"batch", "fleet", "lab"},
     {"__main__", "cli"},
 )

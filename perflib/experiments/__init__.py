@@ -9,7 +9,21 @@ from perflib.experiments.base import Experiment
 
 __all__ = ["NAMES", "get"]
 
-NAMES = ("machine", "kv_per_core", "event_profile", "counters", "random_calls", "code_segment")
+NAMES = (
+    "machine",
+    "kv_per_core",
+    "event_profile",
+    "counters",
+    "random_calls",
+    "code_segment",
+    "memory_levels",
+    "numa",
+    "coherence",
+    "alias_map",
+    "alias_environment",
+    "alias_offsets",
+    "erasure_coding",
+)
 
 
 def get(name: str) -> Experiment:

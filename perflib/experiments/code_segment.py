@@ -29,11 +29,10 @@ from perflib.experiments.code_sweep import (
     CodeParams,
     CodeSweep,
     Sizes,
-    Words,
     synthetic_benchmarks,
 )
 from perflib.experiments.code_table import SMALL_PAGES, CodeTable
-from perflib.experiments.params import Params, parameter
+from perflib.experiments.params import Params, Words, parameter
 from perflib.finding import Finding
 from perflib.kernels import Build, build
 from perflib.run import Run

@@ -26,7 +26,7 @@ from perflib.experiments.code_turns import (
     calibrate,
     page_reach,
 )
-from perflib.experiments.params import Params, parameter
+from perflib.experiments.params import Params, Words, parameter, split_items
 from perflib.kernels import Build
 from perflib.machine.text_backings import BACKINGS
 from perflib.measure.rounds import Columns
@@ -34,7 +34,7 @@ from perflib.reference import published
 from perflib.run import Run
 from perflib.system_settings import settings
 
-__all__ = ["CodeParams", "CodeSweep", "Sizes", "Words", "synthetic_benchmarks"]
+__all__ = ["CodeParams", "CodeSweep", "Sizes", "synthetic_benchmarks"]
 
 _KNOWN = (*(name for name in BACKINGS if name != "loaded"), "hugectl")
 _APART = {("chase", "hugectl"), ("line", "hugectl")}
@@ -44,18 +44,8 @@ _NO_ARMS = (
 )
 
 
-def _split(value: object) -> object:
-    """A list, one of its items, or text with commas between."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return [value]
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(",") if word.strip()]
-    return value
-
-
-Words = Annotated[list[str], BeforeValidator(_split), Field(min_length=1)]
 Sizes = Annotated[
-    list[Annotated[int, Field(ge=4, le=65536)]], BeforeValidator(_split), Field(min_length=1)
+    list[Annotated[int, Field(ge=4, le=65536)]], BeforeValidator(split_items), Field(min_length=1)
 ]
 
 

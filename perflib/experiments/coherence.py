@@ -19,10 +19,10 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pandas as pd
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from perflib.errors import UserError, choose
 from perflib.experiments.base import Column, Experiment, Session
@@ -42,7 +42,7 @@ from perflib.experiments.coherence_table import (
     CoherenceTable,
 )
 from perflib.experiments.coherence_turns import CoherenceTurns
-from perflib.experiments.params import Params, parameter
+from perflib.experiments.params import AnyWords, Params, parameter
 from perflib.finding import Finding
 from perflib.kernels import build
 from perflib.machine.caches import caches
@@ -54,16 +54,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["Coherence", "CoherenceParams", "experiment"]
-
-
-def _split(value: object) -> object:
-    """A list, or text with commas between."""
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(",") if word.strip()]
-    return value
-
-
-Words = Annotated[list[str], BeforeValidator(_split)]
 
 
 class CoherenceParams(Params):
@@ -80,17 +70,17 @@ class CoherenceParams(Params):
         gt=0,
         le=100,
     )
-    protocols: Words = parameter(
+    protocols: AnyWords = parameter(
         list(PROTOCOLS),
         "the figures that everybody compares: cas_one_line (round trip), write_read_two_lines "
         "(round trip), one_way_message; an empty list: none",
     )
-    states: Words = parameter(
+    states: AnyWords = parameter(
         list(STATES),
         "what the line is like when it is taken; shared, forward and owned need a third core; an "
         "empty list: none",
     )
-    accesses: Words = parameter(
+    accesses: AnyWords = parameter(
         list(ACCESSES), "what the other core does with the line: load, write (an exchange), or both"
     )
     detail: Literal["groups", "cores", "pairs"] = parameter(

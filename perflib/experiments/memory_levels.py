@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from perflib.errors import MeasurementError, UserError, choose
 from perflib.experiments.backings import resolve, with_pool
 from perflib.experiments.base import Column, Experiment, Session
 from perflib.experiments.code_findings import broken_up, huge_pages_finding
-from perflib.experiments.code_sweep import Words
 from perflib.experiments.memory_arrays import LINE_BYTES, ORDERS, Arrays
 from perflib.experiments.memory_levels_findings import (
     cache_findings,
@@ -33,11 +31,10 @@ from perflib.experiments.memory_levels_findings import (
 )
 from perflib.experiments.memory_levels_table import MemoryTable, primary
 from perflib.experiments.memory_levels_turns import Arm, Turns, calibrate, page_reach
-from perflib.experiments.params import Cores, Params, parameter
+from perflib.experiments.params import Cores, Params, Words, parameter
 from perflib.finding import Finding
-from perflib.machine import cgroup
 from perflib.machine.caches import caches
-from perflib.machine.files import fields
+from perflib.machine.memory import free_bytes
 from perflib.machine.text_backings import BACKINGS, HUGE_PAGE_BYTES
 from perflib.reference import published
 from perflib.run import Run
@@ -46,7 +43,7 @@ from perflib.system_settings import settings
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MemoryLevels", "MemoryLevelsParams", "experiment", "free_bytes", "sizes", "warm_loads"]
+__all__ = ["MemoryLevels", "MemoryLevelsParams", "experiment", "sizes", "warm_loads"]
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _KNOWN = tuple(name for name in BACKINGS if name != "loaded")
@@ -127,16 +124,6 @@ class MemoryLevelsParams(Params):
 
 
 # --- what is planned -----------------------------------------------------------------------------
-
-
-def free_bytes(root: Path = Path("/")) -> int | None:
-    """The memory that an array can have: what the kernel says, or a control group's limit.
-
-    ``None``: neither says.
-    """
-    words = fields(root / "proc/meminfo").get("MemAvailable", "").split()
-    known = [int(words[0]) * _KIB if words else None, cgroup.limits(root).memory_bytes]
-    return min((size for size in known if size is not None), default=None)
 
 
 def _held_bytes(cpus: Sequence[int]) -> int:

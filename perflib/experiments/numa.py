@@ -31,10 +31,11 @@ from perflib.experiments.cell_findings import (
 )
 from perflib.experiments.cells import Cells
 from perflib.experiments.memory_arrays import LINE_BYTES, Arrays
-from perflib.experiments.numa_turns import NumaTurns, Stages, array_bytes, calibrate, free_bytes
+from perflib.experiments.numa_turns import NumaTurns, Stages, array_bytes, calibrate
 from perflib.experiments.params import Params, parameter
 from perflib.finding import Finding
 from perflib.machine.caches import caches
+from perflib.machine.memory import free_bytes
 from perflib.machine.text_backings import why_not
 from perflib.machine.topology import topology
 from perflib.reference import published
@@ -173,7 +174,7 @@ class Numa(Experiment):
         holds = [c.size_bytes for c in found if c.kind == "unified" and cores[0] in c.shared_cpus]
         allocating = len(heads) if params.detail == "groups" else len(cores)
         size, smaller = array_bytes(
-            params.array_mib, allocating, max(holds, default=0), free_bytes()
+            params.array_mib, allocating, max(holds, default=0), free_bytes() or 0
         )
         plan: dict[str, Any] = {
             "cores": cores,

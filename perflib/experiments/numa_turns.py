@@ -13,12 +13,11 @@ import numpy as np
 
 from perflib.errors import MeasurementError, UserError
 from perflib.experiments.memory_arrays import Arrays
-from perflib.machine import cgroup
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import fields
 from perflib.measure.rounds import Columns
 
-__all__ = ["DETAILS", "Cell", "NumaTurns", "Stages", "array_bytes", "calibrate", "free_bytes"]
+__all__ = ["DETAILS", "Cell", "NumaTurns", "Stages", "array_bytes", "calibrate"]
 
 DETAILS = ("groups", "cores", "pairs")  # from coarse to fine
 _COARSE_ROUNDS = 2  # of each detail but the last: two, so that they have an interval
@@ -84,14 +83,6 @@ class Stages:
 
 
 # --- how large, how long -------------------------------------------------------------------------
-
-
-def free_bytes(root: Path = Path("/")) -> int:
-    """Memory that may still be used: the machine's, or what the control group allows."""
-    words = fields(root / "proc/meminfo").get("MemAvailable", "").split()
-    free = int(words[0]) * 1024 if words else _LEAST_BYTES
-    limit = cgroup.limits(root).memory_bytes
-    return free if limit is None else min(free, limit)
 
 
 def array_bytes(asked_mib: int | None, arrays: int, cache_bytes: int, free: int) -> tuple[int, str]:

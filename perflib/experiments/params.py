@@ -29,7 +29,7 @@ from perflib.machine.cpulist import format_cpus, parse_cpus
 from perflib.machine.knobs import knob
 from perflib.machine.topology import topology
 
-__all__ = ["Cores", "Params", "describe_fields", "parameter"]
+__all__ = ["AnyWords", "Cores", "Params", "Words", "describe_fields", "parameter", "split_items"]
 
 _MOST_SHOWN = 80  # characters of a wrong value that an error repeats
 
@@ -71,15 +71,18 @@ def _read_pairs(value: object) -> object:
     return {name.strip(): setting.strip() for name, _, setting in pairs}
 
 
-def _read_paths(value: object) -> object:
-    """Paths as a list, or as text with commas between."""
-    if not isinstance(value, str):
-        return value
-    return [part.strip() for part in value.split(",") if part.strip()]
+def split_items(value: object) -> object:
+    """A list, one of its items, or text with commas between, as a list."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value]
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    return value
 
 
+AnyWords = Annotated[list[str], BeforeValidator(split_items)]
+Words = Annotated[AnyWords, Field(min_length=1)]
 Pairs = Annotated[dict[str, str], BeforeValidator(_read_pairs)]
-Paths = Annotated[list[str], BeforeValidator(_read_paths)]
 
 
 class Params(BaseModel):
@@ -119,7 +122,7 @@ class Params(BaseModel):
     environment: Pairs = parameter(
         {}, "environment variables of the measured process, beside its inherited ones"
     )
-    preload: Paths = parameter(
+    preload: AnyWords = parameter(
         [], "shared libraries to load first (LD_PRELOAD), as absolute paths with commas between"
     )
     memory_policy: Literal["default", "bind", "preferred", "interleave"] = parameter(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import signal
@@ -26,7 +25,6 @@ from perflib.experiments.memory_levels import (
     warm_loads,
 )
 from perflib.experiments.memory_levels_turns import Arm, Turns, walk
-from perflib.machine import cgroup
 from perflib.machine.text_backings import why_not
 from perflib.measure.process import Worker, WorkerError
 from perflib.store import load, runs
@@ -179,18 +177,6 @@ def test_what_does_not_fit_into_memory_is_refused(
     with pytest.raises(UserError, match=r"largest_mib: an array of 96 MiB needs 106 MiB .* 100"):
         plan(largest_mib=96)
     assert memory_levels._largest_bytes(params(largest_mib=90), MIB) == (90 * MIB, [])
-
-
-def test_free_memory_is_the_kernels_or_a_control_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert memory_levels.free_bytes(tmp_path) is None
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 4000 kB\nMemAvailable:    2000 kB\n")
-    assert memory_levels.free_bytes(tmp_path) == 2000 * KIB
-    allowed = dataclasses.replace(cgroup.limits(tmp_path), memory_bytes=MIB)
-    monkeypatch.setattr(cgroup, "limits", lambda _: allowed)
-    assert memory_levels.free_bytes(tmp_path) == MIB
 
 
 def test_warm_up_is_ten_laps_a_lap_or_a_part_of_one() -> None:

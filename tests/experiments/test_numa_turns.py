@@ -17,7 +17,6 @@ from perflib.experiments.numa_turns import (
     Stages,
     array_bytes,
     calibrate,
-    free_bytes,
     likely_cause,
 )
 from perflib.measure.rounds import Columns
@@ -105,13 +104,6 @@ def test_what_the_user_asks_for() -> None:
     assert array_bytes(64, 2, 32 * MIB, 1000 * MIB) == (64 * MIB, "")
     with pytest.raises(UserError, match="array_mib: 2 arrays of 300 MiB take more than half"):
         array_bytes(300, 2, 32 * MIB, 1000 * MIB)
-
-
-def test_free_memory(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   2048 kB\n")
-    assert free_bytes(tmp_path) == 2 * MIB
-    assert free_bytes() > MIB
 
 
 # --- turns ---------------------------------------------------------------------------------------

@@ -98,7 +98,9 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
         return ["", "x", "1,x", "0", None, True, 1.5, [], {}, ["x"], [0], [1, 257], [None]]
     if name == "sizes_kib":
         return ["", ",", "x", "64,x", "3", 3, 1.5, None, True, [], {}, [65537], [None], [True]]
-    if name in ("sets", "backings", "patterns"):
+    if name in ("protocols", "states", "accesses"):  # none of them is a choice, too
+        return [None, True, 5, 1.5, {}, [5], [None]]
+    if list[str] in kinds:
         return ["", None, True, 5, 1.5, [], {}, [5], [None]]
     if name == "event":  # a number or a name
         return ["", 1.5, True, [], {}, None]

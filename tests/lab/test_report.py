@@ -48,6 +48,32 @@ def runs() -> list[Run]:
         "counters": {"job_ms": 20, "jobs": [1], "sets": ["software"]},
         "random_calls": {"functions": 64, "sizes_kib": [8, 32]},
         "code_segment": {"sizes_kib": [8, 64], "patterns": ["chase"], "simulated_sizes": 0},
+        "memory_levels": {
+            "largest_mib": 4,
+            "smallest_kib": 4,
+            "sizes_per_doubling": 1,
+            "turn_ms": 0.2,
+            "repeats": 3,
+        },
+        "numa": {"array_mib": 8},
+        "coherence": {"states": ["modified"], "accesses": ["load"]},
+        "alias_map": {"reach_bytes": 8, "pairs": 1024},
+        "alias_environment": {
+            "iterations": 256,
+            "step_bytes": 512,
+            "periods": 1,
+            "starts": 2,
+            "link_orders": 0,
+            "aslr_starts": 0,
+            "simulate": False,
+        },
+        "alias_offsets": {
+            "elements": [2048],
+            "sizes": [64],
+            "sample_ms": 0.1,
+            "simulated_offsets": [4, 2048],
+        },
+        "erasure_coding": {"block_mib": 0.0625, "implementations": ["ours_table"]},
     }
     assert list(small) == list(experiments.NAMES)
     made = []

@@ -1,0 +1,124 @@
+"""Simulated 4K aliases of the program at each size of its environment, beside the times."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from perflib.counters.simulated import HASWELL_STORES, StoreBufferModel, qemu_counts
+from perflib.experiments.alias_env_starts import (
+    PAGE,
+    STACK,
+    STATIC,
+    Program,
+    pairs_of,
+    read_line,
+)
+
+__all__ = ["simulated_aliases"]
+
+_LOOP = "microkernel"
+_PADDING = "PERFLIB_PADDING"
+_TIMEOUT_S = 60.0
+
+
+def simulated_aliases(
+    program: Program,
+    sizes: Sequence[int],
+    *,
+    variables: Mapping[str, str],
+    origin: tuple[int, Mapping[str, int]],
+    at_once: int,
+    told: Callable[[int], None] = lambda _: None,
+    model: StoreBufferModel = HASWELL_STORES,
+) -> dict[str, Any]:
+    """Aliases an iteration of the loop, at each size.
+
+    QEMU lays a stack out as the kernel does, but for a constant distance. So each size is simulated
+    with an environment larger by that distance, and the variables lie in the low 12 bits where they
+    lie without QEMU; the addresses that the simulated program prints must say so.
+
+    Parameters
+    ----------
+    program
+        With few iterations: they are some 20 times as slow.
+    sizes
+        Sizes of the environment.
+    variables
+        The environment, but for what fills it up.
+    origin
+        A size of the environment, and the addresses that the program has there without QEMU.
+    at_once
+        How many to simulate side by side: nothing is timed.
+    told
+        Called with the number of sizes that are done; what it raises ends the simulation.
+    model
+        The store buffer.
+
+    Returns
+    -------
+    ``model`` and ``tool`` in words, ``shift_bytes``, and ``rows`` of ``environment_bytes``,
+    ``aliases_per_iteration``, ``pairs`` (by the simulated addresses) and ``same_place`` (do they
+    agree in the low 12 bits with those without QEMU?).
+
+    Raises
+    ------
+    UserError, MeasurementError
+        As of ``qemu_counts``: no QEMU, or it failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
+
+        def simulate(place: int, environment_bytes: int) -> tuple[Any, dict[str, int]]:
+            file = Path(folder) / f"{place:06d}"
+            # The arguments lie on the stack, too: all files' names are of one length.
+            argv = [str(program.path), *program.arguments(str(file))[1:]]
+            table = qemu_counts(
+                argv, store_buffer=model, by="symbol", timeout_s=_TIMEOUT_S,
+                environment=padded(variables, environment_bytes),
+            )  # fmt: skip
+            said = read_line(file.read_text(), "the simulated program")
+            return table, {name: int(said[name]) for name in (*STATIC, *STACK)}
+
+        first, addresses = origin
+        _, there = simulate(0, first)
+        shift = (there["inc"] - addresses["inc"]) % PAGE
+
+        def row(numbered: tuple[int, int]) -> tuple[dict[str, Any], Any]:
+            place, size = numbered
+            table, found = simulate(place, size + shift)
+            mine = table[(table["counter"] == "4K aliases") & (table["symbol"] == _LOOP)]
+            loops = program.iterations * (program.repetitions + 1)
+            lower = size - first if program.variables == "free" else 0
+            lies = {name: at - lower * (name in STACK) for name, at in addresses.items()}
+            return {
+                "environment_bytes": size,
+                "aliases_per_iteration": float(mine["simulated_count"].sum()) / loops,
+                "pairs": " ".join(pairs_of(found)),
+                "same_place": all((found[name] - at) % PAGE == 0 for name, at in lies.items()),
+            }, table
+
+        pool = ThreadPoolExecutor(max(1, at_once))
+        try:
+            waiting = [pool.submit(row, numbered) for numbered in enumerate(sizes, start=1)]
+            done = []
+            for each in waiting:
+                done.append(each.result())
+                told(len(done))
+        finally:  # after an error, or Ctrl-C, what has not begun does not begin
+            pool.shutdown(cancel_futures=True)
+    tools = {str(tool) for _, table in done for tool in table["tool"]}
+    return {
+        "model": str(model),
+        "tool": ", ".join(sorted(tools)),
+        "shift_bytes": shift,
+        "rows": [one for one, _ in done],
+    }
+
+
+def padded(variables: Mapping[str, str], environment_bytes: int) -> dict[str, str]:
+    """The environment with the variable that fills it up to a size, last."""
+    used = sum(len(f"{name}={value}".encode()) + 1 for name, value in variables.items())
+    return {**variables, _PADDING: "x" * (environment_bytes - used - len(_PADDING) - 2)}

@@ -1,0 +1,314 @@
+"""Samples of a sweep over the size of the environment: times, counters, and what they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perflib.experiments.alias_env_starts import PAGE
+from perflib.experiments.alias_env_turns import ASLR, LINK_ORDER, SWEEP
+from perflib.experiments.samples import round_starts, usable
+from perflib.stats import holm, robust_mean, t_interval, time_blocks
+
+__all__ = ["AliasEnvTable"]
+
+Floats = NDArray[np.float64]
+_RESAMPLES = 4000
+_NEAR = 31  # starts of the sweep that stand beside one: a tenth of a second
+# Columns of a run that are no counters; any other column of numbers is one.
+_KNOWN = {
+    "round", "position", "kind", "cpu", "environment_bytes", "link_order", "predicted", "pairs",
+    "i_address", "j_address", "k_address", "g_address", "inc_address", "time_ns", "least_ns",
+    "core_mhz", "start_ns", "wall_ns", "ok", "beside",
+}  # fmt: skip
+SIMULATED = "4K aliases (simulated)"
+
+
+class AliasEnvTable:
+    """The samples of one run: log time of the loop, ``[round, cpu, size]`` for the sweep.
+
+    A start's time is that of the fastest of its repetitions: what the loop costs when nothing
+    disturbs it. It is taken beside the starts of other sizes just before and after it on the same
+    core, so that a machine whose speed drifts slows both. Several starts of a size in a round count
+    as their median; uncertainty comes from the scatter of blocks of time.
+
+    Parameters
+    ----------
+    samples
+        One row a start; rows whose ``ok`` is false are left out.
+    simulated
+        What ``simulated_aliases`` found, if it was asked.
+    iterations
+        Of the loop, for times an iteration.
+    """
+
+    def __init__(
+        self,
+        samples: pd.DataFrame,
+        simulated: Mapping[str, Any] | None = None,
+        iterations: int = 1,
+    ) -> None:
+        samples = usable(samples, ["least_ns"])
+        if "cpu" not in samples:
+            samples = samples.assign(cpu=0)
+        samples = samples.reset_index(drop=True)
+        log_ns = np.log(samples["least_ns"].to_numpy(np.float64))
+        self.samples = samples.assign(beside=_beside(samples, log_ns))
+        self.simulated = simulated
+        self.iterations = iterations
+        self.sweep = self.samples[self.samples["kind"] == SWEEP]
+        self.sizes = sorted({int(size) for size in self.sweep["environment_bytes"]})
+        self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
+        self.rounds = np.array(sorted(set(samples["round"])))
+        self.start_s = round_starts(samples, self.rounds)
+        self.blocks = time_blocks(self.start_s, len(self.rounds))
+        marked = self.sweep[self.sweep["predicted"].astype(bool)]
+        self.predicted = sorted({int(size) for size in marked["environment_bytes"]})
+
+    # --- the sweep -------------------------------------------------------------------------------
+
+    def values(self, column: str) -> Floats:
+        """``[round, cpu, size]``: a column of the sweep; NaN where there is none."""
+        return _cube(self.sweep, column, (self.rounds.tolist(), self.cores, self.sizes),
+                     ("round", "cpu", "environment_bytes"))  # fmt: skip
+
+    @cached_property
+    def log_ns(self) -> Floats:
+        """Log of the loop's time, less that of the starts beside it."""
+        return self.values("beside")
+
+    @property
+    def is_predicted(self) -> NDArray[np.bool_]:
+        """Of each size: do addresses agree there?"""
+        return np.isin(self.sizes, self.predicted)
+
+    @cached_property
+    def base_ns(self) -> float:
+        """The typical time of an iteration, at sizes that are not predicted if there are any."""
+        others = ~self.is_predicted
+        logs = np.log(self.values("least_ns"))[..., others if others.any() else slice(None)]
+        seen = np.isfinite(logs)
+        return float(np.exp(np.median(logs[seen]))) / self.iterations if seen.any() else math.nan
+
+    def extra(self) -> Floats:
+        """``[block]``: log of the time at the predicted sizes over that at the others."""
+        marked = self.is_predicted
+        if not marked.any() or marked.all():
+            return np.zeros(0)
+        return self.by_block(_mean(self.log_ns[..., marked]) - _centre(self.log_ns[..., ~marked]))
+
+    def by_block(self, values: Floats) -> Floats:
+        """``[block, ...]`` of ``[round, ...]``: robust means over the rounds of each block."""
+        flat = values.reshape(len(values), -1)
+        count = int(self.blocks.max()) + 1
+        means = [robust_mean(flat[self.blocks == block]) for block in range(count)]
+        return np.asarray(np.array(means).reshape(count, *values.shape[1:]))
+
+    def size_ns(self) -> pd.DataFrame:
+        """Time an iteration at each size, in ns, with its interval from the rounds."""
+        blocks = self.by_block(_mean_over(self.log_ns, axis=1))
+        rows = [[self.base_ns * math.exp(end) for end in t_interval(one)] for one in blocks.T]
+        table = pd.DataFrame(rows, columns=["ns", "low", "high"])
+        table.insert(0, "environment_bytes", self.sizes)
+        return table.assign(predicted=self.is_predicted)
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval of what the predicted sizes cost, in percentage points."""
+        if not self.predicted:
+            return 0.0
+        width = 100 * t_interval(self.extra()).half_width
+        return width if math.isfinite(width) else math.inf
+
+    # --- simulated -------------------------------------------------------------------------------
+
+    @property
+    def simulated_counts(self) -> Floats | None:
+        """Simulated aliases an iteration, at each size; NaN where it was not simulated."""
+        if self.simulated is None:
+            return None
+        rows = pd.DataFrame(self.simulated["rows"]).set_index("environment_bytes")
+        found = rows["aliases_per_iteration"].reindex(self.sizes)
+        return found.to_numpy(np.float64)
+
+    # --- counters --------------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> dict[str, Floats]:
+        """What was counted at each size: ``[size]``, medians over rounds and cores."""
+        names = [
+            name for name in self.sweep.columns
+            if name not in _KNOWN and pd.api.types.is_numeric_dtype(self.sweep[name])
+        ]  # fmt: skip
+        found = {}
+        if "core_mhz" in self.sweep:
+            cycles = self.sweep["least_ns"] * self.sweep["core_mhz"] / 1e3
+            found["cycles of the loop (core clock)"] = self._medians(cycles)
+        found |= {name: self._medians(self.sweep[name]) for name in names}
+        if self.simulated_counts is not None:
+            found[SIMULATED] = self.simulated_counts * self.iterations
+        return {name: counts for name, counts in found.items() if np.isfinite(counts).any()}
+
+    def _medians(self, counts: pd.Series[Any]) -> Floats:
+        """``[size]``: the typical count, in which drifts are taken out as they are of the times."""
+        values = counts.to_numpy(np.float64)
+        beside = _beside(self.sweep, values)
+        medians = beside.groupby(self.sweep["environment_bytes"]).median().reindex(self.sizes)
+        return np.asarray(medians.to_numpy(np.float64) + float(pd.Series(values).median()))
+
+    def spikes(self) -> list[int]:
+        """The predicted size of each period of 4 KiB; of several that at which most time goes."""
+        if not self.predicted:
+            return []
+        typical = dict(zip(self.sizes, self.size_ns()["ns"], strict=True))
+        best: dict[int, int] = {}
+        for size in self.predicted:
+            period = (size - self.sizes[0]) // PAGE
+            if period not in best or typical[size] > typical[best[period]]:
+                best[period] = size
+        return [best[period] for period in sorted(best)]
+
+    def ranking(self, seed: int = 0) -> pd.DataFrame:
+        """The source's table: counters by how they go with the time, size by size.
+
+        The correlation is that of the values (Pearson), of medians over the starts of each size:
+        in ranks two spikes among 512 sizes would weigh nothing. ``p`` is the share of random
+        orders of the sizes that give as strong a correlation, corrected for the number of counters
+        (Holm).
+
+        Returns
+        -------
+        ``counter``, ``median``, ``spike_1`` ... (at ``spikes``), ``correlation``, ``p``, and
+        ``source``: ``measured`` or ``simulated``; the strongest correlation first.
+        """
+        time_ns = np.exp(_overall(self.log_ns))
+        spikes = self.spikes()
+        rows = []
+        for name, counts in self.counters.items():
+            correlation, p = _correlation(time_ns, counts, np.random.default_rng(seed))
+            row: dict[str, Any] = {"counter": name, "median": float(np.nanmedian(counts))}
+            for number, size in enumerate(spikes, start=1):
+                row[f"spike_{number}"] = float(counts[self.sizes.index(size)])
+            source = "simulated" if name == SIMULATED else "measured"
+            rows.append({**row, "correlation": correlation, "p": p, "source": source})
+        columns = ["counter", "median", *(f"spike_{n + 1}" for n in range(len(spikes)))]
+        table = pd.DataFrame(rows, columns=[*columns, "correlation", "p", "source"])
+        known = table["p"].notna().to_numpy()
+        table.loc[known, "p"] = holm(table["p"].to_numpy(np.float64)[known])
+        order = table["correlation"].abs().fillna(-1).sort_values(ascending=False, kind="stable")
+        return table.loc[order.index].reset_index(drop=True)
+
+    # --- link orders and random addresses --------------------------------------------------------
+
+    @cached_property
+    def linked(self) -> pd.DataFrame:
+        """The starts of programs whose objects were linked in some order."""
+        return self.samples[self.samples["kind"] == LINK_ORDER]
+
+    @property
+    def orders(self) -> list[str]:
+        """The link orders, in the order in which they are named."""
+        return list(
+            dict.fromkeys(self.linked.get("link_order", pd.Series(dtype=str)).sort_values())
+        )
+
+    @property
+    def order_pairs(self) -> dict[str, str]:
+        """Which variables agree in each order, by the addresses printed; empty where none do."""
+        first = self.linked.groupby("link_order")["pairs"].first()
+        return {str(order): str(pairs) for order, pairs in first.items()}
+
+    def order_log_ns(self) -> Floats:
+        """``[round, order]``: log of the loop's time, less that of sweep starts beside it."""
+        axes = self.rounds.tolist(), self.cores, self.orders
+        names = "round", "cpu", "link_order"
+        return _mean_over(_cube(self.linked, "beside", axes, names), axis=1)
+
+    @property
+    def randomised(self) -> pd.DataFrame:
+        """The starts with random addresses."""
+        return self.samples[self.samples["kind"] == ASLR]
+
+    @property
+    def has_aslr(self) -> bool:
+        """Were there any?"""
+        return len(self.randomised) > 0
+
+
+def _beside(samples: pd.DataFrame, values: Floats) -> pd.Series[float]:
+    """Each start's value, less the median of starts of the sweep near to it in time on its core.
+
+    Those at predicted sizes do not count. The bursts in which a shared host slows a core last
+    seconds, and starts milliseconds.
+    """
+    every = pd.Series(values, index=samples.index)
+    order = [name for name in ("round", "start_ns", "position") if name in samples][:2]
+    ordered = samples.sort_values(order, kind="stable").index
+    counts = (samples["kind"] == SWEEP) & ~samples["predicted"].astype(bool)
+    typical = every.where(counts)[ordered].groupby(samples["cpu"][ordered]).transform(
+        lambda near: near.rolling(_NEAR, center=True, min_periods=1).median().ffill().bfill()
+    )  # fmt: skip
+    beside: pd.Series[float] = every - typical.fillna(every.median())
+    return beside
+
+
+def _cube(
+    rows: pd.DataFrame, column: str, axes: tuple[list[Any], ...], names: tuple[str, ...]
+) -> Floats:
+    """Medians of a column by the values of other columns; NaN where there is none."""
+    found = np.full([len(axis) for axis in axes], np.nan)
+    if column in rows and len(rows):
+        medians = rows.groupby(list(names))[column].median().dropna()
+        places = [
+            [axis.index(value) for value in medians.index.get_level_values(name)]
+            for axis, name in zip(axes, names, strict=True)
+        ]
+        found[tuple(places)] = medians.to_numpy(np.float64)
+    return found
+
+
+def _mean_over(values: Floats, axis: int) -> Floats:
+    """The mean along an axis, of what there is."""
+    seen = np.isfinite(values)
+    count = seen.sum(axis=axis)
+    total = np.where(seen, values, 0.0).sum(axis=axis)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _mean(values: Floats) -> Floats:
+    """``[round]`` of ``[round, cpu, size]``: plain means."""
+    return _mean_over(values.reshape(len(values), -1), axis=1)
+
+
+def _centre(values: Floats) -> Floats:
+    """``[round]`` of ``[round, cpu, size]``: means that few far values do not move."""
+    return robust_mean(values.reshape(len(values), -1).T)
+
+
+def _overall(values: Floats) -> Floats:
+    """``[size]`` of ``[round, cpu, size]``: medians over rounds and cores."""
+    flat = values.reshape(-1, values.shape[-1])
+    seen = np.isfinite(flat).any(axis=0)
+    found = np.full(flat.shape[1], np.nan)
+    found[seen] = np.nanmedian(flat[:, seen], axis=0)
+    return found
+
+
+def _correlation(
+    time_ns: Floats, counts: Floats, generator: np.random.Generator
+) -> tuple[float, float]:
+    """Pearson's correlation, and its two-sided p value by permutation; NaN where one is flat."""
+    both = np.isfinite(time_ns) & np.isfinite(counts)
+    x, y = time_ns[both] - time_ns[both].mean(), counts[both] - counts[both].mean()
+    size = math.sqrt(float((x**2).sum() * (y**2).sum()))
+    if both.sum() < 3 or size == 0:
+        return math.nan, math.nan
+    found = float((x * y).sum()) / size
+    drawn = generator.permuted(np.tile(x, (_RESAMPLES, 1)), axis=1) @ y / size
+    return found, float(1 + (np.abs(drawn) >= abs(found) - 1e-12).sum()) / (1 + _RESAMPLES)

@@ -1,0 +1,243 @@
+"""The turns of ``alias_environment``: one start of the program each, verified, and counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from perflib.conditions import Conditions
+from perflib.counters.groups import Group
+from perflib.counters.sets import events_of, sets
+from perflib.counters.watched import watch
+from perflib.errors import UserError, choose
+from perflib.experiments.alias_env_starts import (
+    PAGE,
+    STACK,
+    STATIC,
+    Program,
+    Start,
+    pairs_of,
+    start,
+)
+from perflib.kernels import Build
+from perflib.measure.process import Worker
+from perflib.measure.rounds import Columns
+from perflib.measure.workers import Workers
+
+__all__ = ["ASLR", "LINK_ORDER", "SWEEP", "Arm", "EnvironmentTurns", "countable"]
+
+SWEEP, LINK_ORDER, ASLR = "environment", "link order", "aslr"
+
+
+class Arm(NamedTuple):
+    """What one turn starts: ``core`` counts the run's cores, ``order`` the link orders from 0."""
+
+    kind: str
+    core: int
+    environment_bytes: int
+    order: int = 0
+
+
+# --- counters ------------------------------------------------------------------------------------
+
+
+def countable(wanted: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The sets of which this machine counts something, and of the others why not.
+
+    Raises
+    ------
+    UserError
+        A name that is no set, nor ``all`` or ``none``.
+    """
+    names = list(sets()) if "all" in wanted else [name for name in wanted if name != "none"]
+    found, absent = [], {}
+    for name in dict.fromkeys(names):
+        if name not in sets():
+            msg = f"sets: {choose('set of events', name, [*sets(), 'all', 'none'])}"
+            raise UserError(msg)
+        with Group(events_of(name), watch(), name=name) as group:
+            if group.events:
+                found.append(name)
+            else:
+                absent[name] = next(iter(group.refused.values()), "it has no events")
+    return found, absent
+
+
+class _Counted:
+    """The counters of one core's worker and of all that it starts; one set a round is on."""
+
+    def __init__(self, pid: int, names: Sequence[str]) -> None:
+        self.pid = pid
+        self.groups = [Group(events_of(name), watch(pid=pid), name=name) for name in names]
+
+    def close(self) -> None:
+        for group in self.groups:
+            group.close()
+
+
+# --- turns ---------------------------------------------------------------------------------------
+
+
+class EnvironmentTurns:
+    """A launcher on each core; a turn starts the program once and notes what it said.
+
+    Parameters
+    ----------
+    launcher
+        The kernel as a library.
+    conditions
+        Of the launchers, core by core; the programs inherit them.
+    programs
+        The sweep's program, and that of each link order.
+    arms
+        What a turn's number means.
+    variables
+        The program's environment, but for what fills it up.
+    predicted
+        Sizes of the sweep at which the low 12 bits agree, with the pairs.
+    origin
+        The sweep's program's addresses at the smallest size: those of the stack must lie as much
+        lower as the environment is larger.
+    sets
+        The sets of counters, which take turns round by round.
+    """
+
+    def __init__(
+        self,
+        launcher: Build,
+        conditions: Sequence[Conditions],
+        programs: tuple[Program, Sequence[Program]],
+        arms: Sequence[Arm],
+        *,
+        variables: Mapping[str, str],
+        predicted: Mapping[int, Sequence[str]],
+        origin: tuple[int, Mapping[str, int]],
+        sets: Sequence[str],
+    ) -> None:
+        self._workers = Workers(launcher, conditions)
+        self._conditions = conditions
+        self._sweep, self._orders = programs
+        self._arms = arms
+        self._variables = variables
+        self._predicted = predicted
+        self._origin = origin
+        self._sets = sets
+        self._counted: dict[int, _Counted] = {}
+        self._problems: dict[str, None] = {}
+        self._names = list(dict.fromkeys(event.name for name in sets for event in events_of(name)))
+
+    def __enter__(self) -> Self:
+        self._workers.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for counted in self._counted.values():
+            counted.close()
+        self._workers.__exit__()
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force, and what was wrong with some starts."""
+        return [*self._workers.unmet, *self._problems]
+
+    def provenance(self) -> dict[str, Any]:
+        """The launcher, and its conditions."""
+        return self._workers.provenance()
+
+    def take(self, round_: int, arm: int) -> Columns:
+        """One start of an arm."""
+        wanted = self._arms[arm]
+        worker = self._workers[wanted.core]
+        worker.start()
+        program = self._orders[wanted.order] if wanted.kind == LINK_ORDER else self._sweep
+        group = self._group(wanted.core, worker, round_) if wanted.kind == SWEEP else None
+        if group is not None:
+            group.reset()
+            group.enable()
+        done = start(
+            worker, program, wanted.environment_bytes, variables=self._variables,
+            randomised=wanted.kind == ASLR,
+        )  # fmt: skip
+        counts = dict.fromkeys(self._names, None) | _counts(group)
+        said, pairs = done.said, pairs_of(done.addresses)
+        here = wanted.kind == SWEEP
+        row = {
+            "kind": wanted.kind,
+            "cpu": self._conditions[wanted.core].cpu,
+            "environment_bytes": wanted.environment_bytes,
+            "link_order": program.order,
+            "predicted": wanted.environment_bytes in self._predicted if here else bool(pairs),
+            "pairs": " ".join(pairs),
+            **{f"{name}_address": place for name, place in done.addresses.items()},
+            "time_ns": said["time_ns"],
+            "least_ns": said["least_ns"],
+            "core_mhz": said["core_mhz"],
+            "start_ns": done.begin_ns,
+            "wall_ns": done.wall_ns,
+            "ok": self._right(wanted, done, pairs),
+            **counts,
+        }
+        return {name: [value] for name, value in row.items()}
+
+    def _right(self, arm: Arm, done: Start, pairs: Sequence[str]) -> bool:
+        """Whether it had what it was to have; what it lacked is a problem of the run."""
+        said, cpu = done.said, self._conditions[arm.core].cpu
+        wrong = []
+        if said["environment_bytes"] != arm.environment_bytes:
+            wrong.append("in some starts the environment had another size than was asked for")
+        if said["cpu"] != cpu:
+            wrong.append(f"in some starts the program was not on cpu{cpu} all the time")
+        if arm.kind != ASLR and said["aslr"] == 1:
+            wrong.append("in some starts addresses were randomised")
+        if arm.kind == SWEEP:
+            size, addresses = self._origin
+            lower = arm.environment_bytes - size if self._sweep.variables == "free" else None
+            if not _as_expected(addresses, done.addresses, lower):
+                wrong.append("in some starts the addresses were not those that were predicted")
+            elif lower is not None and pairs != list(
+                self._predicted.get(arm.environment_bytes, [])
+            ):
+                wrong.append("in some starts other addresses agreed than was predicted")
+        self._problems.update(dict.fromkeys(wrong))
+        return not wrong
+
+    def _group(self, core: int, worker: Worker, round_: int) -> Group | None:
+        """The set of counters whose turn it is, on this core's launcher."""
+        if not self._sets or worker.pid is None:
+            return None
+        counted = self._counted.get(core)
+        if counted is None or counted.pid != worker.pid:
+            if counted is not None:
+                counted.close()
+            counted = self._counted[core] = _Counted(worker.pid, self._sets)
+        return counted.groups[round_ % len(counted.groups)]
+
+
+def _as_expected(before: Mapping[str, int], now: Mapping[str, int], lower: int | None) -> bool:
+    """Static variables stay, those on the stack lie ``lower``; ``None``: as before in a page."""
+    if any(before[name] != now[name] for name in STATIC):
+        return False
+    apart = [before[name] - now[name] for name in STACK]
+    return all(each % PAGE == 0 if lower is None else each == lower for each in apart)
+
+
+def _counts(group: Group | None) -> dict[str, float | None]:
+    """Counts since the group was switched on, for the whole start; nothing for what did not run."""
+    if group is None or not group.events:
+        return {}
+    group.disable()
+    reading = group.raw()
+    enabled = reading["enabled_ns"].sum(axis=0, dtype=np.float64)
+    running = reading["running_ns"].sum(axis=0, dtype=np.float64)
+    value = reading["value"].sum(axis=0, dtype=np.float64)
+    return {
+        event.name: None if not math.isfinite(one) else float(one)
+        for event, one in zip(
+            group.events,
+            np.where(running > 0, value * enabled / np.maximum(running, 1), np.nan),
+            strict=True,
+        )
+    }

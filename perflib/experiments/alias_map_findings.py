@@ -1,0 +1,161 @@
+"""What a store-load map says: time against the distance of store and load, within rounds."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perflib.experiments.samples import round_starts, usable
+from perflib.experiments.verdicts import threshold_verdict
+from perflib.finding import Finding
+from perflib.stats import Interval, percent, robust_mean, t_interval, time_blocks
+
+__all__ = ["CONTROL", "REGIONS", "AliasMapTable", "region_findings"]
+
+Floats = NDArray[np.float64]
+REGIONS = (0, 2048, 3072, 4096, 8192)
+CONTROL = 2048  # as far from an agreement in the low 12 bits as can be
+_TRUE = 0
+_CLAIMED = (4096, 8192)
+
+
+class AliasMapTable:
+    """The samples of one run as ``[round, region, store, load]``: ns a pair, the mean over cores.
+
+    Rows whose ``ok`` is false are left out. Regions are compared within rounds and cores, and
+    uncertainty comes from the scatter of blocks of time.
+    """
+
+    def __init__(self, samples: pd.DataFrame) -> None:
+        samples = usable(samples, ["pair_ns"])
+        self.samples = samples
+        self.regions = sorted({int(region) for region in samples["region_bytes"]})
+        self.stores = sorted({int(offset) for offset in samples["store_bytes"]})
+        self.loads = sorted({int(offset) for offset in samples["load_bytes"]})
+        self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
+        self.rounds = np.array(sorted(set(samples["round"])))
+        self.blocks = time_blocks(round_starts(samples, self.rounds), len(self.rounds))
+
+    @cached_property
+    def log_ns(self) -> Floats:
+        """``[round, cpu, region, store, load]``; NaN where there is none."""
+        axes = [self.rounds.tolist(), self.cores, self.regions, self.stores, self.loads]
+        found = np.full([len(axis) for axis in axes], np.nan)
+        names = ["round", "cpu", "region_bytes", "store_bytes", "load_bytes"]
+        places = [
+            np.searchsorted(axis, self.samples[name])
+            for axis, name in zip(axes, names, strict=True)
+        ]
+        found[tuple(places)] = np.log(self.samples["pair_ns"].astype(float))
+        return found
+
+    @cached_property
+    def map_ns(self) -> Floats:
+        """``[region, store, load]``: the typical time of a pair."""
+        flat = self.log_ns.reshape(-1, math.prod(self.log_ns.shape[2:]))
+        return np.exp(robust_mean(flat)).reshape(self.log_ns.shape[2:])
+
+    @property
+    def core_mhz(self) -> float:
+        """The cores' median frequency; NaN where it was not measured."""
+        known = self.samples.get("core_mhz", pd.Series(dtype=float)).dropna()
+        return float(known.median()) if len(known) else math.nan
+
+    @property
+    def aligned(self) -> NDArray[np.bool_]:
+        """``[store, load]``: where the two agree in their low 12 bits if their regions do."""
+        return np.asarray(np.equal.outer(np.array(self.stores), np.array(self.loads)))
+
+    def ratio(self, region: int, control: int = CONTROL) -> Floats:
+        """``[block]``: log of the time in a region over the control's, where offsets agree."""
+        logs = self.log_ns[..., self.aligned]
+        places = [self.regions.index(name) for name in (region, control)]
+        each = logs[:, :, places[0]] - logs[:, :, places[1]]
+        return self._by_block(each.reshape(len(each), -1))
+
+    def extra_ns(self, region: int, control: int = CONTROL) -> Interval:
+        """The same as a difference in ns a pair."""
+        control_ns = float(
+            np.exp(np.log(self.map_ns[self.regions.index(control)])[self.aligned].mean())
+        )
+        return Interval(*(control_ns * math.expm1(end) for end in t_interval(self.ratio(region))))
+
+    def distances(self) -> list[int]:
+        """Every distance of load and store without the region."""
+        return sorted({load - store for store in self.stores for load in self.loads})
+
+    def by_distance(self, region: int) -> list[Interval]:
+        """Time a pair in ns at each of ``distances``, with its interval."""
+        logs = self.log_ns[:, :, self.regions.index(region)]
+        apart = np.subtract.outer(-np.array(self.stores), -np.array(self.loads))
+        found = []
+        for distance in self.distances():
+            each = logs[..., apart == distance]
+            ends = t_interval(self._by_block(each.reshape(len(each), -1)))
+            found.append(Interval(*(math.exp(end) for end in ends)))
+        return found
+
+    @property
+    def half_width(self) -> float:
+        """The widest half interval of what 4 and 8 KiB cost, in percentage points."""
+        widths = [
+            percent(t_interval(self.ratio(region))).half_width
+            for region in _CLAIMED
+            if {region, CONTROL} <= set(self.regions)
+        ]
+        return max((width if math.isfinite(width) else math.inf for width in widths), default=0.0)
+
+    def _by_block(self, values: Floats) -> Floats:
+        """``[block]``: the mean over the columns of ``[round, column]``, robust over rounds."""
+        count = int(self.blocks.max()) + 1
+        means = [robust_mean(values[self.blocks == block]) for block in range(count)]
+        return np.array([mean[np.isfinite(mean)].mean() if np.isfinite(mean).any() else np.nan
+                         for mean in means])  # fmt: skip
+
+
+def region_findings(table: AliasMapTable, threshold: float) -> list[Finding]:
+    """Of each region but the control: what do its pairs cost where the offsets agree?"""
+    if CONTROL not in table.regions:
+        return []
+    found = [_finding(table, region, threshold) for region in table.regions if region != CONTROL]
+    shown = any(f.subject == str(_TRUE) and f.verdict == "supported" for f in found)
+    return found if shown else [_unproven(finding) for finding in found]
+
+
+def _finding(table: AliasMapTable, region: int, threshold: float) -> Finding:
+    effect = percent(t_interval(table.ratio(region)))
+    verdict, reason = threshold_verdict(effect, threshold)
+    extra = table.extra_ns(region)
+    if math.isfinite(extra.half_width):
+        most = max(extra.high, 0.0)
+        cycles = most * table.core_mhz / 1e3
+        reason += f" A pair takes {extra.effect:.3f} ns more, {most:.3f} at most"
+        reason += f" ({cycles:.2f} cycles)." if math.isfinite(cycles) else "."
+    words = {
+        _TRUE: "a load of what was just stored takes",
+        3072: "a load 3072 B beyond a store, which agrees in no more than 10 bits, takes",
+    }.get(region, f"a load {region} B beyond a store, which agrees in the low 12 bits, takes")
+    claim = f"{words} more than {threshold:g} % longer than one {CONTROL} B beyond"
+    evidence = {
+        "extra_ns": list(extra),
+        "control_ns": float(np.median(table.map_ns[table.regions.index(CONTROL)])),
+        "cores": table.cores,
+    }
+    return Finding(
+        claim, str(region), verdict, *effect, unit="percent", reason=reason, evidence=evidence
+    )
+
+
+def _unproven(finding: Finding) -> Finding:
+    """What is not seen says nothing while true dependencies are not seen either."""
+    if finding.verdict != "refuted" or finding.subject == str(_TRUE):
+        return finding
+    reason = "True dependencies, the control that must show, did not show either. " + finding.reason
+    return Finding(
+        finding.claim, finding.subject, "inconclusive", finding.effect, finding.low, finding.high,
+        unit=finding.unit, reason=reason, evidence=finding.evidence,
+    )  # fmt: skip

@@ -1,0 +1,279 @@
+"""One turn of alias_offsets: a function timed at every offset, in random order, in its worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError
+from perflib.kernels import build
+from perflib.machine.blas import ONE_THREAD, Blas
+from perflib.measure.process import Out, Worker, WorkerError
+from perflib.measure.rounds import Columns
+from perflib.measure.workers import Workers
+
+__all__ = ["FUNCTIONS", "SAMPLE", "Arm", "OffsetTurns", "fitting", "with_calls"]
+
+SAMPLE = np.dtype(
+    [
+        ("first", "u8"), ("second", "u8"), ("begin_ns", "i8"), ("time_ns", "i8"), ("calls", "i8"),
+        ("others_ns", "i8"), ("checksum", "u8"), ("core_mhz", "f8"),
+        ("involuntary_switches", "i8"), ("cpu", "i8"),
+    ]
+)  # fmt: skip
+# The numbers by which the kernel knows its functions.
+FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1, "memcpy": 2}
+DGEMV = "dgemv"
+_ITEM_BYTES = {DGEMV: 8}
+_TIMEOUT_S = 120.0
+_MOST_OTHERS = 0.02  # share of the time that other threads may take, as clocks are read in turn
+_OTHERS_NS = 20_000
+_LONG_NS = 1_000_000
+_TRIALS = 3
+_VISITS = 5
+_SAID_BYTES = 512
+_TOGETHER_DISTANCE = 2048
+_PERIOD = 4096
+_STAGES = {1: "its arguments", 2: "its memory", 3: "the library", 4: "its result"}
+
+
+class Arm(NamedTuple):
+    """A function, how it is built or in which library it is, and of what size.
+
+    ``core`` counts the run's cores from 0. ``build``: the kernel's variant, or the library's name.
+    ``order``: ``column`` or ``row`` of dgemv, else empty. ``calls``, ``warm_calls``: each sample's.
+    ``visits``: how many samples each offset has in a turn.
+    """
+
+    core: int
+    function: str
+    build: str
+    n: int
+    order: str = ""
+    calls: int = 1
+    warm_calls: int = 0
+    visits: int = 1
+
+    @property
+    def name(self) -> str:
+        """One word for the function: ``convolution-O2-restrict-2048``."""
+        build_ = "" if self.function == "memcpy" else self.build
+        return "-".join(filter(None, [self.function, build_, self.order, str(self.n)]))
+
+
+def fitting(function: str, offsets: Iterable[int]) -> list[int]:
+    """Those of the offsets that are multiples of the function's items."""
+    return [offset for offset in offsets if offset % _ITEM_BYTES.get(function, 4) == 0]
+
+
+class OffsetTurns:
+    """A worker for each build of the kernel and for each BLAS library, on each core.
+
+    Parameters
+    ----------
+    arms
+        What is measured.
+    conditions
+        What the workers of each core are to have.
+    libraries
+        Those that arms name.
+    offsets
+        In bytes; a function is given those that are multiples of its items.
+    seed
+        Of the order of the offsets in each turn.
+    together
+        Both buffers move, in whole cache lines: the null test.
+    """
+
+    def __init__(
+        self,
+        arms: Sequence[Arm],
+        conditions: Sequence[Conditions],
+        libraries: Sequence[Blas],
+        offsets: Sequence[int],
+        *,
+        seed: int,
+        together: bool = False,
+    ) -> None:
+        self._arms = arms
+        self._conditions = conditions
+        self._libraries = {library.name: library for library in libraries}
+        self._offsets = list(offsets)
+        self._seed = seed
+        self._together = together
+        self._groups: dict[str, Workers] = {}
+        for arm in arms:
+            if arm.build not in self._groups:
+                self._groups[arm.build] = self._workers(arm)
+        self._started = contextlib.ExitStack()
+        self._opened: dict[tuple[str, int], int | None] = {}
+        self._checksums: dict[str, int] = {}
+        self._problems: dict[str, None] = {}
+
+    def _workers(self, arm: Arm) -> Workers:
+        if arm.function != DGEMV:
+            return Workers(build("alias_offsets", variant=arm.build), self._conditions)
+        alone = [
+            replace(wanted, environment={**ONE_THREAD, **wanted.environment})
+            for wanted in self._conditions
+        ]
+        return Workers(build("alias_blas"), alone)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as started:
+            for workers in self._groups.values():
+                started.enter_context(workers)
+            self._started = started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._started.close()
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force, libraries with threads, results that are wrong."""
+        lacking = [text for workers in self._groups.values() for text in workers.unmet]
+        return list(dict.fromkeys([*lacking, *self._problems]))
+
+    def provenance(self) -> dict[str, Any]:
+        """Kernel and conditions of each build and library."""
+        return {"kernels": {name: workers.provenance() for name, workers in self._groups.items()}}
+
+    def take(self, round_: int, arm: int) -> Columns:
+        """Every offset as often as the arm says, in a fresh random order each time."""
+        wanted = self._arms[arm]
+        fit, draw = (
+            fitting(wanted.function, self._offsets),
+            random.Random(f"{self._seed}/{round_}/{arm}"),
+        )
+        offsets = [offset for _ in range(wanted.visits) for offset in draw.sample(fit, len(fit))]
+        samples = self.sweep(wanted, offsets)
+        ok = self._usable(wanted, offsets, samples)
+        cpu = self._conditions[wanted.core].cpu
+        count = len(offsets)
+        return {
+            "cpu": [cpu] * count,
+            "function": [wanted.name] * count,
+            "offset_bytes": offsets,
+            "calls": samples["calls"].tolist(),
+            "time_ns": samples["time_ns"].astype(float).tolist(),
+            "start_ns": samples["begin_ns"].tolist(),
+            "first_address": samples["first"].tolist(),
+            "second_address": samples["second"].tolist(),
+            "core_mhz": samples["core_mhz"].tolist(),
+            "others_ns": samples["others_ns"].tolist(),
+            "involuntary_switches": samples["involuntary_switches"].tolist(),
+            "ok": ok.tolist(),
+        }
+
+    def sweep(self, arm: Arm, offsets: Sequence[int]) -> NDArray[Any]:
+        """``SAMPLE`` of each offset, in the order given.
+
+        Raises
+        ------
+        WorkerError
+            The worker died, or took too long.
+        MeasurementError
+            The kernel refused, or the library cannot be opened.
+        """
+        worker = self._groups[arm.build][arm.core]
+        # With both moving, by whole lines: a place in a line has a cost of its own.
+        moved = [_line(offset) if self._together else offset for offset in offsets]
+        function, which = "offsets_sweep", FUNCTIONS.get(arm.function, 0)
+        if arm.function == DGEMV:
+            self._open(arm, worker)
+            function, which = "blas_sweep", int(arm.order == "column")
+        answer, (samples,) = worker.call(
+            function, which, arm.n, np.array(moved, dtype=np.int64), len(moved),
+            int(self._together), arm.warm_calls, arm.calls, Out(SAMPLE, len(moved)),
+            timeout_s=_TIMEOUT_S,
+        )  # fmt: skip
+        if answer:
+            msg = f"{arm.name}: {_explained(int(answer))}"
+            raise MeasurementError(msg)
+        return samples
+
+    def _open(self, arm: Arm, worker: Worker) -> None:
+        """Open the library in its worker, anew where the worker was."""
+        key = arm.build, arm.core
+        if worker.pid is not None and self._opened.get(key) == worker.pid:
+            return
+        library = self._libraries[arm.build]
+        words = [
+            np.frombuffer(os.fsencode(word) + b"\0", dtype=np.uint8)
+            for word in (library.path, library.dgemv, library.set_threads)
+        ]
+        answer, (said,) = worker.call(
+            "blas_open", *words, Out("u1", _SAID_BYTES), _SAID_BYTES, timeout_s=_TIMEOUT_S
+        )
+        if answer:
+            why = said.tobytes().partition(b"\0")[0].decode(errors="replace")
+            msg = f"{library.path} cannot be used: {why or _explained(int(answer))}"
+            raise MeasurementError(msg)
+        self._opened[key] = worker.pid
+
+    def _usable(self, arm: Arm, offsets: Sequence[int], samples: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which samples are what was asked for; why the others are not is a problem of the run."""
+        cpu = self._conditions[arm.core].cpu
+        first = self._checksums.setdefault(arm.name, int(samples["checksum"][0]))
+        wanted = np.full(len(offsets), _TOGETHER_DISTANCE)
+        if not self._together:
+            wanted = np.array(offsets) % _PERIOD
+        others = np.maximum(samples["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
+        checks = {
+            f"{arm.name}: the thread was moved away from cpu{cpu}": samples["cpu"] == cpu,
+            f"{arm.name}: its result differs from sample to sample": samples["checksum"] == first,
+            f"{arm.name}: the buffers do not lie where they should": (
+                (samples["second"] - samples["first"]) % _PERIOD == wanted
+            ),
+            f"{arm.name}: other threads of the process took time, although it is to use one": (
+                samples["others_ns"] <= others
+            ),
+        }
+        for words, held in checks.items():
+            if not held.all():
+                self._problems[words] = None
+        return np.asarray(np.all(list(checks.values()), axis=0))
+
+
+def _line(offset: int) -> int:
+    return offset // 64 * 64
+
+
+def _explained(answer: int) -> str:
+    stage, number = divmod(answer, 1 << 16)
+    return f"the kernel refused {_STAGES.get(stage, stage)}: {os.strerror(number)}"
+
+
+def with_calls(turns: OffsetTurns, arms: Sequence[Arm], sample_ms: float) -> list[Arm]:
+    """The arms with as many calls and samples as take ``sample_ms`` at each offset of a turn.
+
+    Several short samples are better than a long one, of which whoever else uses the core would
+    lengthen each. A call that is itself long is one sample, and is not warmed up by another.
+    """
+    counted: dict[str, tuple[int, int, int]] = {}
+    for arm in arms:
+        if arm.name not in counted:
+            try:
+                samples = turns.sweep(arm, [_TOGETHER_DISTANCE] * _TRIALS)
+            except WorkerError as error:
+                raise MeasurementError(str(error)) from error
+            each_ns = max(float(samples["time_ns"].min()) / arm.calls, 1.0)
+            calls = round(sample_ms * 1e6 / _VISITS / each_ns)
+            if calls < 1:
+                counted[arm.name] = 1, int(each_ns < _LONG_NS), 1
+            else:
+                counted[arm.name] = calls, max(1, calls // 10), _VISITS
+    found = []
+    for arm in arms:
+        calls, warm_calls, visits = counted[arm.name]
+        found.append(arm._replace(calls=calls, warm_calls=warm_calls, visits=visits))
+    return found

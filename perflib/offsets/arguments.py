@@ -1,0 +1,115 @@
+"""What a user gives to be swept, held to what can be: arrays, which of them moves, the offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.errors import UserError
+
+__all__ = ["check_arrays", "check_offsets", "default_offsets"]
+
+_MOST_OFFSET = 1 << 20
+_KINDS = "biufcSVMm"  # of numpy: what lies in the array itself
+_BASES, _PLACES = (0, 1024, 1536, 2048, 3072, 4096), (0, 4, 8, 16, 32, 48, 64, 96)
+
+
+def default_offsets(item_bytes: int) -> list[int]:
+    """Just above multiples of 4096 and far from them, at the same places in a cache line."""
+    every = [base + place for base in _BASES for place in _PLACES]
+    return [offset for offset in every if offset % item_bytes == 0]
+
+
+def _named(place: int, array: NDArray[Any]) -> str:
+    return f"argument {place} ({array.dtype} of shape {array.shape})"
+
+
+def check_arrays(arguments: Sequence[Any], move: int | None) -> tuple[int, int]:
+    """Which argument stays and which moves: places of the first array, and of ``move``.
+
+    Parameters
+    ----------
+    arguments
+        Of the function, in order: arrays and whatever else it takes.
+    move
+        The place of the array that the function writes to; by default the last array's.
+
+    Raises
+    ------
+    UserError
+        Fewer than two arrays; one that is empty, not contiguous, of Python objects, or that
+        overlaps another; one to be moved that is no array or read-only.
+    """
+    arrays = {i: one for i, one in enumerate(arguments) if isinstance(one, np.ndarray)}
+    if len(arrays) < 2:
+        msg = f"it takes two numpy arrays or more, one of them written to; there are {len(arrays)}"
+        raise UserError(msg)
+    moved = max(arrays) if move is None else move
+    if moved not in arrays:
+        places = ", ".join(map(str, arrays))
+        msg = f"move={moved} is no array among the arguments: arrays are at {places}, from 0"
+        raise UserError(msg)
+    for place, array in arrays.items():
+        if array.size == 0:
+            msg = f"{_named(place, array)} is empty: there is nothing to read or write"
+        elif array.dtype.kind not in _KINDS or array.dtype.hasobject:
+            msg = f"{_named(place, array)} holds Python objects, which lie elsewhere: use numbers"
+        elif not (array.flags.c_contiguous or array.flags.f_contiguous):
+            msg = (
+                f"{_named(place, array)} is not contiguous (its strides are {array.strides} bytes):"
+                " whole blocks of memory are moved. Give np.ascontiguousarray(...) of it"
+            )
+        elif place == moved and not array.flags.writeable:
+            msg = (
+                f"{_named(place, array)} is read-only, and the function is to write to it: name "
+                "the array that it writes to with move="
+            )
+        else:
+            continue
+        raise UserError(msg)
+    for place, array in arrays.items():
+        for other in [before for before in arrays if before < place]:
+            if np.may_share_memory(array, arrays[other]):
+                msg = (
+                    f"arguments {other} and {place} overlap in memory: each is laid at a place of "
+                    "its own, so a function that works in place cannot be swept. Give copies"
+                )
+                raise UserError(msg)
+    stays = next(place for place in arrays if place != moved)
+    return stays, moved
+
+
+def check_offsets(wanted: Iterable[int] | None, moved: NDArray[Any]) -> list[int]:
+    """The offsets, ascending, each once; the default ones where none are given.
+
+    Raises
+    ------
+    UserError
+        Fewer than two; one that is no whole number, negative, beyond 1 MiB, or no multiple of the
+        array's items.
+    """
+    align = moved.dtype.alignment
+    if wanted is None:
+        return default_offsets(align)
+    offsets: set[int] = set()
+    for offset in wanted:
+        if isinstance(offset, bool) or not isinstance(offset, int | np.integer):
+            msg = f"an offset is a whole number of bytes, not {offset!r}"
+        elif not 0 <= offset <= _MOST_OFFSET:
+            msg = f"an offset goes from 0 to {_MOST_OFFSET} bytes, not {offset}; -8 is as 4088"
+        elif offset % align:
+            msg = (
+                f"the offset {offset} is no multiple of {align} bytes, the alignment of the "
+                f"array's {moved.dtype}"
+            )
+        else:
+            offsets.add(int(offset))
+            continue
+        raise UserError(msg)
+    if len(offsets) < 2:
+        msg = f"it takes two offsets or more to compare; there are {len(offsets)}"
+        raise UserError(msg)
+    return sorted(offsets)

@@ -1,0 +1,624 @@
+"""alias_environment as its user meets it: sizes predicted, started, simulated and compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import alias_env_figures, alias_env_simulated, alias_environment
+from perflib.experiments.alias_env_simulated import padded, simulated_aliases
+from perflib.experiments.alias_env_starts import Program, Start, pairs_of, read_line, start
+from perflib.experiments.alias_env_table import SIMULATED, AliasEnvTable
+from perflib.experiments.alias_env_turns import Arm, EnvironmentTurns, countable
+from perflib.experiments.alias_environment import AliasEnvironmentParams, experiment
+from perflib.finding import Finding
+from perflib.kernels import build
+from perflib.measure.process import Worker, WorkerError
+from perflib.measure.rounds import Status
+from perflib.run import Run
+from perflib.store import load
+
+FIRST, STEP, SIZES = 32, 64, 128
+PREDICTED = (2784, 6880)
+ORDERS = ("loop table buffer", "table loop buffer", "table buffer loop")
+CPU = min(os.sched_getaffinity(0))
+SMALL: dict[str, Any] = {
+    "budget_s": 0.5, "starts": 2, "iterations": 256, "repetitions": 1, "simulate": False,
+    "step_bytes": 512, "periods": 1, "cores": [CPU], "aslr_starts": 2, "link_orders": 2,
+}  # fmt: skip
+needs_qemu = pytest.mark.skipif(
+    shutil.which(f"qemu-{os.uname().machine}") is None, reason="qemu-user is not installed"
+)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+
+
+# --- a machine with known faults -----------------------------------------------------------------
+
+
+def samples(
+    *, cost: float = 0.0, order_cost: float = 0.0, rounds: int = 8, noise: float = 0.01,
+    held: bool = False, seed: int = 1, drift: float = 0.3,
+) -> pd.DataFrame:  # fmt: skip
+    """Rows of a run: predicted sizes cost so much more; the machine slows in bursts of a second."""
+    generator = np.random.default_rng(seed)
+    arms = [("environment", FIRST + STEP * n, "") for n in range(SIZES)]
+    arms += [("environment", size, "") for size in PREDICTED] * 7
+    arms += [("link order", PREDICTED[0], order) for order in ORDERS] * 4
+    arms += [("aslr", PREDICTED[0], "")] * 10
+    every = pd.DataFrame(arms, columns=["kind", "environment_bytes", "link_order"])
+    parts = [every.iloc[generator.permutation(len(every))].assign(round=n) for n in range(rounds)]
+    table = pd.concat(parts, ignore_index=True)
+    swept = table["kind"] == "environment"
+    marked = swept & table["environment_bytes"].isin(PREDICTED)
+    ordered = table["link_order"] == ORDERS[1]
+    table["pairs"] = np.where(marked & (not held), "g-i", np.where(ordered, "inc-j", ""))
+    table["predicted"] = marked | ordered
+    table["start_ns"] = 8_000_000 * np.arange(len(table))
+    slow = 1 + drift * (table["start_ns"] // 10**9 % 2)
+    table["least_ns"] = 78_000 * slow * np.exp(generator.normal(0, noise, len(table)))
+    table["least_ns"] *= 1 + cost * (marked & (not held)) + order_cost * ordered
+    return table.assign(
+        cpu=0, time_ns=8 * table["least_ns"], core_mhz=3000.0 / slow, ok=True,
+        inc_address=generator.integers(1 << 40, size=len(table)),
+        stalls=(1000.0 * (1 + (table["pairs"] != ""))).where(swept),
+        **{"page-faults": (61.0 + (table["environment_bytes"] % 4096 > 2000)).where(swept)},
+    )  # fmt: skip
+
+
+def simulated(spikes: tuple[int, ...] = PREDICTED, moved: bool = False) -> dict[str, Any]:
+    rows = [
+        {
+            "environment_bytes": size, "aliases_per_iteration": 2.0 * (size in spikes),
+            "pairs": "g-i" if size in spikes else "", "same_place": not moved,
+        }
+        for size in range(FIRST, FIRST + STEP * SIZES, STEP)
+    ]  # fmt: skip
+    return {"model": "store buffer of 42 stores", "tool": "none", "shift_bytes": 0, "rows": rows}
+
+
+def findings(table: pd.DataFrame, counts: dict[str, Any] | None = None) -> dict[str, Finding]:
+    run = Run("alias_environment-1", "alias_environment", AliasEnvironmentParams.make({})
+              .model_dump(mode="json"), table, {"simulated": counts} if counts else {})  # fmt: skip
+    return {finding.subject: finding for finding in experiment.analyse(run)}
+
+
+# --- what is claimed -----------------------------------------------------------------------------
+
+
+def test_a_machine_that_aliases_is_slower_at_the_predicted_sizes() -> None:
+    named = findings(samples(cost=0.2, order_cost=0.2), simulated())
+    assert {name: finding.verdict for name, finding in named.items()} == dict.fromkeys(
+        ["environment", "simulated environment", "link order", "link order aliases", "aslr"],
+        "supported",
+    )
+    found = named["environment"]
+    assert found.low < 20 < found.high
+    assert found.high - found.low < 3
+    assert found.evidence["predicted_bytes"] == list(PREDICTED)
+    assert found.evidence["pairs"] == dict.fromkeys(PREDICTED, "g-i")
+    assert named["link order"].evidence["slowest"] == ORDERS[1]
+
+
+def test_a_machine_that_does_not_is_refuted_with_a_bound() -> None:
+    named = findings(samples(noise=0.004), simulated())
+    found = named["environment"]
+    assert found.verdict == "refuted"
+    assert found.low < 0 < found.high < 1
+    assert "ns an iteration" in found.reason
+    assert named["link order"].verdict != "supported"
+    assert named["link order aliases"].verdict == "refuted"
+    assert named["simulated environment"].verdict == "supported"
+
+
+def test_null_variables_at_a_fixed_place_find_nothing() -> None:
+    claimed = [
+        findings(samples(held=True, seed=seed, rounds=5))["environment"].verdict
+        for seed in range(10)
+    ]
+    assert "supported" not in claimed
+    assert claimed.count("refuted") >= 8
+
+
+def test_bursts_of_the_host_do_not_widen_the_interval() -> None:
+    quiet, loud = (findings(samples(drift=drift))["environment"] for drift in (0.0, 1.0))
+    assert loud.high - loud.low < 3 * (quiet.high - quiet.low)
+
+
+def test_too_much_noise_leaves_it_open() -> None:
+    found = [findings(samples(noise=0.3, rounds=4, seed=n))["environment"] for n in range(5)]
+    assert [finding.verdict for finding in found].count("inconclusive") >= 4
+
+
+def test_one_round_and_no_predicted_size_say_why() -> None:
+    one = findings(samples(rounds=1))["environment"]
+    assert (one.verdict, one.reason[:23]) == ("inconclusive", "It takes two rounds or ")
+    table = samples(rounds=3)
+    none = findings(table[~table["environment_bytes"].isin(PREDICTED)])["environment"]
+    assert none.verdict == "inconclusive"
+    assert "step_bytes=16" in none.reason
+    assert AliasEnvTable(table[~table["environment_bytes"].isin(PREDICTED)]).half_width == 0
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict", "words"),
+    [
+        (None, "inconclusive", "Nothing was simulated"),
+        (simulated(), "supported", "2 of 2 predicted sizes have a spike, and 0 others"),
+        (simulated(PREDICTED[:1]), "refuted", "1 of 2 predicted sizes have a spike, and 0"),
+        (simulated((*PREDICTED, FIRST)), "refuted", "2 of 2 predicted sizes have a spike, and 1"),
+        (simulated(moved=True), "inconclusive", "had its variables elsewhere"),
+    ],
+)
+def test_the_simulated_count_must_have_the_predicted_spikes_and_no_others(
+    counts: dict[str, Any] | None, verdict: str, words: str
+) -> None:
+    found = findings(samples(rounds=2), counts)["simulated environment"]
+    assert found.verdict == verdict
+    assert words in found.reason
+
+
+def test_held_variables_have_no_spike() -> None:
+    found = findings(samples(rounds=2, held=True), simulated(()))["simulated environment"]
+    assert (found.verdict, found.effect) == ("inconclusive", 0)
+    found = findings(samples(rounds=2, held=True), simulated())["simulated environment"]
+    assert (found.verdict, found.effect) == ("refuted", 2)
+
+
+def test_random_addresses_agree_as_seldom_as_places_do() -> None:
+    table = samples(rounds=5)
+    found = findings(table)["aslr"]
+    assert found.verdict == "supported"
+    assert found.evidence["expected_percent"] == pytest.approx(100 * 2 / SIZES)
+    on = table["kind"] == "aslr"
+    assert findings(table.assign(predicted=table["predicted"] | on))["aslr"].verdict == "refuted"
+    same = findings(table.assign(inc_address=5))["aslr"]
+    assert (same.verdict, same.reason) == (
+        "inconclusive", "Addresses are not randomised on this machine."
+    )  # fmt: skip
+
+
+def test_link_orders_of_which_all_or_none_alias_are_not_compared_by_it() -> None:
+    table = samples(rounds=3)
+    none = table["link_order"] != ORDERS[1]
+    assert "link order aliases" not in findings(table[none])
+    assert "link order" in findings(table[none])
+    assert "link order" not in findings(table[table["kind"] == "environment"])
+
+
+# --- the source's table --------------------------------------------------------------------------
+
+
+def test_counters_are_ranked_by_their_correlation_with_time() -> None:
+    ranked = AliasEnvTable(samples(cost=0.2), simulated(), 65536).ranking()
+    assert list(ranked.columns) == [
+        "counter", "median", "spike_1", "spike_2", "correlation", "p", "source",
+    ]  # fmt: skip
+    strong = ranked[ranked["correlation"] > 0.8]
+    assert {"stalls", SIMULATED} <= set(strong["counter"])
+    assert (strong["p"] < 0.01).all()
+    row = ranked.set_index("counter").loc[SIMULATED]
+    assert (row["median"], row["spike_1"], row["source"]) == (0.0, 131072.0, "simulated")
+    assert set(ranked["source"][ranked["counter"] != SIMULATED]) == {"measured"}
+    faults = ranked.set_index("counter").loc["page-faults"]
+    assert abs(faults["correlation"]) < 0.3
+    assert list(ranked["correlation"].abs()) == sorted(ranked["correlation"].abs(), reverse=True)
+
+
+def test_null_counters_do_not_go_with_time_that_is_noise() -> None:
+    ranked = AliasEnvTable(samples()).ranking().set_index("counter")
+    assert (ranked.loc[["stalls", "page-faults"], "p"] > 0.01).all()
+
+
+def test_a_counter_that_never_moves_has_no_correlation() -> None:
+    table = samples(rounds=2).assign(idle=7.0)
+    row = AliasEnvTable(table).ranking().set_index("counter").loc["idle"]
+    assert row["median"] == 7
+    assert np.isnan(row["correlation"])
+    assert np.isnan(row["p"])
+
+
+def test_spikes_are_one_a_period() -> None:
+    table = samples(cost=0.2, rounds=3)
+    assert AliasEnvTable(table).spikes() == list(PREDICTED)
+    also = table["environment_bytes"] == PREDICTED[0] + STEP
+    both = table.assign(predicted=table["predicted"] | also)
+    assert AliasEnvTable(both).spikes() == list(PREDICTED), "the slower one of the two"
+
+
+def test_marked_starts_are_left_out() -> None:
+    table = samples(rounds=3, cost=0.2)
+    table.loc[::7, "least_ns"] *= 5
+    table["ok"] = np.arange(len(table)) % 7 != 0
+    assert AliasEnvTable(table).samples["least_ns"].max() < 200_000
+    with pytest.raises(UserError, match="no sample is usable"):
+        AliasEnvTable(table.assign(ok=False))
+
+
+def test_published_is_the_sources_table() -> None:
+    table = experiment.published()
+    assert table["counter"][0] == "ld_blocks_partial.address_alias"
+    assert table[["median", "spike_1"]].to_numpy()[0].tolist() == [137, 327871]
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def test_the_figure_marks_predicted_sizes_above_the_simulated_count() -> None:
+    table = AliasEnvTable(samples(cost=0.2, rounds=3), simulated(), 65536)
+    above, below = alias_env_figures.environment(table).axes
+    marked = next(line for line in above.lines if line.get_marker() == "D")
+    assert np.asarray(marked.get_xdata()).tolist() == list(PREDICTED)
+    assert np.asarray(marked.get_ydata()).min() == pytest.approx(
+        1.2 * 78_000 * 1.15 / 65536, rel=0.15
+    )
+    curve = next(line for line in below.lines if line.get_label() == "simulated")
+    x, y = (np.asarray(part) for part in curve.get_data())
+    assert x[y > 1].tolist() == list(PREDICTED)
+    assert "simulated" in below.get_ylabel()
+    assert len(alias_env_figures.environment(AliasEnvTable(samples(rounds=2))).axes) == 1
+
+
+def test_other_figures_show_their_data() -> None:
+    table = AliasEnvTable(samples(rounds=3, order_cost=0.2), simulated(), 65536)
+    bars = alias_env_figures.counters(table).axes[0]
+    assert len(bars.get_yticklabels()) == len(table.counters)
+    orders = alias_env_figures.link_order(table).axes[0]
+    assert [label.get_text().split("\n")[0] for label in orders.get_yticklabels()] == sorted(ORDERS)
+    steps = alias_env_figures.aslr(table).axes[0]
+    assert len(steps.lines) == 3
+    only = samples(rounds=2)
+    bare = AliasEnvTable(only[only["kind"] == "environment"].drop(columns=["stalls", "core_mhz"]))
+    assert len(alias_env_figures.counters(bare).axes) == 1
+
+
+@pytest.mark.parametrize("kept", [PREDICTED, (FIRST,), (FIRST, PREDICTED[1])])
+def test_figures_of_few_sizes(kept: tuple[int, ...]) -> None:
+    table = samples(rounds=2)
+    few = AliasEnvTable(table[table["environment_bytes"].isin(kept)], simulated(), 65536)
+    assert few.sizes == list(kept)
+    assert len(alias_env_figures.environment(few).axes) == 2
+    assert np.isfinite(few.size_ns()["ns"]).all()
+    alias_env_figures.counters(few)
+
+
+# --- predictions ---------------------------------------------------------------------------------
+
+
+@given(stack=st.integers(1 << 30, 1 << 46), place=st.integers(0, 1 << 30))
+def test_pairs_agree_where_the_low_12_bits_do(stack: int, place: int) -> None:
+    at = {"i": 4 * place, "j": 4 * place + 4, "k": 4 * place + 8}
+    at |= {"inc": 16 * stack + 8, "g": 16 * stack + 12}
+    expected = [
+        f"{high}-{low}" for high in ("inc", "g") for low in ("i", "j", "k")
+        if at[high] & 0xFFF == at[low] & 0xFFF
+    ]  # fmt: skip
+    assert pairs_of(at) == expected
+
+
+def test_accesses_of_four_bytes_overlap_when_less_than_four_bytes_apart() -> None:
+    far = {"i": 0x5000, "j": 0x5400, "k": 0x5800, "g": 0x7F000C00}
+    for apart, overlaps in ((-4, False), (-3, True), (0, True), (3, True), (4, False)):
+        assert pairs_of({**far, "inc": 0x7F004000 + apart}) == (["inc-i"] if overlaps else [])
+
+
+@pytest.fixture(scope="module")
+def _fixed_addresses() -> None:
+    """Skip where ASLR cannot be switched off for a process."""
+    try:
+        experiment.plan(AliasEnvironmentParams.make({**SMALL, "link_orders": 0}))
+    except MeasurementError as error:
+        pytest.skip(str(error))
+
+
+needs_fixed_addresses = pytest.mark.usefixtures("_fixed_addresses")
+
+
+@needs_fixed_addresses
+def test_predicted_sizes_are_those_at_which_printed_addresses_agree() -> None:
+    plan = experiment.plan(
+        AliasEnvironmentParams.make({**SMALL, "step_bytes": 16, "link_orders": 0})
+    )
+    predicted = {int(size): pairs for size, pairs in plan["predicted"].items()}
+    assert 1 <= len(predicted) <= 2, "each period has one, or two next to each other"
+    params = AliasEnvironmentParams.make({**SMALL, "step_bytes": 16})
+    program = Program(build("alias_environment", executable=True).library, 256, 1)
+    with Worker(build("alias_environment"), params.launcher_conditions(CPU)) as worker:
+        for size in sorted(
+            {near for at in predicted for near in (at - 16, at, at + 16, at + 4096)}
+        ):
+            said = start(worker, program, size, variables={})
+            assert said.said["environment_bytes"] == size
+            period = (size - FIRST) % 4096 + FIRST
+            assert pairs_of(said.addresses) == predicted.get(period, [])
+
+
+# --- for real ------------------------------------------------------------------------------------
+
+
+def around_a_predicted_size() -> dict[str, Any]:
+    """Parameters with which a coarse sweep passes through a predicted size."""
+    plan = experiment.plan(
+        AliasEnvironmentParams.make({**SMALL, "step_bytes": 16, "link_orders": 0})
+    )
+    first = min(int(size) for size in plan["predicted"])
+    return {**SMALL, "environment_bytes": (first - FIRST) % 512 + FIRST}
+
+
+@needs_fixed_addresses
+def test_a_short_run_reports_what_every_start_had() -> None:
+    run = experiment.measure(experiment.params(around_a_predicted_size()))
+    table = run.samples
+    assert table["ok"].all(), run.provenance["problems"]
+    sweep = table[table["kind"] == "environment"]
+    assert (sweep["predicted"] == (sweep["pairs"] != "")).all()
+    assert sweep["predicted"].any()
+    assert len(set(sweep["environment_bytes"])) == 8
+    assert (table["wall_ns"] > table["time_ns"]).all()
+    assert set(table["kind"]) == {"environment", "link order", "aslr"}
+    moved = sweep["inc_address"] + sweep["environment_bytes"]
+    assert moved.nunique() == 1
+    pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
+    subjects = {finding.subject for finding in experiment.analyse(run)}
+    assert {"environment", "simulated environment"} <= subjects
+    assert {"environment", "counters"} <= set(experiment.figures(run))
+    counted = experiment.table_of(run).ranking()["counter"]
+    assert len(counted) >= 1
+    experiment.check_samples(table)
+
+
+@needs_fixed_addresses
+def test_held_variables_do_not_move() -> None:
+    run = experiment.measure(experiment.params({**around_a_predicted_size(), "variables": "hold"}))
+    table = run.samples
+    assert table["ok"].all(), run.provenance["problems"]
+    assert set(table["kind"]) == {"environment"}
+    assert set(table["pairs"]) == {""}
+    assert (table["inc_address"] % 4096).nunique() == 1
+    assert table["predicted"].any(), "the sizes at which they would agree were they free"
+
+
+@needs_fixed_addresses
+def test_own_variables_and_priority_are_handed_on() -> None:
+    given_ = {**SMALL, "environment": {"A": "12345"}, "sets": ["none"], "link_orders": 0}
+    plan = experiment.plan(AliasEnvironmentParams.make(given_))
+    assert plan["sizes"][0] == 32, "8 bytes of A, 17 of the padding, rounded up"
+    assert plan["sets"] == []
+    with pytest.raises(UserError, match="it has 25 bytes at least"):
+        experiment.plan(AliasEnvironmentParams.make({**given_, "environment_bytes": 24}))
+
+
+@needs_qemu
+@needs_fixed_addresses
+def test_simulated_aliases_stand_where_printed_addresses_agree() -> None:
+    params = AliasEnvironmentParams.make({**SMALL, "step_bytes": 16, "link_orders": 0})
+    plan = experiment.plan(params)
+    predicted = min(int(size) for size in plan["predicted"])
+    program = Program(build("alias_environment", executable=True).library, 64, 1)
+    found = simulated_aliases(
+        program, [predicted - 16, predicted, predicted + 2048], variables={},
+        origin=(plan["sizes"][0], plan["origin"]), at_once=2,
+    )  # fmt: skip
+    counts = [row["aliases_per_iteration"] for row in found["rows"]]
+    assert counts[1] > 1.5
+    assert max(counts[0], counts[2]) < 0.5
+    assert all(row["same_place"] for row in found["rows"])
+    assert found["rows"][1]["pairs"] == " ".join(plan["predicted"][str(predicted)])
+    assert "low 12 bits" in found["model"]
+    held = experiment.plan(params.model_copy(update={"variables": "hold"}))
+    found = simulated_aliases(
+        replace(program, variables="hold"), [predicted], variables={}, at_once=1,
+        origin=(held["sizes"][0], held["origin"]),
+    )  # fmt: skip
+    assert found["rows"][0]["aliases_per_iteration"] < 0.5
+    assert found["rows"][0]["same_place"]
+
+
+@needs_fixed_addresses
+@pytest.mark.parametrize("way", ["stop", "Ctrl-C"])
+def test_an_interrupted_simulation_keeps_the_samples(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    begun: list[int] = []
+
+    def counts(argv: list[str], **_: Any) -> pd.DataFrame:
+        begun.append(1)
+        line = "i=16 j=20 k=24 g=4 inc=0 least_ns=1 sums=1,1,1"
+        Path(argv[-1]).write_text(line)
+        if way == "Ctrl-C" and len(begun) > 3:
+            raise KeyboardInterrupt
+        return pd.DataFrame({"counter": [], "symbol": [], "simulated_count": [], "tool": []})
+
+    stop = threading.Event()
+    told: list[float] = []
+
+    def progress(status: Status) -> None:
+        told.append(status.left_s)
+        if way == "stop" and begun:
+            stop.set()
+
+    monkeypatch.setattr(alias_env_simulated, "qemu_counts", counts)
+    given_ = {**SMALL, "budget_s": 0.1, "simulate": True, "step_bytes": 16}
+    run = experiment.measure(experiment.params(given_), progress, stop)
+    assert "aliases are not simulated: it was interrupted" in run.provenance["problems"]
+    assert "simulated" not in run.provenance
+    assert len(run.samples) > 200
+    assert len(begun) < 256
+    assert told
+
+
+@needs_fixed_addresses
+def test_a_plan_goes_through_json_so_that_a_run_can_be_resumed(tmp_path: Path) -> None:
+    params = AliasEnvironmentParams.make(SMALL)
+    plan = json.loads(json.dumps(experiment.plan(params)))
+    with experiment.turns(params, plan, tmp_path) as turns:
+        kinds = {Arm(*arm).kind: number for number, arm in enumerate(plan["arms"])}
+        assert {"environment", "link order"} <= set(kinds)
+        for number in kinds.values():
+            assert turns.take(0, number)["ok"] == [True]
+
+
+@needs_fixed_addresses
+def test_without_qemu_the_run_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(*_: Any, **__: Any) -> pd.DataFrame:
+        msg = "qemu-x86_64 is not on PATH. Install it"
+        raise UserError(msg)
+
+    monkeypatch.setattr(alias_env_simulated, "qemu_counts", absent)
+    run = experiment.measure(experiment.params({**SMALL, "budget_s": 0.1, "simulate": True}))
+    assert (
+        "aliases are not simulated: qemu-x86_64 is not on PATH. Install it"
+        in (run.provenance["problems"])
+    )
+    assert "simulated" not in run.provenance
+    named = {finding.subject: finding for finding in experiment.analyse(run)}
+    assert named["simulated environment"].verdict == "inconclusive"
+
+
+def test_the_filling_variable_gives_the_size() -> None:
+    environment = padded({"A": "ä"}, 100)
+    assert sum(len(f"{k}={v}".encode()) + 1 for k, v in environment.items()) == 100
+
+
+# --- what goes wrong -----------------------------------------------------------------------------
+
+
+def test_an_environment_larger_than_one_variable_holds() -> None:
+    with pytest.raises(UserError, match=r"would end at an environment of \d+ bytes.*begin at"):
+        experiment.plan(AliasEnvironmentParams.make({**SMALL, "environment_bytes": 131072}))
+
+
+@pytest.fixture
+def _small_stack() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (512 << 10, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
+
+
+@pytest.mark.usefixtures("_small_stack")
+def test_an_environment_larger_than_the_system_allows() -> None:
+    given_ = {**SMALL, "environment": {"A": "x" * 100_000}, "environment_bytes": 131072}
+    with pytest.raises(UserError, match="bytes is larger than this system allows"):
+        experiment.plan(AliasEnvironmentParams.make(given_))
+
+
+def test_aslr_must_be_off_for_the_sweep() -> None:
+    with pytest.raises(UserError, match="aslr must be false"):
+        experiment.plan(AliasEnvironmentParams.make({**SMALL, "aslr": True}))
+
+
+def test_a_system_that_keeps_randomising_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = iter(range(1 << 20, 1 << 30, 48))
+
+    def random_start(*_: Any, **__: Any) -> Start:
+        where = next(draw)
+        said = dict.fromkeys(("i", "j", "k", "g", "inc"), where)
+        return Start(said, 0, 0)
+
+    monkeypatch.setattr(alias_environment, "start", random_start)
+    with pytest.raises(MeasurementError, match=r"seccomp.*settings=aslr=0"):
+        experiment.plan(AliasEnvironmentParams.make(SMALL))
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker(build("alias_environment"), Conditions(cpu=CPU)) as made:
+        yield made
+
+
+def program_that(text: str, folder: Path) -> Program:
+    path = folder / "broken"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return Program(path, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kill -SEGV $$", "broken with an environment of 64 bytes died of signal 11"),
+        ("exit 3", "ended with exit status 3"),
+        ("echo hello", "said something else than its addresses and times: 'hello"),
+        ("echo i=1 j=2 sums=1,1,2", "said something else"),
+    ],
+)
+def test_a_program_that_breaks_costs_one_turn(
+    worker: Worker, tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(WorkerError, match=words):
+        start(worker, program_that(text, tmp_path), 64, variables={})
+    good = Program(build("alias_environment", executable=True).library, 10, 1)
+    assert start(worker, good, 64, variables={}).addresses["i"] > 0
+
+
+def test_a_program_that_is_not_there(worker: Worker, tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match="cannot be run: No such file"):
+        start(worker, Program(tmp_path / "none", 10, 1), 64, variables={})
+
+
+def test_a_start_that_was_not_as_asked_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from perflib.experiments import alias_env_turns
+
+    at = {"i": 4096, "j": 4100, "k": 4104, "g": 1 << 30, "inc": (1 << 30) - 4}
+    said: dict[str, float] = {
+        **at, "time_ns": 20, "least_ns": 10, "core_mhz": 3000.0, "environment_bytes": 64,
+        "cpu": CPU, "aslr": 0,
+    }  # fmt: skip
+    wrong: list[tuple[dict[str, float], str]] = [
+        ({}, ""),
+        ({"environment_bytes": 80}, "another size"),
+        ({"cpu": -1}, f"not on cpu{CPU}"),
+        ({"aslr": 1}, "randomised"),
+        ({"i": 4112}, "not those that were predicted"),
+        ({"inc": (1 << 30) + 4096}, "not those that were predicted"),
+    ]
+    for change, words in wrong:
+        monkeypatch.setattr(
+            alias_env_turns, "start", lambda *_, now=change, **__: Start({**said, **now}, 1, 2)
+        )
+        turns = EnvironmentTurns(
+            build("alias_environment"), [Conditions(cpu=CPU)], (Program(Path("x"), 1, 1), []),
+            [Arm("environment", 0, 64)], variables={}, predicted={64: ["g-i"]}, origin=(64, at),
+            sets=[],
+        )  # fmt: skip
+        with turns:
+            columns = turns.take(0, 0)
+        assert columns["ok"] == [not words]
+        assert (words in " ".join(turns.unmet)) is True
+        assert len(turns.unmet) == bool(words)
+
+
+def test_lines_that_cannot_be_read() -> None:
+    good = "i=1 j=2 k=3 g=4 inc=5 least_ns=6 core_mhz=1.5 sums=7,7,7"
+    assert read_line(good, "it")["core_mhz"] == 1.5
+    for bad in ("", "i=1", good.replace("7,7,7", "7,7,8"), good.replace("=5", "=five")):
+        with pytest.raises(WorkerError, match="it said something else"):
+            read_line(bad, "it")
+
+
+def test_sets_of_counters() -> None:
+    found, absent = countable(["all"])
+    assert not set(found) & set(absent)
+    assert countable(["none"]) == ([], {})
+    with pytest.raises(UserError, match="did you mean 'software'"):
+        countable(["sofware"])

@@ -1,0 +1,223 @@
+"""alias_map as its user meets it: maps of machines with and without false dependencies."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.errors import UserError
+from perflib.experiments import alias_map_figures
+from perflib.experiments.alias_map import AliasMapParams, cells_of, expected_loads, experiment
+from perflib.experiments.alias_map_findings import CONTROL, REGIONS, AliasMapTable
+from perflib.finding import Finding
+from perflib.measure.process import WorkerError
+from perflib.run import Run
+from perflib.store import load
+
+OFFSETS = range(-32, 33, 8)
+needs_this_processor = pytest.mark.skipif(
+    bool(experiment.unavailable()), reason=experiment.unavailable()
+)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+
+
+def samples(
+    costs: Mapping[int, float], *, rounds: int = 40, cores: int = 2, noise: float = 0.02
+) -> pd.DataFrame:
+    """A machine on which pairs that agree cost so much more, by region; a burst slows a core."""
+    generator = np.random.default_rng(3)
+    rows = []
+    for round_, cpu in itertools.product(range(rounds), range(cores)):
+        burst = 2.0 if cpu == 0 and 10 <= round_ < 14 else 1.0
+        for region, store, place in itertools.product(REGIONS, OFFSETS, OFFSETS):
+            extra = 1 + costs.get(region, 0.0) * (store == place)
+            rows.append((round_, cpu, region, store, place, 0.18 * burst * extra))
+    names = ["round", "cpu", "region_bytes", "store_bytes", "load_bytes", "pair_ns"]
+    table = pd.DataFrame(rows, columns=names)
+    table["pair_ns"] *= np.exp(generator.normal(0, noise, len(table)))
+    return table.assign(
+        core_mhz=3000.0, start_ns=(table["round"] * 200_000_000 + table["cpu"] * 10**8), ok=True
+    )
+
+
+def findings(table: pd.DataFrame) -> dict[str, Finding]:
+    params = AliasMapParams.make({}).model_dump(mode="json")
+    found = experiment.analyse(Run("alias_map-1", "alias_map", params, table))
+    return {finding.subject: finding for finding in found}
+
+
+# --- analysis ------------------------------------------------------------------------------------
+
+
+def test_a_false_dependency_is_found_with_its_size() -> None:
+    named = findings(samples({0: 0.5, 4096: 0.7, 8192: 0.7}))
+    assert {name: f.verdict for name, f in named.items()} == {
+        "0": "supported", "3072": "refuted", "4096": "supported", "8192": "supported",
+    }  # fmt: skip
+    found = named["4096"]
+    assert found.low < 70 < found.high
+    extra = found.evidence["extra_ns"]
+    assert extra[1] < 0.126 < extra[2]
+    assert "0.126 ns more" in found.reason
+    assert "cycles" in found.reason
+
+
+def test_where_there_is_none_it_is_refuted_with_a_bound() -> None:
+    named = findings(samples({0: 0.5}))
+    assert [named[name].verdict for name in ("3072", "4096", "8192")] == ["refuted"] * 3
+    assert named["4096"].low < 0 < named["4096"].high < 5
+    assert "at most" in named["4096"].reason
+    assert named["4096"].evidence["extra_ns"][2] < 0.01
+
+
+def test_without_the_positive_control_nothing_is_refuted() -> None:
+    named = findings(samples({}))
+    assert named["0"].verdict == "refuted"
+    assert named["4096"].verdict == "inconclusive"
+    assert "control that must show" in named["4096"].reason
+
+
+def test_null_half_a_page_against_three_quarters() -> None:
+    found = [findings(samples({0: 0.5}, noise=n))["3072"] for n in (0.01, 0.1)]
+    assert [finding.verdict for finding in found] == ["refuted", "refuted"]
+
+
+def test_a_small_effect_with_much_noise_is_left_open() -> None:
+    table = samples({0: 9.0, 4096: 0.05}, rounds=4, noise=0.5)
+    assert findings(table)["4096"].verdict == "inconclusive"
+
+
+def test_a_run_of_one_round_says_that_it_takes_two() -> None:
+    table = samples({0: 0.5}, rounds=1)
+    assert findings(table)["4096"].reason.startswith("It takes two rounds")
+    assert AliasMapTable(table).half_width == np.inf
+
+
+def test_marked_samples_are_left_out() -> None:
+    table = samples({0: 0.5}, rounds=8)
+    table.loc[table["region_bytes"] == 4096, "pair_ns"] *= 3
+    table["ok"] = table["region_bytes"] != 4096
+    assert "4096" not in findings(table)
+    with pytest.raises(UserError, match="no sample is usable"):
+        AliasMapTable(table.assign(ok=False))
+
+
+def test_a_run_without_the_control_claims_nothing() -> None:
+    table = samples({}, rounds=2)
+    assert findings(table[table["region_bytes"] != CONTROL]) == {}
+
+
+def test_extra_time_in_ns_by_distance() -> None:
+    table = AliasMapTable(samples({0: 0.5, 4096: 0.7}))
+    assert table.distances() == list(range(-64, 65, 8))
+    by_distance = table.by_distance(4096)
+    place = table.distances().index(0)
+    assert by_distance[place].effect == pytest.approx(0.18 * 1.7, rel=0.05)
+    assert all(each.effect < 0.2 for n, each in enumerate(by_distance) if n != place)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def test_the_map_has_a_panel_a_region_and_marks_what_is_predicted() -> None:
+    table = AliasMapTable(samples({0: 0.5, 4096: 0.7, 8192: 0.7}, rounds=3))
+    figure = alias_map_figures.maps(table)
+    panels = [axes for axes in figure.axes if axes.images]
+    assert len(panels) == len(REGIONS)
+    marked = {axes.get_title(): bool(axes.lines) for axes in panels}
+    assert [region for region, has in marked.items() if has] == [
+        "the same place", "4096 B on", "8192 B on",
+    ]  # fmt: skip
+    drawn = np.asarray(panels[3].images[0].get_array())
+    np.testing.assert_allclose(drawn, table.map_ns[3])
+    assert len({image.get_clim() for axes in panels for image in axes.images}) == 1
+    curves = alias_map_figures.by_distance(table, CONTROL).axes[0]
+    assert len(curves.containers) == len(REGIONS)
+    assert curves.get_ylim()[0] == 0
+
+
+# --- for real ------------------------------------------------------------------------------------
+
+
+def test_cells_are_every_pair_of_offsets() -> None:
+    params = AliasMapParams.make({"step_bytes": 4, "reach_bytes": 8})
+    cells = cells_of(params)
+    assert len(cells) == len(set(cells)) == len(REGIONS) * 5 * 5
+    assert {store for _, store, _ in cells} == {-8, -4, 0, 4, 8}
+
+
+def test_the_reference_of_the_loads() -> None:
+    assert expected_loads([0], [0], 8).tolist() == [2**64 - 1]
+    assert expected_loads([0, 4], [4, 4], 4).tolist() == [0x70605040, 2**32 - 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"step_bytes": 6}, "'step_bytes': 6"),
+        ({"reach_bytes": 12}, "'reach_bytes': 12"),
+        ({"pairs": 1040}, "'pairs': 1040"),
+        ({"reach_bytes": 512}, "'reach_bytes': 512"),
+    ],
+)
+def test_offsets_that_cannot_be_had(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        experiment.params(given)
+
+
+@needs_this_processor
+def test_a_short_run_visits_every_cell_in_another_order_each_round() -> None:
+    given = {
+        "budget_s": 0.2, "reach_bytes": 16, "pairs": 1024, "bursts": 1,
+        "cores": [min(os.sched_getaffinity(0))],
+    }  # fmt: skip
+    run = experiment.measure(experiment.params(given))
+    table = run.samples
+    assert table["ok"].all()
+    assert (table["pair_ns"] > 0).all()
+    cells = len(REGIONS) * 25
+    assert len(table) % cells == 0
+    orders = [part["store_bytes"].tolist() for _, part in table.groupby("round")]
+    assert len(orders) >= 1
+    if len(orders) > 1:
+        assert orders[0] != orders[1]
+        assert sorted(orders[0]) == sorted(orders[1])
+    pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
+    assert {finding.subject for finding in experiment.analyse(run)} == {"0", "3072", "4096", "8192"}
+    assert set(experiment.figures(run)) == {"map", "distance"}
+    assert run.provenance["kernel"]["kernel"] == "alias_map"
+
+
+@needs_this_processor
+def test_a_worker_that_refuses_costs_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    from perflib.experiments import alias_map
+
+    monkeypatch.setattr(alias_map, "cells_of", lambda _: [(0, 0, 99_999_992)])
+    with pytest.raises(WorkerError, match="refuses its arguments"):
+        alias_map.take_map(_Refusing(), AliasMapParams.make({}), 0, 0)  # type: ignore[arg-type]
+
+
+class _Refusing:
+    """A worker whose kernel answers EINVAL."""
+
+    def call(self, *_: Any, **__: Any) -> tuple[int, list[Any]]:
+        return 22, [np.zeros(1), np.zeros(1)]
+
+
+def test_another_processor_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert "this is riscv64" in experiment.unavailable()
+    with pytest.raises(UserError, match="runs on x86-64 and aarch64 only"):
+        experiment.plan(AliasMapParams.make({}))

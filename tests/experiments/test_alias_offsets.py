@@ -1,0 +1,349 @@
+"""alias_offsets as its user meets it: what is planned, measured, claimed and refused."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import alias_offsets, alias_offsets_simulated
+from perflib.experiments.alias_offsets import experiment, period_of
+from perflib.experiments.alias_offsets_turns import Arm, OffsetTurns, fitting, with_calls
+from perflib.finding import Finding
+from perflib.kernels import build
+from perflib.machine.blas import Blas
+from perflib.offsets.table import aliasing
+from perflib.run import Run
+from perflib.store import load
+from tests.test_offsets import OFFSETS, made
+
+needs_this_processor = pytest.mark.skipif(
+    bool(experiment.unavailable()), reason=experiment.unavailable()
+)
+C_SOURCE = Path(__file__).parents[1] / "kernels_c" / "threaded_blas.c"
+SMALL: dict[str, Any] = {
+    "budget_s": 0.2, "elements": [256], "sample_ms": 0.05, "simulated_offsets": [],
+    "cores": [min(os.sched_getaffinity(0))],
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+
+
+def run_of(parts: dict[str, pd.DataFrame], **params: Any) -> Run:
+    table = pd.concat([part.assign(function=name) for name, part in parts.items()])
+    given = experiment.params(params).model_dump(mode="json")
+    return Run("made", "alias_offsets", given, table.reset_index(drop=True))
+
+
+def verdicts(findings: list[Finding]) -> dict[str, str]:
+    return {finding.subject: finding.verdict for finding in findings}
+
+
+# --- where aliasing is predicted -----------------------------------------------------------------
+
+
+def test_periods() -> None:
+    assert period_of("convolution", "", 100) == 4096
+    assert period_of("dgemv", "column", 512) == 4096
+    assert period_of("dgemv", "column", 256) == 2048
+    assert period_of("dgemv", "column", 128) is None
+    assert period_of("dgemv", "column", 100) is None
+    assert period_of("dgemv", "row", 512) is None
+
+
+def test_a_name_says_what_ran() -> None:
+    assert Arm(0, "convolution", "O2-restrict", 2048).name == "convolution-O2-restrict-2048"
+    assert Arm(1, "memcpy", "O3", 64).name == "memcpy-64"
+    assert Arm(0, "dgemv", "blis-pthread", 128, "row").name == "dgemv-blis-pthread-row-128"
+    assert fitting("dgemv", [0, 4, 8, 12, 16]) == [0, 8, 16]
+    assert fitting("copy", [0, 4, 8]) == [0, 4, 8]
+
+
+# --- analysis ------------------------------------------------------------------------------------
+
+
+def test_each_function_has_its_verdicts() -> None:
+    near = np.array(OFFSETS)[aliasing(OFFSETS)[0]].tolist()
+    run = run_of(
+        {
+            "convolution-O3-2048": made(1, slow=dict.fromkeys(near, 0.15)),
+            "copy-O2-2048": made(2),
+            "dgemv-blis-column-128": made(3),
+            "dgemv-openblas-numpy-column-512": made(4),
+            "mine": made(5),
+        }
+    )
+    assert verdicts(experiment.analyse(run)) == {
+        "convolution-O3-2048 predicted": "supported",
+        "convolution-O3-2048": "supported",
+        "copy-O2-2048 predicted": "refuted",
+        "copy-O2-2048": "refuted",
+        "dgemv-blis-column-128": "refuted",
+        "dgemv-openblas-numpy-column-512 predicted": "refuted",
+        "dgemv-openblas-numpy-column-512": "refuted",
+        "mine predicted": "refuted",
+        "mine": "refuted",
+    }
+
+
+def test_a_refuted_claim_says_its_bound() -> None:
+    for finding in experiment.analyse(run_of({"copy-O2-2048": made(7)})):
+        assert finding.low <= finding.effect <= finding.high < 5
+        assert f"{finding.high:.2g} %" in finding.reason
+
+
+def test_null_the_sham_finds_nothing() -> None:
+    """As `together` measures it: the distance never changes, so all offsets are equal."""
+    found = [
+        finding.verdict
+        for seed in range(12)
+        for finding in experiment.analyse(run_of({"copy-O2-64": made(seed)}, threshold_percent=0.5))
+    ]
+    assert found.count("supported") <= 1
+
+
+def test_half_width_is_of_what_is_predicted() -> None:
+    narrow = run_of({"copy-O2-64": made(1, rounds=60)}).samples
+    wide = run_of({"copy-O2-64": made(1, rounds=60), "copy-O3-64": made(2, rounds=8)}).samples
+    assert 0 < experiment._half_width(narrow) < experiment._half_width(wide)
+    unpredicted = narrow.assign(function="dgemv-blis-row-128")
+    assert experiment._half_width(unpredicted) == math.inf
+
+
+def test_figures_show_every_function() -> None:
+    names = [
+        "convolution-O0-2048", "convolution-O0-restrict-2048", "convolution-O3-1048576",
+        "copy-O2-2048", "memcpy-2048", "dgemv-blis-pthread-column-128",
+        "dgemv-blis-pthread-column-512", "dgemv-blis-pthread-row-128", "mine",
+    ]  # fmt: skip
+    run = run_of({name: made(seed, rounds=8) for seed, name in enumerate(names)})
+    rows = [
+        {"function": "copy", "build": "O2", "offset_bytes": at, "aliases_per_element": at / 64}
+        for at in (0, 64)
+    ]
+    run.provenance["simulated"] = {"model": "a store buffer", "rows": rows}
+    drawn = experiment.figures(run)
+    assert list(drawn) == [
+        "convolution", "copy", "memcpy", "dgemv", "mine", "simulated", "effects",
+    ]  # fmt: skip
+    assert len(drawn["convolution"].axes) == 4
+    assert len(drawn["dgemv"].axes) == 2
+    (effects,) = drawn["effects"].axes
+    assert [label.get_text() for label in effects.get_yticklabels()] == names
+    (simulated,) = drawn["simulated"].axes
+    assert simulated.get_title().startswith("simulated: a store buffer")
+    for figure in drawn.values():
+        shown = [axes for axes in figure.axes if axes.axison]
+        assert any("(B)" in axes.get_xlabel() or "(%)" in axes.get_xlabel() for axes in shown)
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"offsets": [0, 6]}, "parameter 'offsets'"),
+        ({"offsets": "8"}, "parameter 'offsets'"),
+        ({"offsets": [0, -4]}, "parameter 'offsets'"),
+        ({"functions": "convolution,kopy"}, "parameter 'functions'"),
+        ({"elements": [4]}, "parameter 'elements'"),
+        ({"levels": "O1"}, "parameter 'levels'"),
+        ({"orders": "diagonal"}, "parameter 'orders'"),
+        ({"size": 5}, "unknown parameter 'size': did you mean 'sizes'"),
+    ],
+)
+def test_wrong_parameters_are_told(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        experiment.params(given)
+
+
+def test_text_as_a_command_line_gives_it() -> None:
+    given = {"functions": "copy,dgemv", "offsets": "0,64", "levels": "O2", "sizes": 64}
+    params = experiment.params(given)
+    assert params.model_dump()["functions"] == ["copy", "dgemv"]
+    assert params.model_dump()["sizes"] == [64]
+
+
+@needs_this_processor
+def test_without_a_blas_the_rest_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_found(*_: object) -> list[Blas]:
+        msg = "blas: no BLAS library is found here. Install one"
+        raise UserError(msg)
+
+    monkeypatch.setattr(alias_offsets, "chosen", none_found)
+    given = {**SMALL, "functions": ["memcpy", "dgemv"], "offsets": [0, 1024, 2048]}
+    run = experiment.measure(experiment.params(given))
+    assert set(run.samples["function"]) == {"memcpy-256"}
+    assert "blas: no BLAS library is found here. Install one" in run.provenance["problems"]
+    for only in ({"functions": ["dgemv"]}, {"blas": ["openblas"]}):
+        with pytest.raises(UserError, match="no BLAS library is found"):
+            experiment.plan(experiment.params(given | only))
+
+
+# --- for real ------------------------------------------------------------------------------------
+
+
+@needs_this_processor
+@pytest.mark.parametrize("together", [False, True])
+def test_a_short_run_lays_the_buffers_where_they_should_be(together: bool) -> None:
+    given = {
+        **SMALL, "functions": ["convolution", "memcpy"], "levels": ["O2"], "restrict": "both",
+        "offsets": [0, 4, 1024, 1028, 2048], "together": together,
+    }  # fmt: skip
+    run = experiment.measure(experiment.params(given))
+    table = run.samples
+    assert table["ok"].all()
+    assert run.provenance["problems"] == []
+    assert set(table["function"]) == {
+        "convolution-O2-256", "convolution-O2-restrict-256", "memcpy-256",
+    }  # fmt: skip
+    distance = (table["second_address"] - table["first_address"]) % 4096
+    assert (distance == (2048 if together else table["offset_bytes"])).all()
+    assert (table["time_ns"] > 0).all()
+    kernels = run.provenance["kernels"]
+    assert "-DAPART=restrict" in kernels["O2-restrict"]["kernel"]["flags"]
+    pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
+    assert experiment.analyse(run)
+
+
+@pytest.fixture(scope="module")
+def threaded(tmp_path_factory: pytest.TempPathFactory) -> Blas:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    path = tmp_path_factory.mktemp("blas") / "libthreaded.so"
+    argv = ["gcc", "-O1", "-shared", "-fPIC", str(C_SOURCE), "-lpthread", "-o", str(path)]
+    subprocess.run(argv, check=True)
+    return Blas("threaded", "reference", str(path), "cblas_dgemv", "")
+
+
+def turns_of(library: Blas, n: int = 256) -> OffsetTurns:
+    cpu = min(os.sched_getaffinity(0))
+    arm = Arm(0, "dgemv", library.name, n, "column", calls=4)
+    return OffsetTurns([arm], [Conditions(cpu=cpu)], [library], [0, 8, 2048], seed=1)
+
+
+@needs_this_processor
+def test_a_blas_that_uses_threads_all_the_same_is_found_out(threaded: Blas) -> None:
+    with turns_of(threaded) as turns:
+        columns = turns.take(0, 0)
+        assert columns["ok"] == [False] * 3
+        assert sorted(columns["offset_bytes"]) == [0, 8, 2048]
+        assert all(others > 0 for others in columns["others_ns"])
+        (problem,) = turns.unmet
+    assert problem.startswith("dgemv-threaded-column-256: other threads of the process took time")
+
+
+@needs_this_processor
+def test_the_kind_of_core_that_openblas_was_told_is_recorded() -> None:
+    given = {
+        **SMALL, "functions": ["memcpy"], "offsets": [0, 2048],
+        "environment": {"OPENBLAS_CORETYPE": "Haswell"},
+    }  # fmt: skip
+    run = experiment.measure(experiment.params(given))
+    assert run.provenance["openblas_coretype"] == "Haswell"
+
+
+@needs_this_processor
+def test_a_library_that_went_away_is_told() -> None:
+    gone = Blas("gone", "reference", "nowhere/libgone.so", "cblas_dgemv", "")
+    with (
+        turns_of(gone) as turns,
+        pytest.raises(MeasurementError, match=r"libgone\.so cannot be used: .*libgone"),
+    ):
+        turns.take(0, 0)
+
+
+@needs_this_processor
+def test_one_thread_is_asked_for_before_the_library_is_loaded(threaded: Blas) -> None:
+    with turns_of(threaded) as turns:
+        asked = turns.provenance()["kernels"]["threaded"]["conditions"][0]["got"]["environment"]
+    assert asked["OPENBLAS_NUM_THREADS"] == asked["MKL_NUM_THREADS"] == "1"
+
+
+@needs_this_processor
+def test_a_sample_whose_result_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = Arm(0, "copy", "O2", 64)
+    cpu = min(os.sched_getaffinity(0))
+    with OffsetTurns([arm], [Conditions(cpu=cpu)], [], [0, 4, 8], seed=1) as turns:
+        assert turns.take(0, 0)["ok"] == [True] * 3
+        right = turns.sweep
+
+        def wrong(wanted: Arm, offsets: list[int]) -> Any:
+            samples = right(wanted, offsets).copy()
+            samples["checksum"][1] += 1
+            samples["cpu"][2] = -1
+            return samples
+
+        monkeypatch.setattr(turns, "sweep", wrong)
+        assert turns.take(1, 0)["ok"] == [True, False, False]
+        assert any("its result differs" in words for words in turns.unmet)
+        assert any(f"moved away from cpu{cpu}" in words for words in turns.unmet)
+
+
+def test_calls_fill_the_time_and_long_calls_are_single() -> None:
+    class Fake:
+        def sweep(self, arm: Arm, offsets: list[int]) -> Any:
+            each = {"short": 1_000, "middle": 400_000, "long": 5_000_000}[arm.function]
+            return pd.DataFrame({"time_ns": [3 * each, each, 2 * each][: len(offsets)]})
+
+    arms = [Arm(core, name, "b", 1) for core in (0, 1) for name in ("short", "middle", "long")]
+    found = with_calls(Fake(), arms, 1.0)  # type: ignore[arg-type]
+    assert [(one.calls, one.warm_calls, one.visits) for one in found[:3]] == [
+        (200, 20, 5), (1, 1, 1), (1, 0, 1),
+    ]  # fmt: skip
+    assert [one.calls for one in found[3:]] == [200, 1, 1]
+
+
+# --- simulated -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-user is not installed")
+@needs_this_processor
+def test_simulated_aliases_are_where_they_are_predicted() -> None:
+    found = alias_offsets_simulated.simulated_aliases({"copy": ["O2"]}, [8, 2048])
+    assert "42 stores" in found["model"]
+    near, far = (row["aliases_per_element"] for row in found["rows"])
+    assert near == pytest.approx(1, abs=0.05)
+    assert far == pytest.approx(0, abs=0.05)
+
+
+@needs_this_processor
+def test_a_simulator_that_is_absent_is_a_problem_of_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(*_: object) -> Any:
+        msg = "qemu-x86_64 is not on PATH"
+        raise UserError(msg)
+
+    monkeypatch.setattr(alias_offsets, "simulated_aliases", absent)
+    given = {
+        **SMALL, "functions": ["copy"], "levels": ["O2"], "restrict": "without",
+        "offsets": [0, 2048], "simulated_offsets": [0],
+    }  # fmt: skip
+    run = experiment.measure(experiment.params(given))
+    assert run.provenance["problems"] == [
+        "4K aliases are not simulated: qemu-x86_64 is not on PATH"
+    ]
+    assert "simulated" not in run.provenance
+
+
+def test_every_variant_that_levels_name_is_declared() -> None:
+    params = experiment.params({})
+    wanted = experiment._wanted(params, [])  # type: ignore[arg-type]
+    for _function, variant, _n, _order in wanted:
+        assert build("alias_offsets", variant=variant).provenance["variant"] == variant
+    assert len(wanted) == 2 * (6 + 6 + 1)

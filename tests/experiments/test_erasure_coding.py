@@ -1,0 +1,562 @@
+"""erasure_coding: layouts, what can be had, verification, verdicts, and a short run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import erasure_turns
+from perflib.experiments.erasure_blocks import decode, encode
+from perflib.experiments.erasure_coding import ErasureCodingParams, experiment
+from perflib.experiments.erasure_table import ErasureTable, findings_of, l1d_ways_of
+from perflib.experiments.erasure_turns import (
+    IMPLEMENTATIONS,
+    LAYOUTS,
+    Arm,
+    Code,
+    ErasureTurns,
+    examine,
+    layout_offsets,
+    reasons,
+)
+from perflib.finding import Finding
+from perflib.kernels import build, source
+from perflib.measure.process import Worker, WorkerError
+from perflib.run import Run
+from perflib.store import load
+from tests.reference import erasure_coding as reference
+
+CPU = min(os.sched_getaffinity(0))
+CODE = Code(4, 2, 8192)
+HERE = Conditions(cpu=CPU)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+
+
+# --- where the blocks begin ----------------------------------------------------------------------
+
+
+@given(data=st.integers(1, 255), parity=st.integers(1, 255))
+def test_layouts_keep_their_word_about_the_low_12_bits(data: int, parity: int) -> None:
+    parity = min(parity, 256 - data)
+    low = {name: [at % 4096 for at in layout_offsets(name, data, parity)] for name in LAYOUTS}
+    assert set(low["aligned"]) == {0}
+    assert len(set(low["staggered"])) == data + parity
+    assert [(at + 2048) % 4096 for at in low["staggered"]] == low["moved"]
+    assert low["chasing"][:data] == low["staggered"][:data]
+    for name in LAYOUTS:
+        offsets = layout_offsets(name, data, parity)
+        assert len(offsets) == data + parity
+        assert all(at % 16 == 0 and 0 <= at <= 16384 for at in offsets)
+
+
+def test_blocks_of_14_begin_at_lines_of_their_own() -> None:
+    lines = [at // 64 for at in layout_offsets("staggered", 10, 4)]
+    assert lines == [16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 0, 4, 8, 12]
+    chasing = layout_offsets("chasing", 10, 4)
+    assert [ahead - at for at, ahead in zip(chasing[:4], chasing[10:], strict=True)] == [64] * 4
+
+
+# --- what can be had -----------------------------------------------------------------------------
+
+
+def test_every_implementation_that_can_be_had_is_verified() -> None:
+    found, absent = examine(list(IMPLEMENTATIONS), CODE, 1, 0.01, HERE)
+    assert set(found) | set(absent) == set(IMPLEMENTATIONS)
+    assert "ours_table" in found
+    for name, why in absent.items():
+        assert re.search("is not installed: 'apt-get install|has no AVX2", why), (name, why)
+    matrix = reference.cauchy(CODE.data, CODE.parity)
+    data = np.array([reference.filled(1, b, CODE.block_bytes) for b in range(CODE.data)])
+    parity = reference.encode(matrix, data)[CODE.data :]
+    for name in {"ours_table", "ours_simd", "isal", "isal_avx2"} & set(found):
+        assert bytes.fromhex(found[name]["matrix"]) == bytes(np.ravel(matrix).tolist())
+        assert found[name]["parity_checksum"] == reference.parity_checksum(parity)
+    if "jerasure_cauchy" in found:
+        assert found["jerasure_cauchy"]["matrix"] is None
+        assert found["jerasure_vandermonde"]["matrix"] is not None
+    assert all(one["repeats"] >= 1 for one in found.values())
+
+
+def no_library(monkeypatch: pytest.MonkeyPatch, says: str) -> None:
+    def without(name: str) -> Any:
+        if name != "erasure_coding":
+            msg = f"kernel {name!r} does not compile; gcc says:\n{says}"
+            raise MeasurementError(msg)
+        return build(name)
+
+    monkeypatch.setattr(erasure_turns, "build", without)
+
+
+@pytest.mark.parametrize(
+    "says", ["fatal error: cauchy.h: No such file or directory", "ld: cannot find -lisal: ..."]
+)
+def test_absent_libraries_are_said_and_the_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, says: str
+) -> None:
+    no_library(monkeypatch, says)
+    run = experiment.measure(small())
+    assert set(run.samples["implementation"]) <= {"ours_table", "ours_simd"}
+    assert (
+        "isal, isal_avx2: ISA-L is not installed: 'apt-get install libisal-dev' (Debian, Ubuntu)"
+        in run.provenance["problems"]
+    )
+    assert (
+        "jerasure_vandermonde, jerasure_cauchy: Jerasure is not installed: 'apt-get install "
+        "libjerasure-dev' (Debian, Ubuntu)" in run.provenance["problems"]
+    )
+
+
+def test_none_to_be_had_is_an_error_with_all_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_library(monkeypatch, "fatal error: No such file or directory")
+    with pytest.raises(MeasurementError, match=r"none of .* isal: ISA-L is not installed"):
+        experiment.plan(small(implementations="isal"))
+
+
+def test_a_library_that_does_not_compile_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_library(monkeypatch, "error: too few arguments to function 'ec_encode_data'")
+    _, absent = examine(["isal"], CODE, 1, 1.0, HERE)
+    assert "too few arguments" in absent["isal"]
+
+
+def test_a_processor_without_the_instructions_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Worker.call
+
+    def refusing(self: Worker, function: str, *arguments: Any, **rest: Any) -> Any:
+        if function == "erasure_open" and arguments[0] == 1:
+            return 95, []  # ENOTSUP
+        return real(self, function, *arguments, **rest)
+
+    monkeypatch.setattr(Worker, "call", refusing)
+    found, absent = examine(["ours_table", "ours_simd"], CODE, 1, 1.0, HERE)
+    assert list(found) == ["ours_table"]
+    assert absent == {"ours_simd": "this processor has no AVX2"}
+
+
+def lying(monkeypatch: pytest.MonkeyPatch, function: str, number: int, wrong: Any) -> None:
+    """The n-th answer of a function has another output."""
+    real, seen = Worker.call, [0]
+
+    def call(self: Worker, name: str, *arguments: Any, **rest: Any) -> Any:
+        answer, outputs = real(self, name, *arguments, **rest)
+        if name == function:
+            seen[0] += 1
+            if seen[0] == number:
+                outputs = [wrong(output.copy()) for output in outputs]
+        return answer, outputs
+
+    monkeypatch.setattr(Worker, "call", call)
+
+
+def test_wrong_decoding_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    lying(monkeypatch, "erasure_checksums", 3, lambda sums: sums + np.uint64(1))
+    found, absent = examine(["ours_table"], CODE, 1, 1.0, HERE)
+    assert not found
+    assert re.search(
+        r"blocks \[4, 5\] were lost, and it decodes them wrongly", absent["ours_table"]
+    )
+
+
+def test_parity_that_is_not_the_matrixs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    lying(monkeypatch, "erasure_matrix", 1, lambda matrix: matrix ^ np.uint8(1))
+    _, absent = examine(["ours_table"], CODE, 1, 1.0, HERE)
+    assert absent["ours_table"].startswith("its parity is not that of its matrix")
+
+
+def test_reasons_are_said_once() -> None:
+    assert reasons({"a": "gone", "b": "broken", "c": "gone"}) == ["a, c: gone", "b: broken"]
+
+
+# --- turns ---------------------------------------------------------------------------------------
+
+
+def turns(examined: Mapping[str, Mapping[str, Any]]) -> ErasureTurns:
+    arms = [Arm(0, name) for name in examined]
+    return ErasureTurns(CODE, LAYOUTS, examined, [HERE], arms, 1)
+
+
+def test_a_turn_measures_every_layout_once_in_an_order_of_its_own() -> None:
+    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
+    with turns(found) as taken:
+        rounds = [taken.take(round_, 0) for round_ in range(6)]
+        assert rounds[0]["layout"] == taken.take(0, 0)["layout"]
+        assert taken.unmet == []
+    assert len({tuple(columns["layout"]) for columns in rounds}) > 1
+    for columns in rounds:
+        assert sorted(columns["layout"]) == sorted(LAYOUTS)
+        assert columns["cpu"] == [CPU] * 4
+        assert columns["ok"] == [True] * 4
+        size = found["ours_table"]["repeats"] * CODE.data * CODE.block_bytes
+        assert columns["data_bytes"] == [size] * 4
+
+
+def test_other_parity_than_at_first_is_marked_and_said() -> None:
+    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
+    found["ours_table"]["parity_checksum"] += 1
+    with turns(found) as taken:
+        assert taken.take(0, 0)["ok"] == [False] * 4
+        (said,) = taken.unmet
+        assert said.startswith(f"cpu{CPU} made other parity by ours_table than at first: a core")
+
+
+def test_blocks_at_other_places_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
+    lying(monkeypatch, "erasure_lay", 1, lambda addresses: addresses + np.uint64(64))
+    with turns(found) as taken:
+        columns = taken.take(0, 0)
+        assert columns["ok"] == [False, True, True, True]
+        first = columns["layout"][0]
+        assert taken.unmet == [f"blocks did not begin where layout {first!r} has them"]
+
+
+def test_a_killed_worker_costs_one_turn() -> None:
+    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
+    with turns(found) as taken:
+        pid = taken._workers["erasure_coding"][0].pid
+        assert pid is not None
+        os.kill(pid, 9)
+        with pytest.raises(WorkerError, match="SIGKILL"):
+            taken.take(0, 0)
+        assert taken.take(0, 0)["ok"] == [True] * 4
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+def small(**changed: Any) -> ErasureCodingParams:
+    given_: dict[str, Any] = {"block_mib": 1 / 64, "budget_s": 0.5, "turn_ms": 0.1, "cores": [CPU]}
+    made = experiment.params({**given_, **changed})
+    assert isinstance(made, ErasureCodingParams)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("given_", "says"),
+    [
+        ({"implementations": "ours_tabel"}, "did you mean 'ours_table'"),
+        ({"implementations": []}, "parameter 'implementations'"),
+        ({"layouts": "staggered"}, "it takes 'staggered' and another one"),
+        ({"layouts": "aligned,moved"}, "it takes 'staggered' and another one"),
+        ({"layouts": "aligned,stagered"}, "did you mean 'staggered'"),
+        ({"data_blocks": 129}, "parameter 'data_blocks': 129"),
+        ({"data_blocks": 0}, "parameter 'data_blocks': 0"),
+        ({"parity_blocks": 0}, "parameter 'parity_blocks': 0"),
+        ({"block_mib": 0.001}, r"no whole pages of 4 KiB; give a multiple of 0.00390625"),
+        ({"block_mib": 0}, "parameter 'block_mib': 0"),
+    ],
+)
+def test_wrong_parameters_are_refused(given_: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        experiment.params(given_)
+
+
+def test_blocks_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perflib.experiments.erasure_coding.free_bytes", lambda: 70 << 20)
+    with pytest.raises(
+        UserError, match=r"14 blocks of 4 MiB are 56 MiB, and 70 MiB are free.*2 at"
+    ):
+        experiment.plan(small(block_mib=4))
+
+
+# --- analysis ------------------------------------------------------------------------------------
+
+
+def samples(
+    cost: Mapping[str, float],
+    *,
+    rounds: int = 60,
+    cores: int = 2,
+    noise: float = 0.01,
+    seed: int = 1,
+    names: tuple[str, ...] = ("ours_table", "isal"),
+) -> pd.DataFrame:
+    """A simulated machine: ``cost`` of a layout in percent; all drift alike over the rounds."""
+    rng = np.random.default_rng(seed)
+    drift = rng.normal(0, 0.02, rounds).cumsum()
+    rows = [
+        {
+            "round": round_,
+            "cpu": cpu,
+            "implementation": name,
+            "layout": layout,
+            "data_bytes": 40 << 20,
+            "time_ns": 5e6
+            * (1 + number)
+            * (1 + cost.get(layout, 0.0) / 100)
+            * np.exp(drift[round_] + rng.normal(0, noise)),
+            "start_ns": round_ * 10**9 + 10**7 * position,
+        }
+        for round_ in range(rounds)
+        for position, (number, name, cpu, layout) in enumerate(
+            (number, name, cpu, layout)
+            for number, name in enumerate(names)
+            for cpu in range(cores)
+            for layout in LAYOUTS
+        )
+    ]
+    return pd.DataFrame(rows)
+
+
+def found_in(
+    table: pd.DataFrame, threshold: float = 1.0, ways: int | None = 8
+) -> dict[str, Finding]:
+    return {one.subject: one for one in findings_of(ErasureTable(table), threshold, 14, ways)}
+
+
+def test_layouts_that_cost_are_found_and_the_others_refuted() -> None:
+    found = found_in(samples({"aligned": 12.0}))
+    assert list(found) == [
+        "ours_table", "ours_table chasing", "ours_table moved",
+        "isal", "isal chasing", "isal moved",
+    ]  # fmt: skip
+    for name in ("ours_table", "isal"):
+        assert found[name].verdict == "supported"
+        assert found[name].low < 12 < found[name].high
+        assert found[name].evidence["l1d_ways"] == 8
+        assert set(found[name].evidence["percent_by_core"]) == {"cpu0", "cpu1"}
+        assert found[f"{name} chasing"].verdict == "refuted"
+        assert found[f"{name} moved"].verdict == "refuted"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_null_equal_layouts_are_not_told_apart(seed: int) -> None:
+    found = found_in(samples({}, seed=seed))
+    assert {one.verdict for one in found.values()} <= {"refuted", "inconclusive"}
+    assert found["isal"].verdict == "refuted"
+
+
+def test_moved_is_looked_at_both_ways() -> None:
+    faster = found_in(samples({"moved": -5.0}))["isal moved"]
+    assert faster.verdict == "supported"
+    assert faster.low < -5 < faster.high
+    assert found_in(samples({"moved": 5.0}))["isal moved"].verdict == "supported"
+    near = found_in(samples({"moved": -1.0}, noise=0.03))["isal moved"]
+    assert near.verdict == "inconclusive"
+
+
+def test_a_set_that_holds_all_blocks_is_not_blamed() -> None:
+    table = samples({"aligned": 12.0})
+    assert (
+        "ask for one set of the L1 data cache, which holds 8 lines"
+        in found_in(table)["isal"].reason
+    )
+    for ways in (14, None):
+        assert "one set" not in found_in(table, ways=ways)["isal"].reason
+
+
+def test_faster_aligned_blocks_are_not_slower() -> None:
+    assert found_in(samples({"aligned": -9.0}))["isal"].verdict == "refuted"
+
+
+def test_a_threshold_moves_the_verdict() -> None:
+    table = samples({"aligned": 3.0})
+    assert found_in(table)["isal"].verdict == "supported"
+    assert found_in(table, threshold=5.0)["isal"].verdict == "refuted"
+
+
+def test_what_one_third_of_the_run_lacks_is_not_supported() -> None:
+    table = samples({"aligned": 40.0})
+    late = (table["round"] >= 40) & (table["layout"] == "aligned")
+    table.loc[late, "time_ns"] /= 1.41
+    found = found_in(table)["isal"]
+    assert found.verdict == "inconclusive"
+    if found.low > 1:
+        assert "Not every third" in found.reason
+
+
+def test_one_round_or_two_blocks_say_nothing() -> None:
+    assert found_in(samples({"aligned": 50.0}, rounds=1))["isal"].verdict == "inconclusive"
+    two = found_in(samples({"aligned": 50.0}, rounds=2, noise=0.0))["isal"]
+    assert two.verdict == "inconclusive"
+
+
+def test_speeds_are_megabytes_a_second() -> None:
+    table = ErasureTable(samples({"aligned": 25.0}, noise=0.001))
+    fast, slow = table.speed("ours_table", "staggered"), table.speed("ours_table", "aligned")
+    assert fast.low < fast.effect < fast.high
+    assert fast.effect / slow.effect == pytest.approx(1.25, rel=0.01)
+    plain = ErasureTable(samples({}, noise=0.0, rounds=1)).speed("ours_table", "staggered")
+    assert plain.effect == pytest.approx((40 << 20) / 5e6 * 1e3, rel=0.1)
+    rows = table.speeds()
+    assert len(rows) == 2 * len(LAYOUTS) * 2
+    assert (rows["low"] < rows["high"]).all()
+
+
+def test_samples_that_failed_and_cores_that_lack_one_are_left_out() -> None:
+    table = samples({})
+    wrong = (table["layout"] == "aligned") & (table["round"] % 3 == 0)
+    table.loc[wrong, "time_ns"] *= 5
+    table["ok"] = ~wrong
+    assert found_in(table)["isal"].verdict == "refuted"
+    one_core = table[~((table["implementation"] == "isal") & (table["cpu"] == 1))]
+    assert found_in(one_core)["ours_table"].verdict == "refuted"
+
+
+def test_an_implementation_that_one_core_lacks_has_no_mean_of_the_cores() -> None:
+    table = samples({})
+    lacking = table[~((table["implementation"] == "isal") & (table["cpu"] == 1))]
+    found = found_in(lacking)["isal"]
+    assert found.verdict == "inconclusive"
+    assert np.isfinite(found.evidence["percent_by_core"]["cpu0"]).all()
+
+
+def test_tables_of_a_users_own_are_held_to_what_is_needed() -> None:
+    table = samples({}, rounds=4)
+    with pytest.raises(UserError, match="no sample has the layout 'staggered'"):
+        ErasureTable(table[table["layout"] != "staggered"])
+    with pytest.raises(UserError, match="time_ns must be positive"):
+        ErasureTable(table.assign(time_ns=0))
+    named = table.replace({"implementation": {"isal": "mine"}, "layout": {"moved": "odd"}})
+    found = ErasureTable(named)
+    assert found.implementations == ["ours_table", "mine"]
+    assert found.layouts == ["aligned", "staggered", "chasing", "odd"]
+    assert [one.subject for one in findings_of(found, 1.0, 14, None)][-2:] == [
+        "mine",
+        "mine chasing",
+    ]
+
+
+def test_ways_of_the_first_level_are_the_machines() -> None:
+    caches = [
+        {"level": 1, "kind": "instruction", "ways": 4},
+        {"level": 1, "kind": "data", "ways": 12},
+        {"level": 2, "kind": "unified", "ways": 16},
+    ]
+    assert l1d_ways_of({"caches": caches}) == 12
+    assert l1d_ways_of({}) is None
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def run_of(table: pd.DataFrame) -> Run:
+    return Run("r", experiment.name, experiment.params({}).model_dump(mode="json"), table)
+
+
+def test_figures_have_a_point_with_its_interval_for_each_arm() -> None:
+    drawn = experiment.figures(run_of(samples({"aligned": 150.0})))
+    assert list(drawn) == ["speed", "layout_cost"]
+    speed, cost = drawn["speed"].axes[0], drawn["layout_cost"].axes[0]
+    assert "MB/s" in speed.get_ylabel()
+    assert "(%)" in cost.get_ylabel()
+    assert len(speed.containers) == 4
+    assert len(cost.containers) == 3
+    assert [label.get_text() for label in speed.get_xticklabels()] == ["ours\ntable", "isal"]
+    assert "mean of 2 cores" in cost.get_title(loc="center") + cost.get_title(loc="left")
+    points: Any = cost.containers[0]
+    assert list(points.lines[0].get_ydata()) == pytest.approx([150, 150], rel=0.02)
+    assert cost.get_yscale() == "symlog"
+    alone = experiment.figures(run_of(samples({}, rounds=1)))["speed"].axes[0]
+    bars: Any = alone.containers[0]
+    ends = np.array([bar.vertices[:, 1] for bar in bars.lines[2][0].get_paths()])
+    assert np.isnan(ends).all(), "one round has no interval"
+    small_effects = experiment.figures(run_of(samples({}, cores=1)))["layout_cost"].axes[0]
+    assert small_effects.get_yscale() == "linear"
+
+
+# --- for real ------------------------------------------------------------------------------------
+
+
+def test_a_short_run_measures_every_arm_and_is_saved() -> None:
+    run = experiment.measure(small(implementations="ours_table,ours_simd"))
+    table = run.samples
+    assert table["ok"].all()
+    measured = set(run.provenance["plan"]["implementations"])
+    assert "ours_table" in measured
+    assert set(table["implementation"]) == measured
+    assert set(table["layout"]) == set(LAYOUTS)
+    assert (table["time_ns"] > 0).all()
+    assert run.provenance["kernel"]["kernel"] == "erasure_coding"
+    assert [one["got"]["cpus"] for one in run.provenance["conditions"]] == [[CPU]]
+    again = load(run.id)
+    pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
+    assert {one.subject for one in experiment.analyse(again)} >= {"ours_table", "ours_table moved"}
+    assert set(experiment.figures(again)) == {"speed", "layout_cost"}
+
+
+def test_published_says_that_there_are_no_numbers() -> None:
+    table = experiment.published().set_index("quantity")["value"]
+    assert table["speeds"] == "bars without numbers"
+    defaults = ErasureCodingParams()
+    assert table["data blocks"] == str(defaults.data_blocks)
+    assert table["redundancy blocks"] == str(defaults.parity_blocks)
+
+
+def test_kernels_have_one_interface() -> None:
+    """What the three kernels have in common stands in each of them, for cffi: word for word."""
+    common = source("erasure_isal").cdef
+    assert source("erasure_jerasure").cdef == common
+    assert source("erasure_coding").cdef.startswith(common.rstrip())
+
+
+# --- the code on numpy arrays --------------------------------------------------------------------
+
+
+def content(blocks: int = 10, size: int = 100) -> Any:
+    return np.random.default_rng(4).integers(0, 256, (blocks, size), dtype=np.uint8)
+
+
+def test_arrays_are_encoded_and_decoded() -> None:
+    data = content()
+    whole = encode(data, 4)
+    assert (whole == reference.encode(reference.cauchy(10, 4), data)).all()
+    damaged = whole.copy()
+    damaged[[0, 5, 9, 12]] = 0
+    assert (decode(damaged, 4, [12, 0, 9, 5, 5]) == whole).all()
+    assert (damaged[0] == 0).all(), "the argument stays as it was"
+    assert (encode(np.asfortranarray(data), 4) == whole).all()
+    assert (decode(np.asfortranarray(whole), 4, []) == whole).all()
+
+
+def test_too_many_losses_are_a_clear_error() -> None:
+    whole = encode(content(), 4)
+    says = "lost: 5 blocks are lost, and 4 of parity can make up for 4 at most"
+    with pytest.raises(UserError, match=says):
+        decode(whole, 4, [0, 1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("blocks", "parity", "lost", "says"),
+    [
+        (content().astype(float), 4, [0], "dtype float64"),
+        (content()[0], 4, [0], r"shape \(100,\)"),
+        (content()[:, :0], 4, [0], r"shape \(10, 0\)"),
+        (content(14), 14, [0], "at least one is of data"),
+        (content(14), 0, [0], "parity_blocks: 0"),
+        (content(14), 4, [14], "there is no block 14; they go from 0 to 13"),
+        (content(14), 4, [-1], "there is no block -1"),
+    ],
+)
+def test_wrong_arrays_and_numbers_are_refused(
+    blocks: Any, parity: int, lost: list[int], says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        decode(blocks, parity, lost)
+
+
+@pytest.mark.parametrize("parity", [0, -1, 247])
+def test_impossible_parity_is_refused(parity: int) -> None:
+    with pytest.raises(UserError, match=r"it goes from 1 to 246"):
+        encode(content(), parity)
+
+
+def test_implementations_say_what_to_install() -> None:
+    for name, chosen in IMPLEMENTATIONS.items():
+        assert source(chosen.kernel).name == chosen.kernel, name
+        assert bool(chosen.library) == (chosen.kernel != "erasure_coding")
+        assert not chosen.library or "apt-get install lib" in chosen.package

@@ -1,0 +1,251 @@
+"""alias_environment.c: the program by itself, its objects, and what starts it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perflib import kernels
+from perflib.experiments.alias_env_starts import linked, orders, pairs_of, read_line
+from perflib.kernels import Kernel
+
+SMALL = ["300", "2"]
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return kernels.build("alias_environment", executable=True).library
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return kernels.load("alias_environment")
+
+
+def ask(program: Path, *arguments: str, environment: Mapping[str, str]) -> dict[str, float]:
+    line = subprocess.run(
+        ["alias_environment", *arguments], executable=program, env=dict(environment),
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return read_line(line, "the program")
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+class Report:
+    """What ``alias_start`` answers."""
+
+    def __init__(
+        self, kernel: Kernel, program: Path, arguments: list[str], *,
+        variables: tuple[str, ...] = (), size: int = 64, randomised: bool = False,
+        timeout_ms: int = 20_000,
+    ) -> None:  # fmt: skip
+        def block(words: list[str] | tuple[str, ...]) -> bytes:
+            return b"".join(os.fsencode(word) + b"\0" for word in words)
+
+        out = kernel.ffi.new("alias_start_report *")
+        self.answer = kernel.lib.alias_start(
+            bytes(program), block(arguments), len(arguments), block(variables), len(variables),
+            size, randomised, timeout_ms, out,
+        )  # fmt: skip
+        self.wall_ns = out.wall_ns
+        self.code = os.waitstatus_to_exitcode(out.status) if not self.answer else None
+        self.said = kernel.ffi.string(out.said).decode()
+
+
+def started(kernel: Kernel, program: Path, **given: Any) -> dict[str, float]:
+    report = Report(kernel, program, ["alias_environment", *SMALL, "free", "-"], **given)
+    assert (report.answer, report.code) == (0, 0)
+    assert report.wall_ns > 0
+    return read_line(report.said, "the program")
+
+
+# --- the program ---------------------------------------------------------------------------------
+
+
+def test_it_says_its_sums_sizes_and_addresses(program: Path) -> None:
+    environment = {"A": "1", "LONGER": "x" * 100}
+    line = subprocess.run(
+        [program, "300", "2", "free", "-"], env=environment, capture_output=True, text=True,
+        check=True,
+    ).stdout  # fmt: skip
+    assert line.endswith("sums=900,900,900\n")
+    said = read_line(line, "the program")
+    assert said["environment_bytes"] == 4 + 108
+    assert said["j"] == said["i"] + 4 == said["k"] - 4
+    assert abs(said["g"] - said["inc"]) == 4
+    assert 0 < said["least_ns"] <= said["time_ns"] / 2
+    assert said["core_mhz"] > 0
+    assert said["cpu"] in {-1, *os.sched_getaffinity(0)}
+
+
+def test_held_variables_lie_at_one_place_far_from_the_static_ones(program: Path) -> None:
+    places = set()
+    for padding in (0, 16, 1000, 4096):
+        said = ask(program, *SMALL, "hold", "-", environment={"P": "x" * padding})
+        addresses = {name: int(said[name]) for name in ("i", "j", "k", "g", "inc")}
+        assert pairs_of(addresses) == []
+        assert 1024 < (addresses["inc"] - addresses["i"]) % 4096 < 3072
+        places.add(addresses["inc"] % 4096)
+    assert len(places) == 1
+
+
+def test_it_writes_to_a_file(program: Path, tmp_path: Path) -> None:
+    subprocess.run([program, *SMALL, "free", tmp_path / "said"], check=True)
+    assert read_line((tmp_path / "said").read_text(), "the program")["i"] > 0
+    failed = subprocess.run(
+        [program, *SMALL, "free", tmp_path / "no" / "said"], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (failed.returncode, failed.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["1", "1", "free"], ["0", "1", "free", "-"], ["1", "x", "free", "-"],
+     ["1", "1", "loose", "-"], ["1e3", "1", "free", "-"], ["999999999999", "1", "free", "-"]],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(program: Path, arguments: list[str]) -> None:
+    failed = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("usage: alias_environment")
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the listing is x86-64's")
+def test_nothing_but_the_sources_variables_is_in_memory_in_the_loop(program: Path) -> None:
+    listing = subprocess.run(
+        ["objdump", "-d", "--disassemble=microkernel", "--no-show-raw-insn", program],
+        capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
+    if not listing:
+        pytest.skip("objdump is not installed")
+    lines = re.findall(r"^ +([0-9a-f]+):\t(.*)", listing, re.MULTILINE)
+    numbers = [int(address, 16) for address, _ in lines]
+    first = next(n for n, (_, code) in enumerate(lines) if "<i>" in code)
+    last = next(n for n in range(first, len(lines)) if re.match(r"jg|jl", lines[n][1]))
+    assert int(lines[last][1].split()[1], 16) == numbers[first]
+    places = re.findall(
+        r"(-0x[0-9a-f]+\(%rbp\)|<[ijk]>)", "\n".join(c for _, c in lines[first:last])
+    )
+    assert len(set(places)) == 5, "i, j, k, inc and g"
+    assert len(places) == 3 * 3 + 3, "each sum loads, adds inc and stores; g is loaded twice"
+
+
+# --- link orders ---------------------------------------------------------------------------------
+
+
+def test_objects_linked_in_another_order_lie_elsewhere(tmp_path: Path) -> None:
+    found = {}
+    for number, order in enumerate(orders(6, seed=1)):
+        path = linked(order, tmp_path / f"order{number}")
+        said = ask(path, *SMALL, "free", "-", environment={})
+        found[order] = int(said["i"]) % 4096
+    assert len(found) == 6
+    assert found["loop", "table", "buffer"] == found["loop", "buffer", "table"]
+    behind = {found[order] for order in found if order[0] != "loop"}
+    assert len(behind) >= 3
+    assert found["loop", "table", "buffer"] not in behind
+    assert len({place % 16 for place in found.values()}) > 1, "another variable aliases in some"
+
+
+def test_orders_are_drawn_with_the_sources_own_first() -> None:
+    assert orders(0, seed=1) == []
+    assert orders(1, seed=5) == [("loop", "table", "buffer")]
+    for seed in range(5):
+        drawn = orders(4, seed)
+        assert drawn[0] == ("loop", "table", "buffer")
+        assert len(set(drawn)) == 4
+        assert drawn == orders(4, seed)
+    assert len(set(orders(6, 3))) == 6
+
+
+# --- what starts it ------------------------------------------------------------------------------
+
+
+def test_the_stack_moves_by_what_the_environment_grows(kernel: Kernel, program: Path) -> None:
+    first, again, larger = (started(kernel, program, size=size) for size in (64, 64, 4096))
+    if first["aslr"] == 1:
+        pytest.skip("this system does not let ASLR be switched off")
+    assert {name: first[name] for name in ("i", "g", "inc")} == {
+        name: again[name] for name in ("i", "g", "inc")
+    }
+    assert first["inc"] - larger["inc"] == first["g"] - larger["g"] == 4096 - 64
+    assert first["i"] == larger["i"]
+    assert (first["environment_bytes"], larger["environment_bytes"]) == (64, 4096)
+
+
+def test_random_addresses_when_asked_and_not_afterwards(kernel: Kernel, program: Path) -> None:
+    before = Path("/proc/self/personality").read_text()
+    drawn = {started(kernel, program, randomised=True)["inc"] for _ in range(8)}
+    assert Path("/proc/self/personality").read_text() == before
+    if Path("/proc/sys/kernel/randomize_va_space").read_text().strip() == "0":
+        pytest.skip("ASLR is off on this machine")
+    assert len(drawn) > 1
+
+
+def test_variables_are_handed_over_and_filled_up(kernel: Kernel, tmp_path: Path) -> None:
+    tell = script(tmp_path, 'echo "$A,$B,${#PERFLIB_PADDING}"')
+    report = Report(kernel, tell, ["sh"], variables=("A=1", "B=two"), size=100)
+    assert report.said == f"1,two,{100 - 4 - 6 - 17}\n"
+
+
+def test_an_environment_that_is_too_small_or_too_large(kernel: Kernel, program: Path) -> None:
+    variables = ("A=1", "B=2")
+    least = kernel.lib.alias_least_bytes(b"A=1\0B=2\0", 2)
+    assert least == 4 + 4 + 17
+    arguments = ["alias_environment", *SMALL, "free", "-"]
+    assert Report(kernel, program, arguments, variables=variables, size=least).answer == 0
+    small = Report(kernel, program, arguments, variables=variables, size=least - 1)
+    assert small.answer == errno.EINVAL
+    large = Report(kernel, program, arguments, size=131072 + 17)
+    assert large.answer == errno.E2BIG
+    assert Report(kernel, program, arguments, size=131072).answer == 0
+
+
+def test_a_program_that_crashes_fails_or_hangs(kernel: Kernel, tmp_path: Path) -> None:
+    assert Report(kernel, script(tmp_path, "kill -SEGV $$"), ["sh"]).code == -signal.SIGSEGV
+    assert Report(kernel, script(tmp_path, "exit 3"), ["sh"]).code == 3
+    hung = Report(kernel, script(tmp_path, "exec sleep 60"), ["sh"], timeout_ms=50)
+    assert hung.answer == errno.ETIMEDOUT
+    assert Report(kernel, tmp_path / "none", ["sh"]).answer == errno.ENOENT
+
+
+def test_a_program_that_talks_much_is_heard_to_its_end(kernel: Kernel, tmp_path: Path) -> None:
+    report = Report(kernel, script(tmp_path, "yes 0123456 | head -n 20000"), ["sh"])
+    assert report.code == 0
+    assert len(report.said) == 511
+    assert report.said.startswith("0123456\n0123456\n")
+
+
+def test_no_descriptor_and_no_child_is_left(kernel: Kernel, program: Path) -> None:
+    open_before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        started(kernel, program)
+        Report(kernel, program.with_name("none"), ["x"])
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_before
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    names = [Path(f"/proc/{pid}/comm") for pid in children]
+    assert not [name for name in names if name.exists() and "alias_env" in name.read_text()]
+
+
+def test_every_variant_is_an_object_of_its_own() -> None:
+    sizes = {}
+    for name in ("loop", "table", "buffer"):
+        head = kernels.build("alias_environment", variant=name, executable=True).library
+        sizes[name] = np.frombuffer(head.read_bytes()[16:18], np.uint16)[0]
+    assert sizes == dict.fromkeys(sizes, 1), "ET_REL: an object to be linked"

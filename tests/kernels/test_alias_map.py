@@ -1,0 +1,93 @@
+"""alias_map.c: what its loads find, what it leaves behind, and what it refuses."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib import kernels
+from perflib.experiments.alias_map import CALL, SAMPLE, expected_loads, experiment
+from perflib.kernels import Kernel
+
+pytestmark = pytest.mark.skipif(bool(experiment.unavailable()), reason=experiment.unavailable())
+
+REGIONS = (0, 2048, 3072, 4096, 8192)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return kernels.load("alias_map")
+
+
+def run(
+    kernel: Kernel, cells: Sequence[tuple[int, int]], width: int, pairs: int = 64, bursts: int = 2
+) -> tuple[int, Any, Any]:
+    """The answer, the samples of ``(store, load)`` cells, and the call's own record."""
+    store, load = (np.ascontiguousarray(part) for part in np.array(cells, dtype=np.int64).T)
+    out, call = np.zeros(len(cells), SAMPLE), np.zeros(1, CALL)
+    ffi = kernel.ffi
+    answer = kernel.lib.alias_map_run(
+        ffi.from_buffer("int64_t[]", store), ffi.from_buffer("int64_t[]", load), len(cells), width,
+        pairs, bursts, ffi.cast("alias_map_sample *", ffi.from_buffer(out)),
+        ffi.cast("alias_map_call *", ffi.from_buffer(call)),
+    )  # fmt: skip
+    return answer, out, call[0]
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_loads_find_what_the_reference_says(kernel: Kernel, width: int) -> None:
+    offsets = range(-64, 65, width)
+    cells = [(s, region + n) for region in REGIONS for s in offsets for n in offsets]
+    answer, out, call = run(kernel, cells, width)
+    assert answer == 0
+    store, load = np.array(cells).T
+    np.testing.assert_array_equal(out["loaded"], expected_loads(store, load, width))
+    assert (out["pair_ns"] > 0).all()
+    assert call["core_mhz"] > 0
+    assert call["begin_ns"] > 0
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_only_the_same_place_is_a_true_dependency(kernel: Kernel, width: int) -> None:
+    stored = kernel.lib.alias_map_stored(width)
+    assert stored == 2 ** (8 * width) - 1
+    cells = [(0, 0), (width, width), (0, width), (width, 0), *((0, far) for far in REGIONS[1:])]
+    _, out, _ = run(kernel, cells, width)
+    assert [value == stored for value in out["loaded"]] == [True, True] + [False] * 6
+
+
+@given(offset=st.integers(-128, 1536), width=st.sampled_from([4, 8]))
+def test_the_reference_knows_what_the_buffer_holds(offset: int, width: int) -> None:
+    kernel = kernels.load("alias_map")
+    place = offset * 8
+    found = kernel.lib.alias_map_word(place, width)
+    assert [found] == expected_loads([place + 64], [place], width).tolist()
+    assert found != kernel.lib.alias_map_stored(width)
+    assert found != kernel.lib.alias_map_word(place + 4096, width)
+
+
+@pytest.mark.parametrize(
+    ("cell", "width", "pairs", "bursts"),
+    [
+        ((0, 0), 2, 64, 1),
+        ((0, 0), 8, 0, 1),
+        ((0, 0), 8, 33, 1),
+        ((0, 0), 8, 64, 0),
+        ((4, 0), 8, 64, 1),
+        ((0, 2050), 4, 64, 1),
+        ((-1032, 0), 8, 64, 1),
+        ((0, 12296), 8, 64, 1),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(
+    kernel: Kernel, cell: tuple[int, int], width: int, pairs: int, bursts: int
+) -> None:
+    answer, out, _ = run(kernel, [(0, 0), cell], width, pairs, bursts)
+    assert answer == errno.EINVAL
+    assert not out["pair_ns"].any(), "nothing was timed"

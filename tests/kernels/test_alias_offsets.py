@@ -1,0 +1,196 @@
+"""alias_offsets.c and alias_blas.c: against their reference, built in every way."""
+
+from __future__ import annotations
+
+import ctypes.util
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perflib import kernels
+from perflib.kernels import Kernel
+from perflib.machine.blas import blas_libraries
+from tests.reference import alias_offsets as reference
+
+pytestmark = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the core's clock is written for x86-64"
+)
+
+CONVOLUTION, COPY, MEMCPY = 0, 1, 2
+VARIANTS = ["O0", "O0-restrict", "O2", "O2-restrict", "O3", "O3-restrict"]
+OFFSETS = [0, 4, 2048, 4092, 4096, 65536]
+LIBRARIES = Path(__file__).parents[1] / "kernels_c"
+
+
+def sweep(
+    kernel: Kernel, words: tuple[int, ...], offsets: list[int], *, together: int = 0, calls: int = 2
+) -> list[Any]:
+    out = kernel.ffi.new("offset_sample[]", max(len(offsets), 1))
+    call = kernel.lib.blas_sweep if kernel.build.name == "alias_blas" else kernel.lib.offsets_sweep
+    assert call(*words, offsets, len(offsets), together, 1, calls, out) == 0
+    return list(out)
+
+
+# --- convolution and copies ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("n", [16, 17, 1000, 5000])
+def test_reference_gives_the_same_at_every_offset(variant: str, n: int) -> None:
+    kernel = kernels.load("alias_offsets", variant=variant)
+    expected = {
+        CONVOLUTION: reference.checksum(reference.convolution(n)),
+        COPY: reference.checksum(reference.copy(n)),
+        MEMCPY: reference.checksum(reference.copy(n)),
+    }
+    for function, checksum in expected.items():
+        samples = sweep(kernel, (function, n), OFFSETS)
+        assert {one.checksum for one in samples} == {checksum}
+        assert all(one.time_ns > 0 and one.calls == 2 and one.core_mhz > 0 for one in samples)
+
+
+def test_the_output_lies_at_its_offset_and_the_input_stays() -> None:
+    samples = sweep(kernels.load("alias_offsets"), (COPY, 100), OFFSETS)
+    assert len({one.first for one in samples}) == 1
+    assert samples[0].first % 4096 == 0
+    gaps = {one.second - one.first - offset for one, offset in zip(samples, OFFSETS, strict=True)}
+    assert len(gaps) == 1
+    assert gaps.pop() % 4096 == 0
+
+
+def test_together_the_distance_stays() -> None:
+    samples = sweep(kernels.load("alias_offsets"), (CONVOLUTION, 100), OFFSETS, together=1)
+    assert {(one.second - one.first) % 4096 for one in samples} == {2048}
+    assert [one.first - samples[0].first for one in samples] == OFFSETS
+    assert {one.checksum for one in samples} == {reference.checksum(reference.convolution(100))}
+
+
+def test_the_order_is_the_one_given() -> None:
+    shuffled = [2048, 0, 4096, 2048]
+    samples = sweep(kernels.load("alias_offsets"), (MEMCPY, 64), shuffled)
+    assert [one.second - samples[1].second for one in samples] == shuffled
+    begins = [one.begin_ns for one in samples]
+    assert begins == sorted(begins)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((3, 100, [0], 1, 0, 0, 1), errno.EINVAL),
+        ((-1, 100, [0], 1, 0, 0, 1), errno.EINVAL),
+        ((0, 15, [0], 1, 0, 0, 1), errno.ERANGE),
+        ((0, 2**31, [0], 1, 0, 0, 1), errno.ERANGE),
+        ((0, 100, [2], 1, 0, 0, 1), errno.EINVAL),
+        ((0, 100, [-4], 1, 0, 0, 1), errno.ERANGE),
+        ((0, 100, [(1 << 20) + 4], 1, 0, 0, 1), errno.ERANGE),
+        ((0, 100, [0], 0, 0, 0, 1), errno.EINVAL),
+        ((0, 100, [0], 1, 0, 0, 0), errno.EINVAL),
+        ((0, 100, [0], 1, 0, -1, 1), errno.EINVAL),
+    ],
+)
+def test_wrong_arguments_are_refused(words: tuple[Any, ...], error: int) -> None:
+    kernel = kernels.load("alias_offsets")
+    out = kernel.ffi.new("offset_sample[1]")
+    assert kernel.lib.offsets_sweep(*words, out) == (1 << 16) + error
+
+
+def test_restrict_changes_optimised_code_alone() -> None:
+    def text(variant: str) -> bytes:
+        library = kernels.build("alias_offsets", variant=variant).library
+        return subprocess.run(
+            ["objcopy", "-O", "binary", "-j", ".text", library, "/dev/stdout"],
+            capture_output=True, check=True,
+        ).stdout  # fmt: skip
+
+    assert text("O0") == text("O0-restrict")
+    assert text("O3") != text("O3-restrict")
+
+
+def test_as_a_program_it_prints_addresses_and_checksum() -> None:
+    program = kernels.build("alias_offsets", variant="O2", executable=True).library
+    said = subprocess.run(
+        [program, "0", "100", "4084", "1"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    first, second, checksum = (int(word, 16) for word in said)
+    assert (second - first) % 4096 == 4084
+    assert checksum == reference.checksum(reference.convolution(100))
+    for words in (["0"], ["9", "100", "0", "1"], ["0", "100", "3", "1"]):
+        assert subprocess.run([program, *words], capture_output=True, check=False).returncode == 2
+
+
+# --- dgemv ---------------------------------------------------------------------------------------
+
+
+def opened(kernel: Kernel, path: str, dgemv: str, set_threads: str) -> tuple[int, str]:
+    said = kernel.ffi.new("char[512]")
+    answer = kernel.lib.blas_open(path.encode(), dgemv.encode(), set_threads.encode(), said, 512)
+    return answer, kernel.ffi.string(said).decode()
+
+
+@pytest.mark.parametrize("package", ["numpy", "scipy"])  # integers of 64 and of 32 bits
+def test_dgemv_gives_what_numpy_gives(package: str) -> None:
+    found = [one for one in blas_libraries()[0] if one.name == f"openblas-{package}"]
+    if not found:
+        pytest.skip(f"{package} brings no OpenBLAS of its own here")
+    kernel = kernels.load("alias_blas")
+    assert opened(kernel, found[0].path, found[0].dgemv, found[0].set_threads) == (0, "")
+    for n in (1, 7, 128, 130):
+        for by_column in (0, 1):
+            for together in (0, 1):
+                samples = sweep(kernel, (by_column, n), [0, 8, 64, 2048, 4096], together=together)
+                assert {one.checksum for one in samples} == {reference.dgemv_checksum(n)}
+
+
+def test_what_is_no_library_or_no_blas_is_told() -> None:
+    kernel = kernels.load("alias_blas")
+    answer, said = opened(kernel, "/nowhere/libblas.so", "cblas_dgemv", "")
+    assert answer == (3 << 16) + errno.ENOENT
+    assert "libblas.so" in said
+    maths = ctypes.util.find_library("m")
+    assert maths is not None
+    answer, said = opened(kernel, maths, "cblas_dgemv", "")
+    assert answer == (3 << 16) + errno.ENOSYS
+    assert "cblas_dgemv" in said
+    answer, said = opened(kernel, maths, "cos", "no_such_function")
+    assert answer == (3 << 16) + errno.ENOSYS
+    assert "no_such_function" in said
+
+
+def test_dgemv_of_wrong_arguments_is_refused() -> None:
+    kernel = kernels.load("alias_blas")
+    out = kernel.ffi.new("offset_sample[1]")
+    assert kernel.lib.blas_sweep(1, 0, [0], 1, 0, 0, 1, out) == (1 << 16) + errno.ERANGE
+
+
+def test_nothing_opened_is_told(tmp_path: Path) -> None:
+    """In a process of its own: another test may have opened one here."""
+    built = kernels.build("alias_blas")
+    code = (
+        "from perflib.kernels import open_library\n"
+        f"lib, ffi = open_library({str(built.library)!r}, {str(built.module)!r})\n"
+        "print(lib.blas_sweep(1, 4, [0], 1, 0, 0, 1, ffi.new('offset_sample[1]')))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    ).stdout
+    assert int(said) == (3 << 16) + errno.ENXIO
+
+
+def test_threads_of_a_library_are_seen(tmp_path: Path) -> None:
+    library = tmp_path / "libblas-threaded.so"
+    compile_ = ["gcc", "-O1", "-shared", "-fPIC", str(LIBRARIES / "threaded_blas.c"), "-lpthread"]
+    subprocess.run([*compile_, "-o", str(library)], check=True)
+    kernel = kernels.load("alias_blas")
+    assert opened(kernel, str(library), "cblas_dgemv", "") == (0, "")
+    (sample,) = sweep(kernel, (1, 400), [0], calls=20)
+    assert sample.checksum == reference.dgemv_checksum(400)
+    assert sample.others_ns > 1_000_000  # 20 times 160 000 products: of any processor
+    (alone,) = sweep(kernels.load("alias_offsets"), (CONVOLUTION, 400_000), [0], calls=5)
+    assert alone.others_ns < alone.time_ns / 10
+    assert np.isfinite(sample.core_mhz)

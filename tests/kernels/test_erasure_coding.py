@@ -1,0 +1,469 @@
+"""erasure_coding.c: every loss that can be made good is, by both methods, as the reference says."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from perflib import kernels
+from perflib.errors import MeasurementError
+from perflib.kernels import Kernel
+from tests.reference import erasure_coding as reference
+
+DATA, PARITY = 10, 4
+TABLES, SIMD = 0, 1
+SIZES = (1, 63, 64, 65, 200)  # below, at and beyond a step of the shuffles
+PAGE = 4096
+
+Blocks = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return kernels.load("erasure_coding")
+
+
+@pytest.fixture(scope="module", params=[TABLES, SIMD], ids=["tables", "simd"])
+def method(kernel: Kernel, request: pytest.FixtureRequest) -> int:
+    chosen = int(request.param)
+    if kernel.lib.erasure_open(chosen, 1, 1, PAGE) == errno.ENOTSUP:
+        pytest.skip("this processor has no AVX2")
+    assert kernel.lib.erasure_close() == 0
+    return chosen
+
+
+def content(blocks: int, size: int, seed: int = 1) -> Blocks:
+    return np.random.default_rng(seed).integers(0, 256, (blocks, size), dtype=np.uint8)
+
+
+def cauchy(kernel: Kernel, data: int, parity: int) -> Any:
+    matrix = kernel.ffi.new("unsigned char[]", data * parity)
+    assert kernel.lib.rs_cauchy(data, parity, matrix) == 0
+    return matrix
+
+
+def pointers(kernel: Kernel, blocks: Blocks) -> Any:
+    first = kernel.ffi.cast("unsigned char *", blocks.ctypes.data)
+    return kernel.ffi.new(
+        "unsigned char *[]", [first + i * blocks.shape[1] for i in range(len(blocks))]
+    )
+
+
+def encode(kernel: Kernel, method: int, data: Blocks, parity: int) -> Blocks:
+    blocks = np.concatenate([data, np.full((parity, data.shape[1]), 0xEE, dtype=np.uint8)])
+    matrix = cauchy(kernel, len(data), parity)
+    answer = kernel.lib.rs_encode(
+        method, len(data), parity, matrix, blocks.shape[1], pointers(kernel, blocks)
+    )
+    assert answer == 0
+    return blocks
+
+
+def decode(
+    kernel: Kernel, method: int, blocks: Blocks, parity: int, lost: Sequence[int]
+) -> tuple[int, Blocks]:
+    """The answer, and what became of the blocks, the lost ones of which were overwritten."""
+    damaged = blocks.copy()
+    damaged[list(lost)] ^= 0x5A
+    data = len(blocks) - parity
+    numbers = kernel.ffi.new("int32_t[]", list(lost))
+    answer = kernel.lib.rs_decode(
+        method, data, parity, cauchy(kernel, data, parity), blocks.shape[1],
+        pointers(kernel, damaged), numbers, len(lost),
+    )  # fmt: skip
+    return answer, damaged
+
+
+# --- the reference itself ------------------------------------------------------------------------
+
+
+def test_reference_field_is_a_field() -> None:
+    products = reference.PRODUCTS
+    assert (products == products.T).all()
+    assert (products[1] == np.arange(256)).all()
+    for a in range(1, 256):
+        assert sorted(products[a]) == list(range(256)), "each element is hit once"
+    a, b, c = (content(1, 2000, seed)[0] for seed in range(3))
+    assert (products[a, products[b, c]] == products[products[a, b], c]).all()
+    assert (products[a, b ^ c] == products[a, b] ^ products[a, c]).all()
+
+
+# --- the matrix ----------------------------------------------------------------------------------
+
+
+def test_matrix_is_cauchys(kernel: Kernel) -> None:
+    for data, parity in ((DATA, PARITY), (1, 1), (1, 255), (255, 1), (128, 128)):
+        found = np.array(list(cauchy(kernel, data, parity))).reshape(parity, data)
+        assert found.tolist() == reference.cauchy(data, parity)
+
+
+def test_every_square_part_of_the_matrix_is_invertible() -> None:
+    """So any ten rows of the generator are: expand by the unit matrix's rows among them."""
+    matrix = reference.cauchy(DATA, PARITY)
+    for size in range(1, PARITY + 1):
+        for rows in itertools.combinations(range(PARITY), size):
+            for columns in itertools.combinations(range(DATA), size):
+                square = [[matrix[i][j] for j in columns] for i in rows]
+                assert reference.reduced(square)[0] != 0
+
+
+@settings(max_examples=40)
+@given(data=st.integers(1, 255), parity=st.integers(1, 255), seed=st.integers(0, 2**32))
+def test_square_parts_of_any_such_matrix_are_invertible(data: int, parity: int, seed: int) -> None:
+    parity = min(parity, 256 - data)
+    matrix = reference.cauchy(data, parity)
+    draw = random.Random(seed)
+    size = draw.randint(1, min(data, parity, 12))
+    rows, columns = draw.sample(range(parity), size), draw.sample(range(data), size)
+    assert reference.reduced([[matrix[i][j] for j in columns] for i in rows])[0] != 0
+
+
+def test_vandermondes_matrix_would_not_do() -> None:
+    """Powers under a unit matrix: some loss that Cauchy's matrix bears cannot be made good."""
+    powers = [[1] * DATA]
+    for _ in range(PARITY - 1):
+        last = powers[-1]
+        powers.append([int(reference.PRODUCTS[last[j], j + 1]) for j in range(DATA)])
+    squares = (
+        [[powers[i][j] for j in columns] for i in rows]
+        for rows in itertools.combinations(range(PARITY), 3)
+        for columns in itertools.combinations(range(DATA), 3)
+    )
+    assert any(reference.reduced(square)[0] == 0 for square in squares)
+
+
+# --- encoding and decoding -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_parity_is_the_references(kernel: Kernel, method: int, size: int) -> None:
+    data = content(DATA, size)
+    expected = reference.encode(reference.cauchy(DATA, PARITY), data)
+    assert (encode(kernel, method, data, PARITY) == expected).all()
+
+
+@pytest.mark.parametrize("count", range(PARITY + 1))
+def test_every_loss_of_up_to_four_of_fourteen_blocks_is_made_good(
+    kernel: Kernel, method: int, count: int
+) -> None:
+    whole = encode(kernel, method, content(DATA, 75), PARITY)
+    patterns = 0
+    for lost in itertools.combinations(range(DATA + PARITY), count):
+        answer, found = decode(kernel, method, whole, PARITY, lost)
+        assert answer == 0
+        assert (found == whole).all(), lost
+        patterns += 1
+    assert patterns == [1, 14, 91, 364, 1001][count]
+
+
+def test_reference_decodes_the_same(kernel: Kernel, method: int) -> None:
+    whole = encode(kernel, method, content(DATA, 40), PARITY)
+    matrix = reference.cauchy(DATA, PARITY)
+    for lost in ([0, 1, 2, 3], [3, 9, 10, 13], [10, 11, 12, 13], [7]):
+        damaged = whole.copy()
+        damaged[lost] = 0
+        assert (reference.decode(matrix, damaged, lost) == whole).all()
+
+
+@settings(max_examples=60)
+@given(
+    data=st.integers(1, 40),
+    parity=st.integers(1, 12),
+    size=st.integers(1, 300),
+    seed=st.integers(0, 2**32),
+)
+@example(data=1, parity=1, size=1, seed=0)
+@example(data=1, parity=12, size=64, seed=1)
+@example(data=250, parity=6, size=70, seed=2)
+def test_any_code_bears_as_many_losses_as_it_has_parity(
+    kernel: Kernel, method: int, data: int, parity: int, size: int, seed: int
+) -> None:
+    draw = random.Random(seed)
+    whole = encode(kernel, method, content(data, size, seed), parity)
+    assert (whole == reference.encode(reference.cauchy(data, parity), whole[:data])).all()
+    lost = sorted(draw.sample(range(data + parity), draw.randint(0, parity)))
+    answer, found = decode(kernel, method, whole, parity, lost)
+    assert answer == 0
+    assert (found == whole).all()
+
+
+def test_largest_code_bears_its_losses(kernel: Kernel) -> None:
+    whole = encode(kernel, TABLES, content(128, 65), 128)
+    lost = list(range(64, 192))
+    answer, found = decode(kernel, TABLES, whole, 128, lost)
+    assert answer == 0
+    assert (found == whole).all()
+
+
+def test_blocks_may_begin_anywhere(kernel: Kernel, method: int) -> None:
+    """A row of odd length puts each block at another place in its vector."""
+    data = content(DATA, 333)
+    expected = reference.encode(reference.cauchy(DATA, PARITY), data)
+    assert (encode(kernel, method, data, PARITY) == expected).all()
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [range(5), (0, 3, 9, 10, 13), range(14)])
+def test_too_many_losses_are_refused_and_nothing_is_touched(
+    kernel: Kernel, method: int, lost: Sequence[int]
+) -> None:
+    whole = encode(kernel, method, content(DATA, 64), PARITY)
+    answer, found = decode(kernel, method, whole, PARITY, lost)
+    assert answer == errno.ERANGE
+    assert ((found ^ whole)[list(lost)] == 0x5A).all()
+
+
+def test_a_singular_matrix_is_told(kernel: Kernel, method: int) -> None:
+    """Two equal rows of parity cannot make up for two blocks of data."""
+    blocks = content(4, 10)
+    matrix = kernel.ffi.new("unsigned char[]", [1, 2, 1, 2])
+    lost = kernel.ffi.new("int32_t[]", [0, 1])
+    answer = kernel.lib.rs_decode(method, 2, 2, matrix, 10, pointers(kernel, blocks), lost, 2)
+    assert answer == errno.EDOM
+
+
+@pytest.mark.parametrize("lost", [[-1], [14], [3, 3], [5, 2], [2**31 - 1]])
+def test_losses_of_no_such_blocks_are_refused(kernel: Kernel, lost: list[int]) -> None:
+    whole = encode(kernel, TABLES, content(DATA, 8), PARITY)
+    numbers = kernel.ffi.new("int32_t[]", lost)
+    matrix = cauchy(kernel, DATA, PARITY)
+    answer = kernel.lib.rs_decode(
+        TABLES, DATA, PARITY, matrix, 8, pointers(kernel, whole), numbers, len(lost)
+    )
+    assert answer == errno.EINVAL
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": -1}, {"method": 2}, {"data": 0}, {"data": -1}, {"parity": 0}, {"parity": 247},
+        {"data": 2**31 - 1, "parity": 2**31 - 1}, {"bytes": 0}, {"bytes": 2**63},
+        {"matrix": None}, {"blocks": None},
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(kernel: Kernel, change: dict[str, Any]) -> None:
+    null = kernel.ffi.NULL
+    held = content(DATA + PARITY, 8)
+    right: dict[str, Any] = {
+        "method": TABLES, "data": DATA, "parity": PARITY, "matrix": cauchy(kernel, DATA, PARITY),
+        "bytes": 8, "blocks": pointers(kernel, held),
+    }  # fmt: skip
+    changed = {name: null if value is None else value for name, value in change.items()}
+    assert kernel.lib.rs_encode(*{**right, **changed}.values()) == errno.EINVAL
+    answer = kernel.lib.rs_decode(*{**right, **changed}.values(), null, 0)
+    assert answer == errno.EINVAL
+
+
+def test_missing_pointers_are_refused(kernel: Kernel) -> None:
+    null, lib = kernel.ffi.NULL, kernel.lib
+    blocks = pointers(kernel, content(DATA + PARITY, 8))
+    matrix = cauchy(kernel, DATA, PARITY)
+    assert lib.rs_decode(TABLES, DATA, PARITY, matrix, 8, blocks, null, 1) == errno.EINVAL
+    assert lib.rs_decode(TABLES, DATA, PARITY, matrix, 8, blocks, null, -1) == errno.EINVAL
+    assert lib.rs_cauchy(DATA, PARITY, null) == errno.EINVAL
+    assert lib.rs_cauchy(200, 57, matrix) == errno.EINVAL
+    blocks[3] = null
+    assert lib.rs_encode(TABLES, DATA, PARITY, matrix, 8, blocks) == errno.EINVAL
+
+
+# --- blocks for a measurement, the same in every kernel ------------------------------------------
+
+KERNELS = {
+    "erasure_coding": "",
+    "erasure_isal": "isa-l/erasure_code.h",
+    "erasure_jerasure": "cauchy.h",
+}
+OURS = "erasure_coding"
+
+
+@pytest.fixture(scope="module", params=[(name, method) for name in KERNELS for method in (0, 1)])
+def opened(request: pytest.FixtureRequest) -> tuple[Kernel, int]:
+    """A kernel and one of its methods; skipped where its library or the instructions are absent."""
+    name, method = request.param
+    try:
+        kernel = kernels.load(name)
+    except MeasurementError as error:
+        if KERNELS[name] and KERNELS[name] in str(error):
+            pytest.skip(f"the library of {name} is not installed")
+        raise
+    if kernel.lib.erasure_open(method, DATA, PARITY, PAGE) == errno.ENOTSUP:
+        pytest.skip("this processor has no AVX2")
+    return kernel, int(method)
+
+
+@pytest.fixture
+def laid(opened: tuple[Kernel, int]) -> Iterator[Callable[..., tuple[Kernel, list[int]]]]:
+    """Open and lay blocks; closed at the end."""
+    kernel, method = opened
+
+    def lay(
+        data: int = DATA, parity: int = PARITY, size: int = PAGE, seed: int = 3, step: int = 0
+    ) -> tuple[Kernel, list[int]]:
+        assert kernel.lib.erasure_open(method, data, parity, size) == 0
+        addresses = kernel.ffi.new("uint64_t[]", data + parity)
+        offsets = [step * i for i in range(data + parity)]
+        assert kernel.lib.erasure_lay(offsets, seed, addresses) == 0
+        return kernel, list(addresses)
+
+    yield lay
+    assert kernel.lib.erasure_close() == 0
+
+
+def sample(kernel: Kernel, repeats: int = 1) -> Any:
+    out = kernel.ffi.new("erasure_sample *")
+    assert kernel.lib.erasure_encode(1, repeats, out) == 0
+    return out
+
+
+def matrix_of(kernel: Kernel, data: int, parity: int) -> list[list[int]] | None:
+    out = kernel.ffi.new("unsigned char[]", data * parity)
+    answer = kernel.lib.erasure_matrix(out)
+    if answer == errno.ENOTSUP:
+        return None
+    assert answer == 0
+    return np.array(list(out)).reshape(parity, data).tolist()
+
+
+def in_memory(kernel: Kernel, addresses: list[int], size: int) -> Blocks:
+    raw = [kernel.ffi.buffer(kernel.ffi.cast("char *", at), size)[:] for at in addresses]
+    return np.array([np.frombuffer(block, dtype=np.uint8) for block in raw])
+
+
+Laid = Callable[..., tuple[Kernel, list[int]]]
+
+
+@pytest.mark.parametrize("step", [0, 64, 272, 1024])
+def test_blocks_begin_where_they_should_and_are_filled_and_coded(laid: Laid, step: int) -> None:
+    kernel, addresses = laid(size=2 * PAGE, step=step)
+    assert [at % PAGE for at in addresses] == [step * i % PAGE for i in range(14)]
+    found = sample(kernel)
+    blocks = in_memory(kernel, addresses, 2 * PAGE)
+    for b in range(DATA):
+        assert (blocks[b] == reference.filled(3, b, 2 * PAGE)).all()
+    sums = kernel.ffi.new("uint64_t[14]")
+    assert kernel.lib.erasure_checksums(sums) == 0
+    assert list(sums) == [reference.checksum(block) for block in blocks]
+    assert found.parity_checksum == reference.parity_checksum(blocks[DATA:])
+    matrix = matrix_of(kernel, DATA, PARITY)
+    if matrix is not None:
+        assert (reference.encode(matrix, blocks[:DATA]) == blocks).all()
+
+
+@pytest.mark.parametrize(("data", "parity"), [(10, 4), (1, 1), (3, 2), (17, 3), (4, 9)])
+def test_what_was_lost_is_decoded(laid: Laid, data: int, parity: int) -> None:
+    kernel, _ = laid(data, parity, step=48)
+    sample(kernel)
+    before, after = (kernel.ffi.new("uint64_t[]", data + parity) for _ in range(2))
+    assert kernel.lib.erasure_checksums(before) == 0
+    draw = random.Random(data)
+    for _ in range(10):
+        lost = sorted(draw.sample(range(data + parity), parity))
+        assert kernel.lib.erasure_decode(lost, parity) == 0
+        assert kernel.lib.erasure_checksums(after) == 0
+        assert list(after) == list(before), lost
+    too_many = list(range(min(data + parity, parity + 1)))
+    if len(too_many) > parity:
+        assert kernel.lib.erasure_decode(too_many, parity + 1) == errno.ERANGE
+        assert kernel.lib.erasure_checksums(after) == 0
+        assert list(after) == list(before), "refused before anything is overwritten"
+
+
+def test_our_matrix_is_isals_and_jerasures_is_another(
+    laid: Laid, opened: tuple[Kernel, int]
+) -> None:
+    kernel, _ = laid()
+    name, found = opened[0].build.name, matrix_of(kernel, DATA, PARITY)
+    if name == "erasure_jerasure":
+        assert found is None or (found[0] == [1] * DATA and [row[0] for row in found] == [1] * 4)
+    else:
+        assert found == reference.cauchy(DATA, PARITY)
+
+
+def test_sample_says_when_where_and_how_much(laid: Laid) -> None:
+    kernel, _ = laid(size=4 * PAGE)
+    before = time.monotonic_ns()
+    found = sample(kernel, repeats=3)
+    assert before <= found.begin_ns <= found.begin_ns + found.time_ns <= time.monotonic_ns()
+    assert found.time_ns > 0
+    assert found.data_bytes == 3 * DATA * 4 * PAGE
+    assert found.cpu >= -1
+    assert found.involuntary_switches >= 0
+    assert found.parity_checksum == sample(kernel).parity_checksum
+
+
+def test_bad_arguments_of_the_measurement_are_refused(
+    laid: Laid, opened: tuple[Kernel, int]
+) -> None:
+    kernel, method = opened
+    lib, null = kernel.lib, kernel.ffi.NULL
+    for wrong in ((9, 10, 4, PAGE), (-1, 10, 4, PAGE), (method, 0, 4, PAGE), (method, 10, 0, PAGE),
+                  (method, 200, 57, PAGE), (method, 10, 4, 0), (method, 10, 4, PAGE + 64),
+                  (method, 10, 4, 2 << 30)):  # fmt: skip
+        assert lib.erasure_open(*wrong) == errno.EINVAL
+    laid()
+    addresses, out = kernel.ffi.new("uint64_t[14]"), kernel.ffi.new("erasure_sample *")
+    for offsets in ([8] * 14, [16400] * 14, [2**64 - 16] * 14):
+        assert lib.erasure_lay(offsets, 1, addresses) == errno.EINVAL
+    assert lib.erasure_lay(null, 1, addresses) == errno.EINVAL
+    assert lib.erasure_lay([0] * 14, 1, null) == errno.EINVAL
+    assert lib.erasure_encode(0, 0, out) == errno.EINVAL
+    assert lib.erasure_encode(-1, 1, out) == errno.EINVAL
+    assert lib.erasure_encode(0, 1, null) == errno.EINVAL
+    assert lib.erasure_decode([1, 1], 2) == errno.EINVAL
+    assert lib.erasure_decode([14], 1) == errno.EINVAL
+    assert lib.erasure_decode(null, 1) == errno.EINVAL
+    assert lib.erasure_checksums(null) == errno.EINVAL
+    assert lib.erasure_matrix(null) == errno.EINVAL
+
+
+def test_nothing_open_is_not_encoded(opened: tuple[Kernel, int]) -> None:
+    kernel, _ = opened
+    assert kernel.lib.erasure_close() == 0
+    out = kernel.ffi.new("erasure_sample *")
+    assert kernel.lib.erasure_encode(0, 1, out) == errno.EINVAL
+    assert kernel.lib.erasure_decode([0], 1) == errno.EINVAL
+    assert kernel.lib.erasure_lay([0] * 14, 1, kernel.ffi.new("uint64_t[14]")) == errno.EINVAL
+    assert kernel.lib.erasure_checksums(kernel.ffi.new("uint64_t[14]")) == errno.EINVAL
+    assert kernel.lib.erasure_close() == 0
+
+
+def test_laid_again_and_again_leaks_nothing(laid: Laid) -> None:
+    def mapped() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * PAGE
+
+    laid(size=16 * PAGE)
+    before = mapped()
+    for seed in range(20):
+        kernel, _ = laid(size=16 * PAGE, seed=seed)
+        sample(kernel)
+        assert kernel.lib.erasure_decode([0, 1, 12], 3) == 0
+    assert mapped() - before < 2 * 14 * 16 * PAGE
+
+
+def test_our_code_goes_on_with_somebody_elses_matrix(kernel: Kernel, method: int) -> None:
+    assert kernel.lib.erasure_use_matrix(bytes(40)) == errno.EINVAL, "nothing is open"
+    assert kernel.lib.erasure_open(method, DATA, PARITY, PAGE) == 0
+    matrix = content(PARITY, DATA, 9)
+    assert kernel.lib.erasure_use_matrix(matrix.tobytes()) == 0
+    assert kernel.lib.erasure_use_matrix(kernel.ffi.NULL) == errno.EINVAL
+    addresses = kernel.ffi.new("uint64_t[14]")
+    assert kernel.lib.erasure_lay([0] * 14, 5, addresses) == 0
+    found = sample(kernel).parity_checksum
+    data = np.array([reference.filled(5, b, PAGE) for b in range(DATA)])
+    expected = reference.times(matrix.tolist(), data)
+    assert found == reference.parity_checksum(expected)
+    assert matrix_of(kernel, DATA, PARITY) == matrix.tolist()
+    assert kernel.lib.erasure_close() == 0

@@ -1,0 +1,68 @@
+"""Boot guests with two and with four NUMA nodes, and run the tests of ``inside`` in them.
+
+``make test-numa`` calls this; an ordinary run of all tests does not collect it. Latencies from such
+a guest mean nothing: what is looked at is where memory lies, and the shape and labels of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from perflib.experiments.numa import experiment
+from perflib.run import Run
+from perflib.store import load
+from tests.numa.guest import Guest, prepare
+from tests.numa.kernel import MissingError
+from tests.numa.layouts import LAYOUTS
+
+LIMIT_S = 900.0  # an idle machine of two cores takes three minutes for both
+
+
+@pytest.fixture(scope="module")
+def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Guest]]:
+    """All at once: most of what each does, it does on one CPU."""
+    try:
+        kernel, first_root = prepare(tmp_path_factory.mktemp("boot"))
+    except MissingError as error:
+        pytest.fail(str(error), pytrace=False)
+    with ExitStack() as stack:
+        started = {}
+        for name, layout in LAYOUTS.items():
+            out = tmp_path_factory.mktemp(name)
+            guest = Guest.with_tests(name, layout, kernel, first_root, out)
+            started[name] = stack.enter_context(guest)
+        yield started
+
+
+@pytest.mark.timeout(LIMIT_S + 60)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_in_a_guest(name: str, guests: dict[str, Guest]) -> None:
+    answer = guests[name].answer(LIMIT_S)
+    print(answer.said)
+    assert answer.status == 0, f"in the guest with {name} nodes:\n{answer.said}"
+    assert answer.counts["tests"] > answer.counts["skipped"]
+    assert answer.counts["failures"] == answer.counts["errors"] == 0
+
+
+@pytest.mark.timeout(LIMIT_S + 60)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_guest_s_run_is_drawn_here(name: str, guests: dict[str, Guest]) -> None:
+    """Its last run has all cores: each is named, and its nodes are, along the heatmap's edges."""
+    guests[name].answer(LIMIT_S)
+    run = last_run(guests[name].out)
+    layout = LAYOUTS[name]
+    axes = experiment.figures(run)["heatmap"].axes[0]
+    for axis in (axes.xaxis, axes.yaxis):
+        shown = [label.get_text() for label in axis.get_ticklabels()]
+        assert shown == [str(cpu) for cpu in range(len(layout.nodes))]
+    written = [text.get_text() for text in axes.texts]
+    nodes = [f"node {node}" for node in range(len(layout.distances))]
+    assert [text for text in written if text.startswith("node")] == nodes
+
+
+def last_run(out: Path) -> Run:
+    return load(max((out / "data").rglob("numa-*.parquet"), key=lambda path: path.name))

@@ -1,0 +1,46 @@
+"""What alias_offsets.c and alias_blas.c compute, and the checksums that they return."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+_TAPS = np.array([0.1, 0.25, 0.3, 0.25, 0.1], dtype=np.float32)
+_SAMPLES = 1021
+
+
+def convolution(n: int) -> NDArray[np.float32]:
+    """The output; its first and last two elements are never written."""
+    given = _input(n)
+    out = np.zeros(n, dtype=np.float32)
+    for tap in range(5):  # float32 at each step, in this order, as the C has it
+        out[2:-2] = out[2:-2] + given[tap : n - 4 + tap] * _TAPS[tap]
+    return out
+
+
+def copy(n: int) -> NDArray[np.float32]:
+    return _input(n)
+
+
+def _input(n: int) -> NDArray[np.float32]:
+    return np.float32(0.5) * (np.arange(n) % 251).astype(np.float32)
+
+
+def checksum(out: NDArray[np.float32]) -> int:
+    inner = len(out) - 4
+    samples = min(inner, _SAMPLES)
+    found = 0
+    for k in range(samples):
+        (bits,) = struct.unpack("<I", struct.pack("<f", out[2 + k * inner // samples]))
+        found = (found << 5 & 2**64 - 1 | found >> 59) ^ bits
+    return found
+
+
+def dgemv_checksum(n: int) -> int:
+    row, column = np.mgrid[:n, :n]
+    a = (7 * row + 3 * column) % 17 - 8
+    y = a @ (np.arange(n) % 5 - 2)
+    total = float(((np.arange(n) % 7 + 1) * y).sum())
+    return int(struct.unpack("<Q", struct.pack("<d", total))[0])
