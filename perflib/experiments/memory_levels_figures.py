@@ -21,6 +21,7 @@ _KIB = 1024
 _MOST_CORES = 8
 _MARKS = "o^svDPX*"
 _PAGES = {"4k": "4 KiB pages"}
+_TOLD = 2.0  # levels that reach over less sizes than this factor are drawn without their figures
 _CLAIM_COLOUR, _TLB_COLOUR, _LEVEL_COLOUR = "0.35", "C4", "C3"
 _PAGE_LINES = 64
 Pair = tuple[tuple[str, str], tuple[str, str]]
@@ -44,7 +45,7 @@ def latency(table: MemoryTable) -> Figure:
                     axes, curve, "latency", f"{order}, {_pages(backing)}", f"C{i}",
                     _MARKS[i % len(_MARKS)], hollow=j > 0,
                 )  # fmt: skip
-    _log_axis(axes, beside=2.2)
+    _log_axis(axes, beside=3.5)
     for number, level in enumerate(table.levels):
         found, cycles = table.latency(level), table.latency(level, "latency_cycles")
         words = f"{found.effect:.3g} ns"
@@ -55,6 +56,8 @@ def latency(table: MemoryTable) -> Figure:
             ends, [found.effect] * 2, color=_LEVEL_COLOUR, lw=5, alpha=0.35,
             solid_capstyle="butt", label="" if number else "levels found",
         )  # fmt: skip
+        if ends[1] < _TOLD * ends[0]:  # on the steep parts words would hide the curves
+            continue
         axes.annotate(
             words, (float(np.sqrt(ends[0] * ends[1])), found.effect), (0, -6),
             textcoords="offset points", ha="center", va="top", fontsize="small",

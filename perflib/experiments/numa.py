@@ -94,7 +94,7 @@ class NumaParams(Params):
         le=10_000,
     )
     threshold_percent: float = parameter(
-        2.0, "a core, or a group of cores, counts as farther from this on", "percent", gt=0, le=1000
+        5.0, "a core, or a group of cores, counts as farther from this on", "percent", gt=0, le=1000
     )
 
 

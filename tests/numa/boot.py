@@ -28,7 +28,7 @@ def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Guest
     try:
         kernel, first_root = prepare(tmp_path_factory.mktemp("boot"))
     except MissingError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     with ExitStack() as stack:
         started = {}
         for name, layout in LAYOUTS.items():

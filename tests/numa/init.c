@@ -56,14 +56,14 @@ static void load_modules(void) {
 int main(void) {
   load_modules();
   // Files that do not change under the guest may stay in its memory; its answers may not.
-  put("root", "/root", "9p", MS_RDONLY, "trans=virtio,version=9p2000.L,cache=loose,msize=512000");
-  put("proc", "/root/proc", "proc", 0, NULL);
-  put("sysfs", "/root/sys", "sysfs", 0, NULL);
-  put("cgroup2", "/root/sys/fs/cgroup", "cgroup2", 0, NULL);
-  put("devtmpfs", "/root/dev", "devtmpfs", 0, NULL);
-  put("tmpfs", "/root/dev/shm", "tmpfs", 0, "mode=1777");
-  put("out", "/root/dev/shm/out", "9p", 0, "trans=virtio,version=9p2000.L,cache=none,msize=512000");
-  if (chdir("/root") != 0 || mount(".", "/", NULL, MS_MOVE, NULL) != 0 || chroot(".") != 0)
+  put("root", "/host", "9p", MS_RDONLY, "trans=virtio,version=9p2000.L,cache=loose,msize=512000");
+  put("proc", "/host/proc", "proc", 0, NULL);
+  put("sysfs", "/host/sys", "sysfs", 0, NULL);
+  put("cgroup2", "/host/sys/fs/cgroup", "cgroup2", 0, NULL);
+  put("devtmpfs", "/host/dev", "devtmpfs", 0, NULL);
+  put("tmpfs", "/host/dev/shm", "tmpfs", 0, "mode=1777");
+  put("out", "/host/dev/shm/out", "9p", 0, "trans=virtio,version=9p2000.L,cache=none,msize=512000");
+  if (chdir("/host") != 0 || mount(".", "/", NULL, MS_MOVE, NULL) != 0 || chroot(".") != 0)
     fail("the root of the guest");
   pid_t child = fork();
   if (child == 0) {

@@ -1,0 +1,18 @@
+"""What to do about 4K aliasing: arrays that do not alias, an allocator of such, a tuned offset.
+
+>>> from perflib.remedies import alias_free, alias_free_allocator, best_offset
+"""
+
+from __future__ import annotations
+
+from perflib.remedies.allocator import alias_free_allocator
+from perflib.remedies.arrays import alias_free, alias_free_copies
+from perflib.remedies.tuner import BestOffset, best_offset
+
+__all__ = [
+    "BestOffset",
+    "alias_free",
+    "alias_free_allocator",
+    "alias_free_copies",
+    "best_offset",
+]
