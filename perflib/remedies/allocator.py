@@ -9,6 +9,7 @@ says itself of which it is. So no header of numpy's or Python's is needed, and t
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ __all__ = ["alias_free_allocator"]
 _ABI, _FEATURES, _SET_HANDLER, _GET_HANDLER = 0, 211, 304, 305
 _KNOWN_ABIS = (0x0100_0009, 0x0200_0000)
 _HOOK_SINCE = 0xF  # numpy 1.22
-_CAPSULE = b"mem_handler"
+_TABLE, _CAPSULE = "_ARRAY_API", b"mem_handler"
 
 _OURS: dict[int, Any] = {}  # capsules by the address of the handler that each stands before
 _LOCK = threading.Lock()
@@ -42,8 +43,8 @@ def alias_free_allocator() -> Iterator[None]:
     to 16 others. Up to 64 no two begin at the same line.
 
     Costs: a page an array; nothing is kept for later. Smaller arrays get 16 bytes more and are left
-    where they lie. In-place resizing copies. Memory comes from the handler that was in force, numpy's
-    or another, with all that it does about huge pages or nodes.
+    where they come to lie. Resizing in place copies. Memory comes from the handler that was in
+    force, numpy's or another, with all that it does about huge pages or nodes.
 
     Arrays may be used, resized and freed when the context has ended, in any thread: numpy keeps the
     handler with each array. numpy's hook is a context variable: in force in this thread or
@@ -62,15 +63,17 @@ def alias_free_allocator() -> Iterator[None]:
     """
     set_handler, get_handler = _hook()
     before = get_handler()
-    set_handler(_standing_before(before))
+    ours = _standing_before(before)
     try:
+        set_handler(ours)
         yield
     finally:
         set_handler(before)
 
 
+@functools.cache
 def _hook() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
-    """numpy's ``PyDataMem_SetHandler`` and ``PyDataMem_GetHandler``."""
+    """The functions ``PyDataMem_SetHandler`` and ``PyDataMem_GetHandler`` of numpy."""
     table = _numpy_table()
     abi, features = (ctypes.CFUNCTYPE(ctypes.c_uint)(table[at])() for at in (_ABI, _FEATURES))
     if abi not in _KNOWN_ABIS:
@@ -91,8 +94,8 @@ def _numpy_table() -> Any:
     """The addresses that numpy hands out to extensions."""
     for package in ("numpy._core", "numpy.core"):  # numpy 2, numpy 1
         try:
-            capsule = importlib.import_module(f"{package}._multiarray_umath")._ARRAY_API
-            address = _capsule_functions()[0](capsule, None)
+            module = importlib.import_module(f"{package}._multiarray_umath")
+            address = _capsule_functions()[0](getattr(module, _TABLE), None)
         except (ImportError, AttributeError):
             continue
         return ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
@@ -103,6 +106,7 @@ def _numpy_table() -> Any:
     raise UserError(msg)
 
 
+@functools.cache
 def _capsule_functions() -> tuple[Callable[..., int], Callable[..., Any]]:
     """Python's ``PyCapsule_GetPointer`` and ``PyCapsule_New``."""
     get_type = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
@@ -127,12 +131,13 @@ def _standing_before(handler: Any) -> Any:
             return handler
         if inner not in _OURS:
             kernel = load("alias_allocator")
-            number = int(
-                kernel.ffi.cast("uintptr_t", kernel.lib.alias_handler(_pointer(kernel, inner)))
-            )
-            if not number:
-                msg = "there is no memory for numpy's handler"
+            ffi, lib = kernel.ffi, kernel.lib
+            made = lib.alias_handler(ffi.cast("void *", inner))
+            if made == ffi.NULL:
+                msg = "there is no memory left for an allocator of arrays"
                 raise MeasurementError(msg)
-            name = int(kernel.ffi.cast("uintptr_t", kernel.lib.alias_capsule_name()))
-            _OURS[inner] = new_capsule(number, name, None)
+            made, name = (int(ffi.cast("uintptr_t", at)) for at in (made, lib.alias_capsule_name()))
+            # Arrays may outlive this module: what stands behind them must outlive the arrays.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(handler))
+            _OURS[inner] = new_capsule(made, name, None)
         return _OURS[inner]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perflib.experiments.numa import experiment
@@ -50,11 +51,14 @@ def test_in_a_guest(name: str, guests: dict[str, Guest]) -> None:
 
 @pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_guest_s_run_is_drawn_here(name: str, guests: dict[str, Guest]) -> None:
-    """Its last run has all cores: each is named, and its nodes are, along the heatmap's edges."""
+def test_a_guest_s_run_is_analysed_and_drawn_here(name: str, guests: dict[str, Guest]) -> None:
+    """Its last run, which lost a core: all are named, and so are the nodes along the edges."""
     guests[name].answer(LIMIT_S)
     run = last_run(guests[name].out)
     layout = LAYOUTS[name]
+    groups = next(found for found in experiment.analyse(run) if found.subject == "groups")
+    assert groups.evidence["cpus"] == list(range(len(layout.nodes)))
+    assert np.shape(groups.evidence["membership"]) == (len(layout.nodes), len(layout.nodes))
     axes = experiment.figures(run)["heatmap"].axes[0]
     for axis in (axes.xaxis, axes.yaxis):
         shown = [label.get_text() for label in axis.get_ticklabels()]

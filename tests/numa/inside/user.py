@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -140,13 +139,6 @@ def test_a_core_taken_away_during_a_run_loses_only_its_cells(layout: Layout, run
         assert f"{what} cpu{gone} " in told
     assert f"cpu{gone} cannot be used: it is offline" in told
     assert not any(f"cpu{cpu} " in told for cpu in range(gone))
-
-
-def test_a_run_that_lost_a_core_is_analysed(layout: Layout, run: Run) -> None:
-    findings = {finding.subject: finding for finding in experiment.analyse(run)}
-    assert set(findings["groups"].evidence["cpus"]) == set(range(len(layout.nodes)))
-    matrix = np.array(findings["groups"].evidence["membership"])
-    assert matrix.shape == (len(layout.nodes), len(layout.nodes))
 
 
 def test_asking_for_an_offline_core_is_refused(

@@ -1,0 +1,180 @@
+"""The best offset for a function, found by measuring and then measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perflib.errors import UserError
+from perflib.experiments.verdicts import threshold_verdict
+from perflib.finding import Verdict
+from perflib.offsets.arguments import check_arrays, check_offsets
+from perflib.offsets.source import CFunction
+from perflib.offsets.sweep import OffsetSweep, sweep_offsets
+from perflib.offsets.table import PERIOD_BYTES, OffsetTable
+from perflib.remedies.arrays import zeros_at
+from perflib.stats import Interval
+
+__all__ = ["BestOffset", "best_offset"]
+
+_PLAIN_OFFSET = 0  # as large allocations lie: both arrays at a page
+
+
+@dataclass(frozen=True)
+class BestOffset:
+    """What tuning found.
+
+    Parameters
+    ----------
+    search
+        The sweep over all offsets, which chose one.
+    check
+        Samples at offset 0 and at that one alone, taken afterwards: the choice cannot flatter them.
+    candidate_bytes
+        The offset that was chosen.
+    threshold_percent
+        How much time it must save to be called better.
+    move
+        Which argument moves.
+    """
+
+    search: OffsetSweep
+    check: OffsetSweep
+    candidate_bytes: int
+    threshold_percent: float
+    move: int | None = None
+
+    @property
+    def gain(self) -> Interval:
+        """How much less time calls take at the chosen offset than at 0, in percent of that at 0."""
+        longer = self.check.table.difference(self.candidate_bytes, _PLAIN_OFFSET)
+        return Interval(-longer.effect, -longer.high, -longer.low)
+
+    @property
+    def verdict(self) -> Verdict:
+        """On "the chosen offset saves more than ``threshold_percent``"."""
+        return threshold_verdict(self.gain, self.threshold_percent)[0]
+
+    @property
+    def offset_bytes(self) -> int:
+        """The offset to use: the chosen one where it is shown to be better, otherwise 0."""
+        return self.candidate_bytes if self.verdict == "supported" else _PLAIN_OFFSET
+
+    def __str__(self) -> str:
+        gain, where = self.gain, f"{self.candidate_bytes} bytes"
+        measured = (
+            f"calls take {gain.effect:.2g} % [{gain.low:.2g}, {gain.high:.2g}] less time there "
+            "than at offset 0"
+        )
+        if self.verdict == "supported":
+            return f"{self.search.name}: an offset of {where} is better: {measured}."
+        best = f"{where}, the best of {len(self.search.table.offsets)} offsets"
+        if self.verdict == "refuted":
+            return (
+                f"{self.search.name}: no offset is better by {self.threshold_percent:g} % or more. "
+                f"At {best}, {measured}."
+            )
+        return (
+            f"{self.search.name}: no offset is shown to be better. At {best}, {measured}; "
+            f"{self.threshold_percent:g} % is not outside the interval: a larger budget_s would "
+            "narrow it."
+        )
+
+    __repr__ = __str__
+
+    def arrays(self, *arguments: Any) -> tuple[Any, ...]:
+        """Arguments for the function with copies of the arrays, laid at ``offset_bytes``.
+
+        The array that moves begins at the offset above a page, each other at a page: as they lay
+        where they were measured. What is no array is passed on. Each copy has less than 4096 bytes
+        more than it needs.
+
+        Raises
+        ------
+        UserError
+            As of ``best_offset``: arrays that are empty, overlap ...
+        """
+        _, moved = check_arrays(arguments, self.move)
+        laid: list[Any] = list(arguments)
+        for number, array in enumerate(arguments):
+            if isinstance(array, np.ndarray):
+                by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
+                rows = array.T if by_columns else array
+                copy = zeros_at(self.offset_bytes if number == moved else 0, rows.shape, rows.dtype)
+                copy[...] = rows
+                laid[number] = copy.T if by_columns else copy
+        return tuple(laid)
+
+
+def best_offset(
+    function: Callable[..., Any] | str | CFunction,
+    *arguments: Any,
+    move: int | None = None,
+    offsets: Iterable[int] | None = None,
+    budget_s: float = 20.0,
+    threshold_percent: float = 1.0,
+    **settings: Any,
+) -> BestOffset:
+    """Find the offset of the written array at which a function is fastest, if there is one.
+
+    A sweep over all offsets chooses the one with the shortest calls, offset 0 aside; the fastest of
+    many looks faster than it is. So a second sweep, of offset 0 and the chosen one alone, says how
+    much it gains. Better means: the whole 95 % interval of that gain lies above
+    ``threshold_percent``.
+
+    Parameters
+    ----------
+    function, arguments, move
+        As for ``perflib.offsets.sweep_offsets``. It runs in another process, with copies.
+    offsets
+        In bytes, below 4096, since a remedy moves an array within a page; 0 is always among them.
+        By default just above 0 and in the middle of the page, at several places in a cache line.
+    budget_s
+        The time for both sweeps: half each, at most.
+    threshold_percent
+        How much time must be saved for an offset to be called better.
+    settings
+        Passed on to ``sweep_offsets``: ``precision_percent``, ``sample_ms``, ``cpu`` ...
+
+    Returns
+    -------
+    A record that prints what was found, with ``offset_bytes`` (0 where none is shown to be better),
+    ``gain``, ``verdict``, both sweeps, and ``arrays(...)`` to lay your arrays so.
+
+    Raises
+    ------
+    UserError, MeasurementError
+        As of ``sweep_offsets``; an offset of a page or more; no offset but 0.
+
+    Examples
+    --------
+    >>> a, out = np.ones(1 << 16, np.float32), np.zeros(1 << 16, np.float32)
+    >>> found = best_offset(np.copyto, out, a, move=0)  # doctest: +SKIP
+    >>> out, a = found.arrays(out, a)  # doctest: +SKIP
+    """
+    _, moved = check_arrays(arguments, move)
+    wanted = None if offsets is None else [_PLAIN_OFFSET, *offsets]
+    places = check_offsets(wanted, arguments[moved])
+    if wanted is None:
+        places = [offset for offset in places if offset < PERIOD_BYTES]
+    if places[-1] >= PERIOD_BYTES:
+        msg = (
+            f"an array is moved within a page, from 0 to {PERIOD_BYTES - 1} bytes, not by "
+            f"{places[-1]}"
+        )
+        raise UserError(msg)
+    common: dict[str, Any] = {"move": move, "budget_s": budget_s / 2, **settings}
+    search = sweep_offsets(function, *arguments, offsets=places, **common)
+    candidate = _fastest_moved(search.table)
+    check = sweep_offsets(function, *arguments, offsets=[_PLAIN_OFFSET, candidate], **common)
+    return BestOffset(search, check, candidate, threshold_percent, move)
+
+
+def _fastest_moved(table: OffsetTable) -> int:
+    """Of the offsets but 0, the one with the shortest calls."""
+    curve = table.curve()
+    offsets, percent = curve["offset_bytes"].to_numpy(), curve["percent"].to_numpy(np.float64)
+    return int(offsets[np.nanargmin(np.where(offsets == _PLAIN_OFFSET, np.nan, percent))])
