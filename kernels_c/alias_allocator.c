@@ -21,7 +21,6 @@
  * flags = ["-O2"]
  * link = ["-Wl,-z,nodelete"]
  */
-#include <limits.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>

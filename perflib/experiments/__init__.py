@@ -22,6 +22,7 @@ NAMES = (
     "alias_map",
     "alias_environment",
     "alias_offsets",
+    "allocators",
     "erasure_coding",
 )
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from perflib.errors import UserError, choose
 
@@ -27,8 +28,8 @@ INSTALL: Mapping[str, str] = {
     "(Fedora)",
     "jemalloc": "'apt-get install libjemalloc2' (Debian), 'dnf install jemalloc' (Fedora)",
     "mimalloc": "'apt-get install libmimalloc2.0' (Debian), 'dnf install mimalloc' (Fedora)",
-    "hoard": "no distribution packages it: build it from its source (emeryberger/Hoard), then give "
-    "the path of libhoard.so",
+    "hoard": "build it from its source (emeryberger/Hoard; no distribution packages it), then "
+    "install libhoard.so or give its path",
 }
 # The plain build of each: those for debugging or with hardening behave differently.
 _FILES: Mapping[str, re.Pattern[str]] = {
@@ -76,9 +77,8 @@ def _elf(path: Path) -> _Elf | None:
         header = file.read(20)
     if len(header) < 20 or header[:4] != b"\x7fELF":
         return None
-    order = "big" if header[5] == 2 else "little"
-    kind = int.from_bytes(header[16:18], "big" if order == "big" else "little")
-    machine = int.from_bytes(header[18:20], "big" if order == "big" else "little")
+    order: Literal["big", "little"] = "big" if header[5] == 2 else "little"
+    kind, machine = (int.from_bytes(header[at : at + 2], order) for at in (16, 18))
     return _Elf(64 if header[4] == 2 else 32, order, machine, kind)
 
 

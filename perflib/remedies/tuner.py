@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perflib.errors import UserError
+from perflib.errors import MeasurementError, UserError
 from perflib.experiments.verdicts import threshold_verdict
 from perflib.finding import Verdict
 from perflib.offsets.arguments import check_arrays, check_offsets
@@ -65,22 +65,21 @@ class BestOffset:
 
     def __str__(self) -> str:
         gain, where = self.gain, f"{self.candidate_bytes} bytes"
-        measured = (
-            f"calls take {gain.effect:.2g} % [{gain.low:.2g}, {gain.high:.2g}] less time there "
-            "than at offset 0"
+        saved = (
+            f"saves {gain.effect:.1f} % [{gain.low:.1f}, {gain.high:.1f}] of a call's time at "
+            "offset 0"
         )
         if self.verdict == "supported":
-            return f"{self.search.name}: an offset of {where} is better: {measured}."
-        best = f"{where}, the best of {len(self.search.table.offsets)} offsets"
+            return f"{self.search.name}: an offset of {where} is better: it {saved}."
+        best = f"The fastest of {len(self.search.table.offsets) - 1} others, {where}, {saved}"
         if self.verdict == "refuted":
             return (
                 f"{self.search.name}: no offset is better by {self.threshold_percent:g} % or more. "
-                f"At {best}, {measured}."
+                f"{best}."
             )
         return (
-            f"{self.search.name}: no offset is shown to be better. At {best}, {measured}; "
-            f"{self.threshold_percent:g} % is not outside the interval: a larger budget_s would "
-            "narrow it."
+            f"{self.search.name}: no offset is shown to be better. {best}, and "
+            f"{self.threshold_percent:g} % is not outside that: a larger budget_s would narrow it."
         )
 
     __repr__ = __str__
@@ -147,7 +146,7 @@ def best_offset(
     Raises
     ------
     UserError, MeasurementError
-        As of ``sweep_offsets``; an offset of a page or more; no offset but 0.
+        As of ``sweep_offsets``; an offset of a page or more, or none but 0.
 
     Examples
     --------
@@ -166,7 +165,8 @@ def best_offset(
             f"{places[-1]}"
         )
         raise UserError(msg)
-    common: dict[str, Any] = {"move": move, "budget_s": budget_s / 2, **settings}
+    common = {"move": move, "threshold_percent": threshold_percent, **settings}
+    common["budget_s"] = budget_s / 2
     search = sweep_offsets(function, *arguments, offsets=places, **common)
     candidate = _fastest_moved(search.table)
     check = sweep_offsets(function, *arguments, offsets=[_PLAIN_OFFSET, candidate], **common)
@@ -176,5 +176,8 @@ def best_offset(
 def _fastest_moved(table: OffsetTable) -> int:
     """Of the offsets but 0, the one with the shortest calls."""
     curve = table.curve()
-    offsets, percent = curve["offset_bytes"].to_numpy(), curve["percent"].to_numpy(np.float64)
-    return int(offsets[np.nanargmin(np.where(offsets == _PLAIN_OFFSET, np.nan, percent))])
+    moved = curve[curve["offset_bytes"] != _PLAIN_OFFSET]
+    if moved.empty:
+        msg = "no sample is usable but those at offset 0: there is nothing to choose from"
+        raise MeasurementError(msg)
+    return int(moved["offset_bytes"].to_numpy()[moved["percent"].to_numpy().argmin()])

@@ -102,6 +102,8 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
         return [None, True, 5, 1.5, {}, [5], [None]]
     if list[str] in kinds:
         return ["", None, True, 5, 1.5, [], {}, [5], [None]]
+    if any(typing.get_origin(kind) is list for kind in kinds):  # of numbers, or of choices
+        return ["xyzzy", None, True, 1.5, {}, [None], [True], ["xyzzy"]]
     if name == "event":  # a number or a name
         return ["", 1.5, True, [], {}, None]
     if name == "call_graph":  # at the command line 'none' is no value, and a kind of call graph

@@ -1,4 +1,4 @@
-"""Which allocators there are: found where they lie, refused with a reason, chosen by name or path."""
+"""Which allocators there are: found where they lie, refused with a reason, chosen."""
 
 from __future__ import annotations
 

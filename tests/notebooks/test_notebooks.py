@@ -185,14 +185,13 @@ def test_papermill_with_a_wrong_parameter_measures_nothing(
 
 
 @pytest.mark.usefixtures("home")
-def test_nbval_runs_every_cell(tmp_path: Path) -> None:
-    for name in FIRST:
-        if experiments.get(name).unavailable():
-            continue
-        notebook = read(path_of(name))
-        (cell,) = tagged(notebook, "parameters")
-        cell.source += "\n" + "\n".join(f"{key} = {value!r}" for key, value in SMALL[name].items())
-        nbformat.write(notebook, tmp_path / f"{name}.ipynb")  # type: ignore[no-untyped-call]
+@pytest.mark.parametrize("name", FIRST)
+def test_nbval_runs_every_cell(name: str, tmp_path: Path) -> None:
+    needs(name)
+    notebook = read(path_of(name))
+    (cell,) = tagged(notebook, "parameters")
+    cell.source += "\n" + "\n".join(f"{key} = {value!r}" for key, value in SMALL[name].items())
+    nbformat.write(notebook, tmp_path / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax"]
     argv += ["--nbval-current-env", "--nbval-cell-timeout=300", "-c", os.devnull, str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)

@@ -1,0 +1,202 @@
+"""What samples of ``allocators`` say, before anything is claimed: shares of pairs, and costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perflib.experiments.allocators_turns import AGAIN, FUNCTIONS, NEW, PLACES, TIMED
+from perflib.experiments.samples import round_starts, usable
+from perflib.offsets.table import PERIOD_BYTES, aliasing
+from perflib.stats import Interval, robust_mean, t_interval, time_blocks
+
+__all__ = ["AllocatorTable", "Cost", "Share"]
+
+Floats = NDArray[np.float64]
+_Z = 1.959963984540054  # of 95 %
+_MOST_LOG = 700.0
+_STRETCHES = 3
+_TIMES = {"function", "place", "calls", "time_ns"}
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many pairs share their low 12 bits, in percent with Wilson's interval.
+
+    ``near``: of those, and of those of which the second buffer lies up to 127 bytes above, modulo
+    4096, in another page.
+    """
+
+    percent: Interval
+    pairs: int
+    equal: int
+    near: int
+    processes: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one function's second buffer costs where an allocator puts it, all in percent.
+
+    ``distance``: by its distance from the first alone; ``other``: whatever else differs between
+    that buffer and one of ours at the same distance. ``stretches``: of ``distance``, thirds of the
+    run. ``element_ns``: time an element, with malloc's own pair. ``aliasing``: percent of processes
+    in which the distance is one that is predicted to alias.
+    """
+
+    distance: Interval
+    other: Interval
+    stretches: tuple[float, ...]
+    element_ns: Interval
+    aliasing: float
+
+
+class AllocatorTable:
+    """The samples by allocator, size and function.
+
+    Parameters
+    ----------
+    samples
+        Rows with ``round``, ``allocator``, ``state``, ``size_bytes``, ``first_address``,
+        ``second_address``; of those that are timed ``function``, ``place``, ``calls``, ``time_ns``.
+
+    Raises
+    ------
+    UserError
+        No row is usable, or a time is not positive.
+    """
+
+    def __init__(self, samples: pd.DataFrame) -> None:
+        kept = usable(samples, []).copy()
+        self.allocators = list(dict.fromkeys(kept["allocator"].sort_values()))
+        distance = (kept["second_address"] - kept["first_address"]).to_numpy(np.int64)
+        kept["equal"] = distance % PERIOD_BYTES == 0
+        # Two that lie side by side in one page do not look alike: they are what they seem.
+        kept["near"] = aliasing(distance)[0] & (np.abs(distance) >= PERIOD_BYTES)
+        kept["process"] = kept["round"].astype(str)
+        if "cpu" in kept:
+            kept["process"] += "/" + kept["cpu"].astype(str)
+        self.pairs = kept[kept["state"].isin([NEW, AGAIN])]
+        timed = kept[kept["state"] == TIMED] if set(kept) >= _TIMES else kept.iloc[:0]
+        self.timed = usable(timed, ["time_ns", "calls"]) if len(timed) else timed
+        if "glibc" in self.allocators:  # what everything is compared with comes first
+            self.allocators = ["glibc", *(one for one in self.allocators if one != "glibc")]
+
+    # --- addresses -------------------------------------------------------------------------------
+
+    @property
+    def sizes(self) -> list[int]:
+        """All sizes of which addresses were looked at."""
+        return sorted(set(self.pairs["size_bytes"]))
+
+    def share(
+        self, allocator: str, state: str, least_bytes: int = 0, most_bytes: int | None = None
+    ) -> Share | None:
+        """Pairs of these sizes that share their low 12 bits; ``None`` where there are none.
+
+        A process counts as one look: an allocator that put one pair so puts the next one so.
+        """
+        sizes = self.pairs["size_bytes"]
+        mine = self.pairs[
+            (self.pairs["allocator"] == allocator)
+            & (self.pairs["state"] == state)
+            & (sizes >= least_bytes)
+            & (sizes <= (math.inf if most_bytes is None else most_bytes))
+        ]
+        if mine.empty:
+            return None
+        processes = mine["process"].nunique()
+        share = float(mine["equal"].mean())
+        ends = _wilson(share, processes)
+        return Share(
+            Interval(*(100 * value for value in (share, *ends))),
+            len(mine), int(mine["equal"].sum()), int(mine["near"].sum()), processes,
+        )  # fmt: skip
+
+    # --- times -----------------------------------------------------------------------------------
+
+    @cached_property
+    def cells(self) -> list[tuple[str, str, int]]:
+        """Allocator, function and size of all that is timed."""
+        if self.timed.empty:
+            return []
+        found = {
+            (str(allocator), str(function), int(size))
+            for allocator, function, size in zip(
+                self.timed["allocator"], self.timed["function"], self.timed["size_bytes"],
+                strict=True,
+            )
+        }  # fmt: skip
+        functions = [*FUNCTIONS, *sorted({function for _, function, _ in found} - {*FUNCTIONS})]
+
+        def order(cell: tuple[str, str, int]) -> tuple[int, int, int]:
+            return functions.index(cell[1]), cell[2], self.allocators.index(cell[0])
+
+        return sorted(found, key=order)
+
+    def cost(self, allocator: str, function: str, size: int) -> Cost:
+        """One cell: places compared within each process, uncertainty from blocks of time."""
+        mine = self.timed[
+            (self.timed["allocator"] == allocator)
+            & (self.timed["function"] == function)
+            & (self.timed["size_bytes"] == size)
+        ]
+        log_ns = np.log(mine["time_ns"].to_numpy(np.float64) / mine["calls"].to_numpy(np.float64))
+        by_process = (
+            mine.assign(log_ns=log_ns)
+            .pivot_table(
+                index=["round", "process"], columns="place", values="log_ns", aggfunc="median"
+            )
+            .reindex(columns=list(PLACES))
+        )
+        ratios = pd.DataFrame(
+            {
+                "distance": by_process["same"] - by_process["far"],
+                "other": by_process["given"] - by_process["same"],
+                "given": by_process["given"],
+            }
+        )
+        by_round = ratios.groupby(level="round").mean()
+        starts = round_starts(mine, by_round.index)
+        numbers = time_blocks(starts, len(by_round))
+        values = by_round.to_numpy(np.float64)
+        blocks = np.array([robust_mean(values[numbers == block]) for block in np.unique(numbers)])
+        thirds = [robust_mean(part)[0] for part in np.array_split(blocks, _STRETCHES) if len(part)]
+        given = mine[mine["place"] == "given"]
+        near = given.groupby("process")["near"].max()
+        elements = size // 4
+        return Cost(
+            _percent(t_interval(blocks[:, 0])),
+            _percent(t_interval(blocks[:, 1])),
+            tuple(100 * math.expm1(min(float(part), _MOST_LOG)) for part in thirds),
+            Interval(*(_exp(value) / elements for value in t_interval(blocks[:, 2]))),
+            100 * float(near.mean()) if len(near) else math.nan,
+        )
+
+    @cached_property
+    def costs(self) -> dict[tuple[str, str, int], Cost]:
+        """Of all cells."""
+        return {cell: self.cost(*cell) for cell in self.cells}
+
+
+def _wilson(share: float, looks: int) -> tuple[float, float]:
+    """The ends of Wilson's interval; 0 and 1 are within it where the share is."""
+    middle = (share + _Z**2 / (2 * looks)) / (1 + _Z**2 / looks)
+    reach = (
+        _Z * math.sqrt(share * (1 - share) / looks + _Z**2 / (4 * looks**2)) / (1 + _Z**2 / looks)
+    )
+    return max(0.0, min(middle - reach, share)), min(1.0, max(middle + reach, share))
+
+
+def _exp(value: float) -> float:
+    """An interval from two blocks may end where a double cannot follow."""
+    return math.inf if value > _MOST_LOG else math.exp(value)
+
+
+def _percent(log_ratio: Interval) -> Interval:
+    return Interval(*(100 * (_exp(value) - 1) for value in log_ratio))

@@ -1,0 +1,280 @@
+"""One turn of ``allocators``: a fresh process under one allocator, its addresses and its times."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from perflib.conditions import Conditions, check, observe, unmet
+from perflib.errors import MeasurementError
+from perflib.kernels import build
+from perflib.machine.allocators import Allocator
+from perflib.measure.launch import command
+from perflib.measure.process import WorkerError
+from perflib.measure.rounds import Columns
+
+__all__ = ["AGAIN", "FUNCTIONS", "NEW", "PLACES", "TIMED", "AllocatorTurns", "Arm", "Work"]
+
+FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1}
+# Where the second buffer lies: as malloc gave it; a mapping of ours, at that distance or far.
+PLACES = ("given", "same", "far")
+NEW, AGAIN, TIMED = "new", "again", "timed"
+_ITEM_BYTES = 4
+_PERIOD, _LINE = 4096, 64
+_VISITS = 5
+_TIMEOUT_S = 120.0
+
+
+class Arm(NamedTuple):
+    """An allocator on a core; both count from 0."""
+
+    core: int
+    allocator: int
+
+
+class Work(NamedTuple):
+    """What every process does.
+
+    ``sizes``: in bytes, of ``pairs`` pairs of buffers whose addresses are looked at in the first
+    ``processes`` rounds. ``timed``: function and bytes of all that is timed, ``sample_ns`` each.
+    ``sham``: where a far buffer is meant, the one at the same distance is used again.
+    """
+
+    sizes: Sequence[int]
+    pairs: int
+    processes: int
+    timed: Sequence[tuple[str, int]]
+    sample_ns: int
+    sham: bool = False
+
+
+class AllocatorTurns:
+    """Starts the program anew for every turn, with the allocator preloaded.
+
+    Parameters
+    ----------
+    arms
+        What a turn's number means.
+    allocators, conditions
+        Those that arms count.
+    work
+        What each process does.
+    level
+        The compiler's optimisation: the kernel's variant.
+    seed
+        Of the order of the places.
+    """
+
+    def __init__(
+        self,
+        arms: Sequence[Arm],
+        allocators: Sequence[Allocator],
+        conditions: Sequence[Conditions],
+        work: Work,
+        *,
+        level: str,
+        seed: int,
+    ) -> None:
+        self._arms = arms
+        self._allocators = allocators
+        self._conditions = conditions
+        self._work = work
+        self._seed = seed
+        self._build = build("allocator_pairs", variant=level, executable=True)
+        self._got: list[dict[str, Any]] = []
+        self._checksums: dict[tuple[str, int], int] = {}
+        self._problems: dict[str, None] = {}
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force, and what was wrong with some samples."""
+        lacking = [text for got in self._got for text in got["unmet"]]
+        return list(dict.fromkeys([*lacking, *self._problems]))
+
+    def provenance(self) -> dict[str, Any]:
+        """The program, and the conditions that each arm asked for and got."""
+        return {"kernel": self._build.provenance, "conditions": self._got}
+
+    def observe(self, arms: Sequence[Arm] | None = None) -> None:
+        """Start each arm once and read back what it has.
+
+        Raises
+        ------
+        MeasurementError
+            The program does not run with that allocator, or does not use it.
+        """
+        self._got = []
+        for arm in self._arms if arms is None else arms:
+            wanted = self._wanted(arm)
+            with self._started(arm) as process:
+                self._verify(arm, process)
+                got = observe(process.pid, wanted.environment)
+                self._end(arm, process, "")
+            sentences = unmet(wanted, got)
+            self._got.append({"asked": asdict(wanted), "got": got, "unmet": sentences})
+
+    def take(self, round_: int, arm: int) -> Columns:
+        """One process: pairs that are new, what is timed, then pairs after all was freed."""
+        wanted, work = self._arms[arm], self._work
+        sizes = work.sizes if round_ < work.processes else ()
+        places = self._places(round_, arm)
+        commands = [f"new {size} {work.pairs}" for size in sizes]
+        for (function, size), order in zip(work.timed, places, strict=True):
+            digits = "".join(str(1 if work.sham and place == 2 else place) for place in order)
+            elements = size // _ITEM_BYTES
+            commands.append(f"time {FUNCTIONS[function]} {elements} {work.sample_ns} {digits}")
+        commands += ["release", *(f"again {size} {work.pairs}" for size in sizes)]
+        begin_ns = time.monotonic_ns()
+        with self._started(wanted) as process:
+            self._verify(wanted, process)
+            lines = iter(self._end(wanted, process, "\n".join(commands)))
+        rows = list(self._pairs(lines, NEW, sizes, begin_ns))
+        for (function, size), order in zip(work.timed, places, strict=True):
+            rows += self._times(lines, wanted, function, size, order)
+        next(lines)  # of the release
+        rows += self._pairs(lines, AGAIN, sizes, begin_ns)
+        common = {
+            "cpu": self._conditions[wanted.core].cpu,
+            "allocator": self._allocators[wanted.allocator].name,
+        }
+        return {name: [{**common, **row}[name] for row in rows] for name in (*common, *rows[0])}
+
+    def _places(self, round_: int, arm: int) -> list[list[int]]:
+        """For each timed function and size the order of the places, random in each visit."""
+        draw = random.Random(f"{self._seed}/{round_}/{arm}")
+        count = len(PLACES)
+        return [
+            [place for _ in range(_VISITS) for place in draw.sample(range(count), count)]
+            for _ in self._work.timed
+        ]
+
+    # --- the process -----------------------------------------------------------------------------
+
+    def _wanted(self, arm: Arm) -> Conditions:
+        path = self._allocators[arm.allocator].path
+        conditions = self._conditions[arm.core]
+        return replace(conditions, preload=(path, *conditions.preload)) if path else conditions
+
+    @contextmanager
+    def _started(self, arm: Arm) -> Iterator[subprocess.Popen[str]]:
+        wanted = self._wanted(arm)
+        check(wanted)
+        argv, environment = command(wanted, [str(self._build.library)])
+        process = subprocess.Popen(
+            argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        watchdog = threading.Timer(_TIMEOUT_S, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            watchdog.cancel()
+            process.kill()
+            process.communicate()
+
+    def _verify(self, arm: Arm, process: subprocess.Popen[str]) -> None:
+        """Read from which file malloc comes: mapped is not yet used."""
+        assert process.stdout is not None
+        malloc, libc = (process.stdout.readline().strip() for _ in range(2))
+        if not libc:
+            self._end(arm, process, "")
+            libc = malloc = "it did not say where"
+        one = self._allocators[arm.allocator]
+        if _same(malloc, one.path or libc):
+            return
+        if one.path:
+            msg = f"{one.name}: {one.path} is preloaded, but malloc comes from {malloc}: it has "
+            msg += "none of its own, or cannot be loaded here"
+        else:
+            msg = f"{one.name}: malloc comes from {malloc}, not from the C library ({libc}): unset "
+            msg += "LD_PRELOAD and the parameter 'preload'"
+        raise MeasurementError(msg)
+
+    def _end(self, arm: Arm, process: subprocess.Popen[str], commands: str) -> list[str]:
+        """Give it the commands and its input's end; what it answers, by line."""
+        said, errors = process.communicate(commands and commands + "\n")
+        code = process.returncode
+        if code == 0:
+            return said.splitlines()
+        name = self._allocators[arm.allocator].name
+        if code == -signal.SIGKILL:
+            how = f"was killed (after {_TIMEOUT_S:g} s at the latest, or for want of memory)"
+        elif code < 0:
+            how = f"ended by signal {signal.Signals(-code).name}"
+        else:
+            how = f"ended with exit status {code}"
+        msg = f"{name}: the program with this allocator {how}"
+        raise WorkerError(f"{msg}; it said: {errors.strip()[-500:]}" if errors.strip() else msg)
+
+    # --- what it says ----------------------------------------------------------------------------
+
+    def _pairs(
+        self, lines: Iterator[str], state: str, sizes: Sequence[int], begin_ns: int
+    ) -> Iterator[dict[str, Any]]:
+        for size in sizes:
+            for _ in range(self._work.pairs):
+                first, second = map(int, next(lines).split())
+                yield {**_row(state, size, first, second), "start_ns": begin_ns}
+
+    def _times(
+        self, lines: Iterator[str], arm: Arm, function: str, size: int, order: Sequence[int]
+    ) -> Iterator[dict[str, Any]]:
+        cpu = self._conditions[arm.core].cpu
+        found = [list(map(int, next(lines).split())) for _ in order]
+        given = next(
+            second - first
+            for (first, second, *_), place in zip(found, order, strict=True)
+            if place == 0
+        )
+        for place, (first, second, begin, time_ns, calls, on, checksum) in zip(
+            order, found, strict=True
+        ):
+            expected = self._checksums.setdefault((function, size), checksum)
+            far = _PERIOD // 2 + given % _LINE
+            distance = far if place == 2 and not self._work.sham else given
+            held = {
+                f"{function}: the process was moved away from cpu{cpu}": cpu in (None, on),
+                f"{function}: its result differs from sample to sample": checksum == expected,
+                f"{function}: the buffers do not lie where they should": (
+                    (second - first - distance) % _PERIOD == 0
+                ),
+            }
+            self._problems.update({words: None for words, right in held.items() if not right})
+            yield {
+                **_row(TIMED, size, first, second),
+                "function": function,
+                "place": PLACES[place],
+                "calls": calls,
+                "time_ns": float(time_ns),
+                "start_ns": begin,
+                "ok": all(held.values()),
+            }
+
+
+def _row(state: str, size: int, first: int, second: int) -> dict[str, Any]:
+    return {
+        "state": state,
+        "size_bytes": size,
+        "first_address": first,
+        "second_address": second,
+        "function": "",
+        "place": "",
+        "calls": None,
+        "time_ns": None,
+        "start_ns": 0,
+        "ok": True,
+    }
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other) and Path(other).exists()

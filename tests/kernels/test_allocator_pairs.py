@@ -1,0 +1,168 @@
+"""allocator_pairs.c: pairs where malloc puts them, places as asked, results against a reference."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perflib import kernels
+from perflib.kernels import Kernel
+from tests.reference import alias_offsets as reference
+
+CONVOLUTION, COPY = 0, 1
+GIVEN, SAME, FAR = 0, 1, 2
+
+
+@pytest.fixture(params=["O0", "O2", "O3"])
+def kernel(request: pytest.FixtureRequest) -> Any:
+    loaded = kernels.load("allocator_pairs", variant=request.param)
+    yield loaded
+    loaded.lib.allocator_release()
+
+
+def pairs(kernel: Kernel, size: int, count: int, *, keep: bool) -> list[tuple[int, int]]:
+    out = kernel.ffi.new("allocator_pair[]", count)
+    assert kernel.lib.allocator_pairs(size, count, keep, out) == 0
+    return [(one.first, one.second) for one in out]
+
+
+def timed(kernel: Kernel, function: int, n: int, places: list[int]) -> list[Any]:
+    out = kernel.ffi.new("allocator_sample[]", len(places))
+    assert kernel.lib.allocator_time(function, n, 1000, places, len(places), out) == 0
+    # Copied: an item of cffi's array does not keep the array alive.
+    names = ("first", "second", "begin_ns", "time_ns", "calls", "checksum")
+    return [SimpleNamespace(**{name: getattr(one, name) for name in names}) for one in out]
+
+
+def program(*commands: str, level: str = "O2") -> subprocess.CompletedProcess[str]:
+    path = kernels.build("allocator_pairs", variant=level, executable=True).library
+    words = "".join(command + "\n" for command in commands)
+    return subprocess.run([path], input=words, capture_output=True, text=True, check=False)
+
+
+def test_pairs_that_stay_do_not_overlap_and_are_freed_once(kernel: Kernel) -> None:
+    size = 5000
+    found = sorted(address for pair in pairs(kernel, size, 20, keep=True) for address in pair)
+    assert np.diff(found).min() >= size
+    assert all(address % 16 == 0 for address in found)
+    assert kernel.lib.allocator_release() == 40
+    assert kernel.lib.allocator_release() == 0
+
+
+def test_a_pair_that_is_freed_leaves_its_place_to_the_next(kernel: Kernel) -> None:
+    found = pairs(kernel, 5000, 20, keep=False)
+    assert len({address for pair in found for address in pair}) < 40
+    assert kernel.lib.allocator_release() == 0
+
+
+@pytest.mark.parametrize("n", [16, 17, 1000, 70_000])
+def test_every_place_is_where_it_should_be_and_gives_the_references_result(
+    kernel: Kernel, n: int
+) -> None:
+    for function, expected in (
+        (CONVOLUTION, reference.convolution(n)),
+        (COPY, reference.copy(n)),
+    ):
+        samples = timed(kernel, function, n, [GIVEN, SAME, FAR, FAR, GIVEN])
+        assert {one.checksum for one in samples} == {reference.checksum(expected)}
+        assert len({one.first for one in samples}) == 1
+        given, same, far, again, _ = (one.second - one.first for one in samples)
+        assert given % 4096 == same % 4096
+        assert given != same
+        assert far % 4096 == 2048 + given % 64
+        assert again == far
+        assert all(one.calls >= 1 and one.time_ns > 0 for one in samples)
+        begins = [one.begin_ns for one in samples]
+        assert begins == sorted(begins)
+
+
+def test_malloc_comes_from_the_c_library(kernel: Kernel) -> None:
+    said = kernel.ffi.new("char[4096]")
+    assert kernel.lib.allocator_files(said, 4096) > 0
+    malloc, libc = kernel.ffi.string(said).decode().split()
+    assert Path(malloc).exists()
+    assert "libc" in libc
+    assert kernel.lib.allocator_files(said, 3) == -1
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [((0, 1, 1), errno.EINVAL), ((64, 0, 1), errno.EINVAL), ((64, 1 << 15, 1), errno.ERANGE)],
+)
+def test_wrong_pairs_are_refused(words: tuple[int, ...], error: int) -> None:
+    kernel = kernels.load("allocator_pairs")
+    out = kernel.ffi.new("allocator_pair[1]")
+    assert kernel.lib.allocator_pairs(*words, out) == (1 << 16) + error
+
+
+def test_memory_that_cannot_be_had_is_told() -> None:
+    kernel = kernels.load("allocator_pairs")
+    out = kernel.ffi.new("allocator_pair[1]")
+    assert kernel.lib.allocator_pairs(1 << 62, 1, 1, out) == (2 << 16) + errno.ENOMEM
+    assert kernel.lib.allocator_release() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((2, 100, 1, [0], 1), errno.EINVAL),
+        ((-1, 100, 1, [0], 1), errno.EINVAL),
+        ((0, 100, 0, [0], 1), errno.EINVAL),
+        ((0, 100, 1, [3], 1), errno.EINVAL),
+        ((0, 100, 1, [-1], 1), errno.EINVAL),
+        ((0, 100, 1, [0], 0), errno.EINVAL),
+        ((0, 15, 1, [0], 1), errno.ERANGE),
+        ((0, 1 << 31, 1, [0], 1), errno.ERANGE),
+    ],
+)
+def test_wrong_times_are_refused(words: tuple[Any, ...], error: int) -> None:
+    kernel = kernels.load("allocator_pairs")
+    out = kernel.ffi.new("allocator_sample[1]")
+    assert kernel.lib.allocator_time(*words, out) == (1 << 16) + error
+
+
+# --- as a program --------------------------------------------------------------------------------
+
+
+def test_as_a_program_it_answers_every_command() -> None:
+    said = program("new 64 2", "time 0 100 1000 012", "release", "again 5120 3")
+    assert (said.returncode, said.stderr) == (0, "")
+    lines = [line.split() for line in said.stdout.splitlines()]
+    assert len(lines) == 2 + 2 + 3 + 1 + 3
+    assert lines[7] == ["6"]
+    assert [len(line) for line in lines[2:4]] == [2, 2]
+    given, same, far = (list(map(int, line)) for line in lines[4:7])
+    assert {one[-1] for one in (given, same, far)} == {
+        reference.checksum(reference.convolution(100))
+    }
+    assert (same[1] - given[1]) % 4096 == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("nonsense", "nonsense: it is no command"),
+        ("new 64", "it is no command"),
+        ("new 0 1", "its arguments: Invalid argument"),
+        ("again 64 5000", "its arguments: Numerical result out of range"),
+        ("time 0 100 1000 9", "its arguments: Invalid argument"),
+        (f"new {1 << 62} 1", "its memory: Cannot allocate memory"),
+    ],
+)
+def test_as_a_program_it_refuses_in_words(command: str, sentence: str) -> None:
+    said = program(command)
+    assert said.returncode == 1
+    assert sentence in said.stderr
+
+
+def test_its_own_input_and_output_allocate_nothing() -> None:
+    """Whatever is said before, the same pair comes: in a process whose heap is untouched."""
+    first = program("new 64 1").stdout.splitlines()[2].split()
+    later = program(*["release"] * 500, "new 64 1").stdout.splitlines()[502].split()
+    assert (int(first[0]) - int(later[0])) % 4096 == 0
