@@ -58,6 +58,11 @@ COMPANIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def companions(params: type[Params], name: str) -> dict[str, Any]:
+    found = COMPANIONS.get(name, {})
+    return found if found.keys() <= params.model_fields.keys() else {}
+
+
 def types_of(annotation: Any) -> Iterator[Any]:
     """The types that a field may have, one by one."""
     origin = typing.get_origin(annotation)
@@ -127,13 +132,13 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
 def test_wrong_value_is_an_error_that_names_the_parameter(params: type[Params], name: str) -> None:
     for wrong in wrong_values(params, name):
         with pytest.raises(UserError) as caught:
-            params.make({**COMPANIONS.get(name, {}), name: wrong})
+            params.make({**companions(params, name), name: wrong})
         said = str(caught.value)
         assert f"parameter {name!r}" in said
         assert len(said) < 1000
         if isinstance(wrong, str):
             assert repr(wrong) in said or name in ("settings", "environment")
-            beside = [f"{key}={value}" for key, value in COMPANIONS.get(name, {}).items()]
+            beside = [f"{key}={value}" for key, value in companions(params, name).items()]
             with pytest.raises(UserError, match=f"parameter '{name}'"):
                 params.parse([*beside, f"{name}={wrong}"])
 
@@ -146,7 +151,7 @@ def test_number_has_bounds_and_takes_them(params: type[Params], name: str) -> No
         assert limits.keys() & {"gt", "ge"}
         assert limits.keys() & {"lt", "le"}, "a slip of the pen must not measure for ever"
         for sign in limits.keys() & {"ge", "le"}:
-            made = params.make({**COMPANIONS.get(name, {}), name: limits[sign]})
+            made = params.make({**companions(params, name), name: limits[sign]})
             assert getattr(made, name) == limits[sign]
     else:
         assert not limits
