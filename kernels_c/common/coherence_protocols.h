@@ -132,7 +132,7 @@ static exchange_function *const protocols[COHERENCE_PROTOCOLS][2] = {
 };
 
 // To find the core's frequency takes as long as many exchanges do: it is not done for each sample.
-enum { EXCHANGE_LOOKS_EVERY = 16 };
+enum { EXCHANGE_LOOKS_EVERY = 64 };
 
 static inline int exchange_request(team *t, int64_t turn, coherence_sample *sample) {
   coherence_exchanges *job = t->job;

@@ -8,6 +8,7 @@ and so share their low 12 bits.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -175,7 +176,10 @@ class Allocators(Experiment):
             try:
                 self._turns(params, alone).observe()
             except MeasurementError as error:
-                if one.name in params.allocators or one.path in params.allocators:
+                named = [
+                    os.path.realpath(word) if "/" in word else word for word in params.allocators
+                ]
+                if one.name in named or one.path in named:
                     msg = f"allocators: {error}"
                     raise UserError(msg) from error
                 absent.append(str(error))

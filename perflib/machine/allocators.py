@@ -190,7 +190,7 @@ def chosen(wanted: Sequence[str]) -> tuple[list[Allocator], list[str]]:
     absent: dict[str, str] = {}
     for word in wanted:
         if "/" in word:
-            one = _by_path(word, [*names, *result])
+            one = _by_path(word, list(found.values()), [*names, *result])
             if all(other.path != one.path for other in result.values()):
                 result[one.name] = one
             continue
@@ -209,8 +209,8 @@ def chosen(wanted: Sequence[str]) -> tuple[list[Allocator], list[str]]:
     return list(result.values()), list(absent.values())
 
 
-def _by_path(path: str, taken: Sequence[str]) -> Allocator:
-    """A user's own library, named after its file."""
+def _by_path(path: str, found: Sequence[Allocator], taken: Sequence[str]) -> Allocator:
+    """One that is found anyway, or a user's own library, named after its file."""
     if not Path(path).is_absolute():
         why = f"{path!r} is not absolute: write {str(Path(path).absolute())!r}"
     else:
@@ -218,8 +218,12 @@ def _by_path(path: str, taken: Sequence[str]) -> Allocator:
     if why:
         msg = f"allocators: {why}"
         raise UserError(msg)
+    real = str(Path(path).resolve())
+    for one in found:
+        if one.path == real:
+            return one
     stem = Path(path).name.split(".so")[0].removeprefix("lib") or Path(path).name
     name, number = stem, 2
     while name in taken:
         name, number = f"{stem}-{number}", number + 1
-    return Allocator(name, path)
+    return Allocator(name, real)

@@ -189,6 +189,17 @@ def test_a_path_is_named_after_its_file(tmp_path: Path) -> None:
     assert absent == []
 
 
+def test_the_path_of_one_that_is_found_is_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = lay(tmp_path / "libjemalloc.so.2")
+    link = tmp_path / "libmine.so"
+    link.symlink_to(real)
+    jemalloc = Allocator("jemalloc", str(real))
+    monkeypatch.setattr(module, "allocators", lambda: [Allocator("glibc"), jemalloc])
+    assert chosen([str(link), "jemalloc", str(real)]) == ([jemalloc], [])
+
+
 def test_a_path_must_be_absolute() -> None:
     with pytest.raises(UserError, match=r"'lib/libmine\.so' is not absolute: write '/"):
         chosen(["lib/libmine.so"])
