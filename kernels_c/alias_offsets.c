@@ -65,29 +65,10 @@ int64_t offsets_sweep(int function, int64_t n, const int64_t *offsets, int64_t c
 double offsets_core_mhz(void);
 // @end
 
+#include "common/five_taps.h"
 #include "common/two_buffers.h"
 
-#ifndef APART
-#define APART
-#endif
-
 enum { OFFSETS_CONVOLUTION, OFFSETS_COPY, OFFSETS_MEMCPY, OFFSETS_FUNCTIONS };
-enum { OFFSETS_LEAST = 16, OFFSETS_SAMPLES = 1021 };
-
-static float taps[5] = {0.1f, 0.25f, 0.3f, 0.25f, 0.1f};
-
-__attribute__((noinline)) static void convolution(int n, const float *APART in, float *APART out) {
-  for (int i = 2; i < n - 2; ++i) {
-    out[i] = 0;
-    for (int j = 0; j < 5; ++j)
-      out[i] += in[i - 2 + j] * taps[j];
-  }
-}
-
-__attribute__((noinline)) static void copy(int n, const float *APART in, float *APART out) {
-  for (int i = 0; i < n; ++i)
-    out[i] = in[i];
-}
 
 static void call_convolution(void *n, unsigned char *first, unsigned char *second) {
   convolution(*(int *)n, (const float *)(void *)first, (float *)(void *)second);
@@ -103,21 +84,11 @@ static void call_memcpy(void *n, unsigned char *first, unsigned char *second) {
 }
 
 static void offsets_fill(void *n, unsigned char *first) {
-  float *in = (float *)(void *)first;
-  for (int i = 0; i < *(int *)n; i++)
-    in[i] = 0.5f * (float)(i % 251);
+  five_taps_fill(*(int *)n, (float *)(void *)first);
 }
 
-static uint64_t offsets_checksum(void *context, const unsigned char *second) {
-  int64_t inner = *(int *)context - 4;
-  int64_t samples = inner < OFFSETS_SAMPLES ? inner : OFFSETS_SAMPLES;
-  uint64_t checksum = 0;
-  for (int64_t k = 0; k < samples; k++) {
-    uint32_t bits;
-    memcpy(&bits, second + (size_t)(2 + k * inner / samples) * sizeof(float), sizeof bits);
-    checksum = (checksum << 5 | checksum >> 59) ^ bits;
-  }
-  return checksum;
+static uint64_t offsets_checksum(void *n, const unsigned char *second) {
+  return five_taps_checksum(*(int *)n, (const float *)(const void *)second);
 }
 
 static int offsets_function(int function, int *n, two_function *out) {
@@ -135,7 +106,7 @@ static int offsets_function(int function, int *n, two_function *out) {
 
 int64_t offsets_sweep(int function, int64_t n, const int64_t *offsets, int64_t count, int together,
                       int64_t warm_calls, int64_t calls, offset_sample *out) {
-  if (n < OFFSETS_LEAST || n > INT32_MAX)
+  if (n < FIVE_TAPS_LEAST || n > INT32_MAX)
     return two_failed(TWO_ARGUMENT, ERANGE);
   int elements = (int)n;
   two_function wanted;
@@ -167,8 +138,8 @@ int main(int count, char **words) {
   long calls = strtol(words[4], NULL, 10);
   two_function wanted;
   int elements = (int)n;
-  if (n < OFFSETS_LEAST || n > INT32_MAX || offset < 0 || offset > TWO_MOST_OFFSET || offset % 4 ||
-      calls < 0 || offsets_function(atoi(words[1]), &elements, &wanted) != 0) {
+  if (n < FIVE_TAPS_LEAST || n > INT32_MAX || offset < 0 || offset > TWO_MOST_OFFSET ||
+      offset % 4 || calls < 0 || offsets_function(atoi(words[1]), &elements, &wanted) != 0) {
     fprintf(stderr, "alias_offsets: an argument is out of range\n");
     return 2;
   }

@@ -46,7 +46,7 @@ Words = Annotated[list[str], BeforeValidator(_split), Field(min_length=1)]
 Function = Literal["convolution", "copy"]
 Functions = Annotated[list[Function], BeforeValidator(_split), Field(min_length=1)]
 Sizes = Annotated[
-    list[Annotated[int, Field(ge=1, le=1 << 28)]],
+    list[Annotated[int, Field(ge=8, le=1 << 28)]],
     BeforeValidator(_split),
     Field(min_length=1, max_length=64),
 ]
@@ -92,7 +92,11 @@ class AllocatorsParams(Params):
         16, "fresh processes in which addresses are looked at, of each allocator", ge=1, le=10_000
     )
     large_bytes: int = parameter(
-        131072, "the claim on addresses is made of buffers of this size and more", "B", ge=1
+        131072,
+        "the claim on addresses is made of buffers of this size and more",
+        "B",
+        ge=1,
+        le=1 << 28,
     )
     share_percent: float = parameter(
         50.0,

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,9 @@ def sweep(
     out = kernel.ffi.new("offset_sample[]", max(len(offsets), 1))
     call = kernel.lib.blas_sweep if kernel.build.name == "alias_blas" else kernel.lib.offsets_sweep
     assert call(*words, offsets, len(offsets), together, 1, calls, out) == 0
-    return list(out)
+    names = [name for name, _ in kernel.ffi.typeof("offset_sample").fields]
+    # Copies: an item of the array is gone with it.
+    return [SimpleNamespace(**{name: getattr(item, name) for name in names}) for item in out]
 
 
 # --- convolution and copies ----------------------------------------------------------------------

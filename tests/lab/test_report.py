@@ -73,6 +73,12 @@ def runs() -> list[Run]:
             "sample_ms": 0.1,
             "simulated_offsets": [4, 2048],
         },
+        "allocators": {
+            "allocators": ["glibc"],
+            "processes": 2,
+            "timed_sizes": [1024],
+            "sample_ms": 0.02,
+        },
         "erasure_coding": {"block_mib": 0.0625, "implementations": ["ours_table"]},
     }
     assert list(small) == list(experiments.NAMES)

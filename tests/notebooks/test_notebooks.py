@@ -59,6 +59,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "sample_ms": 0.1,
         "simulated_offsets": [4, 2048],
     },
+    "allocators": {"budget_s": 2.0, "processes": 4, "timed_sizes": [8192]},
     "erasure_coding": {
         "budget_s": 2.0,
         "block_mib": 0.0625,
