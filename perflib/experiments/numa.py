@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Numa", "NumaParams", "experiment"]
 
 _REPEATS, _FEW_CORES = 3, 10
+_UNKNOWN_BYTES = 1 << 50  # of free memory, where the kernel does not say
 _UNFINISHED = "unfinished"  # the form's name of a run that is still being measured
 _FROM, _TO = "CPU that touched the memory first", "CPU that loads"
 
@@ -174,7 +175,7 @@ class Numa(Experiment):
         holds = [c.size_bytes for c in found if c.kind == "unified" and cores[0] in c.shared_cpus]
         allocating = len(heads) if params.detail == "groups" else len(cores)
         size, smaller = array_bytes(
-            params.array_mib, allocating, max(holds, default=0), free_bytes() or 0
+            params.array_mib, allocating, max(holds, default=0), free_bytes() or _UNKNOWN_BYTES
         )
         plan: dict[str, Any] = {
             "cores": cores,
