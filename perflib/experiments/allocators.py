@@ -281,8 +281,8 @@ def _share_finding(allocator: str, state: str, share: Share, params: AllocatorsP
     if verdict == "inconclusive":
         reason += " More processes would narrow the interval."
     return Finding(
-        f"more than {limit:g} % of the pairs of {params.large_bytes} B and more that {allocator} "
-        f"gives{when} share their low 12 bits",
+        f"{allocator} gives, of pairs of {params.large_bytes} B and more{when}, more than "
+        f"{limit:g} % that share their low 12 bits",
         f"{allocator} aliasing" + (" again" if state == AGAIN else ""),
         verdict, *share.percent, unit="percent", reason=reason,
         evidence={
@@ -297,8 +297,8 @@ def _cost_finding(
 ) -> Finding:
     verdict, reason = _cost_verdict(cost, params.threshold_percent)
     return Finding(
-        f"{function} takes more than {params.threshold_percent:g} % longer at the distance that "
-        f"{allocator} gives two buffers of {size} B than far from aliasing",
+        f"{allocator} makes a {function} between two buffers of {size} B take more than "
+        f"{params.threshold_percent:g} % longer than it does far from aliasing",
         f"{allocator} cost {function} {size}", verdict, *cost.distance, unit="percent",
         reason=reason,
         evidence={
