@@ -44,10 +44,11 @@ def write_report(
 
     Returns
     -------
-    What was found, in a few plain sentences, one a line: the report begins with them.
+    What was found, in plain sentences, one a line, run by run below its experiment's title: the
+    report begins with them.
     """
     found = [(run, experiments.get(run.experiment).analyse(run)) for run in runs]
-    sentences = [sentence for _, findings in found for sentence in summary(findings)]
+    told = [(experiments.get(run.experiment).title, summary(findings)) for run, findings in found]
     judged = ledger_table(found)
     here = describe()
     machine = runs[0].provenance["machine"] if runs else here
@@ -56,7 +57,7 @@ def write_report(
         title=f"{machine['hostname']}: what slows it down",
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         style=STYLE,
-        sentences=sentences or ["Nothing was measured."],
+        told=told or [("", ["Nothing was measured."])],
         failures=failures,
         facts=facts(machine),
         cores=cores(machine).html(),
@@ -71,7 +72,7 @@ def write_report(
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
-    return "\n".join(sentences)
+    return "\n\n".join("\n".join([title, *sentences]) for title, sentences in told)
 
 
 def _template() -> Any:
