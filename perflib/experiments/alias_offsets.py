@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -145,6 +144,7 @@ class AliasOffsets(Experiment):
     question = "Is a loop slow because of where its arrays lie, and at which distances?"
     notebook = "10_aliasing_offsets"
     Params: ClassVar[type[Params]] = AliasOffsetsParams
+    x86_only = True
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"budget_s": 18.0, "elements": [2048], "sizes": [128, 256], "sample_ms": 0.4},
         "full": {"budget_s": 900.0, "precision_percent": 0.2, "sizes": [64, 128, 256, 512, 1024]},
@@ -168,11 +168,6 @@ class AliasOffsets(Experiment):
             "should be; it is not used",
         ),
     )  # fmt: skip
-
-    def unavailable(self) -> str:
-        """The core's clock is written in the assembler of one processor."""
-        here = platform.machine()
-        return "" if here == "x86_64" else f"{self.name} runs on x86-64 only, and this is {here}"
 
     # --- measuring -------------------------------------------------------------------------------
 

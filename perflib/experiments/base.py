@@ -111,6 +111,7 @@ class Experiment(ABC):
     columns: ClassVar[tuple[Column, ...]]
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]]
     hypotheses: ClassVar[tuple[str, ...]] = ()  # those on which it gives a verdict
+    x86_only: ClassVar[bool] = False  # its kernel is written in that processor's assembler
     live_rounds: ClassVar[int] = 3  # complete ones, before a figure of a running measurement shows
 
     # --- what each experiment says of itself ----------------------------------------------------
@@ -138,6 +139,9 @@ class Experiment(ABC):
 
     def unavailable(self) -> str:
         """Why this machine cannot measure it at all, and what to do; empty where it can."""
+        here = platform.machine()
+        if self.x86_only and here != "x86_64":
+            return f"{self.name} runs on x86-64 only, and this is {here}"
         return ""
 
     def published(self) -> pd.DataFrame | None:

@@ -6,7 +6,6 @@ interface (``kernels_c/common/code_kernel.h``).
 
 from __future__ import annotations
 
-import platform
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -117,6 +116,7 @@ class CodeSweep(Experiment):
         ),
     )
     patterns: ClassVar[tuple[str, ...]]
+    x86_only = True
     hypotheses = HYPOTHESES
 
     # --- what differs -----------------------------------------------------------------------------
@@ -132,11 +132,6 @@ class CodeSweep(Experiment):
     def wanted(self, _params: Any) -> tuple[str, ...]:
         """The patterns to measure."""
         return self.patterns
-
-    def unavailable(self) -> str:
-        """The kernels are written in the assembler of one processor."""
-        here = platform.machine()
-        return "" if here == "x86_64" else f"{self.name} runs on x86-64 only, and this is {here}"
 
     # --- measuring -------------------------------------------------------------------------------
 

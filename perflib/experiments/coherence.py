@@ -17,7 +17,6 @@ cores was there to measure on. The pairs between two cores of each group come fi
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -148,6 +147,7 @@ class Coherence(Experiment):
     notebook = "08_coherence"
     Params: ClassVar[type[Params]] = CoherenceParams
     live_rounds: ClassVar[int] = 0
+    x86_only = True
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"budget_s": 20.0},
         "full": {"budget_s": 1800.0, "cores": "all", "precision_percent": 0.3, "repeats": 31},
@@ -192,9 +192,8 @@ class Coherence(Experiment):
 
     def unavailable(self) -> str:
         """The kernel is for one processor, and one core has nobody to share with."""
-        here = platform.machine()
-        if here != "x86_64":
-            return f"{self.name} runs on x86-64 only, and this is {here}"
+        if reason := super().unavailable():
+            return reason
         allowed = topology().allowed_cpus()
         if len(allowed) < 2:
             return f"coherence is between two cores, and this process may use only cpu{allowed[0]}"

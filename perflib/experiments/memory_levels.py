@@ -7,7 +7,6 @@ memory, by a chase of dependent loads through a permutation that is one cycle.
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -210,6 +209,7 @@ class MemoryLevels(Experiment):
     notebook = "06_memory_levels"
     Params: ClassVar[type[Params]] = MemoryLevelsParams
     live_rounds: ClassVar[int] = 1
+    x86_only = True
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"budget_s": 28.0},
         "full": {
@@ -247,11 +247,6 @@ class MemoryLevels(Experiment):
             "false: its pages, node or core were not what they should be; it is not used",
         ),
     )
-
-    def unavailable(self) -> str:
-        """The kernel is written in the assembler of one processor."""
-        here = platform.machine()
-        return "" if here == "x86_64" else f"{self.name} runs on x86-64 only, and this is {here}"
 
     # --- measuring -------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ between 16 groups, which come first, 3 to 6 s. That is an extrapolation: no such
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -130,15 +129,11 @@ class Numa(Experiment):
             "is not used",
         ),
     )  # fmt: skip
+    x86_only = True
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "quick": {"budget_s": 20.0},
         "full": {"budget_s": 600.0, "cores": "all", "turn_ms": 5.0},
     }
-
-    def unavailable(self) -> str:
-        """The kernel is written in the assembler of one processor."""
-        here = platform.machine()
-        return "" if here == "x86_64" else f"{self.name} runs on x86-64 only, and this is {here}"
 
     def published(self) -> pd.DataFrame:
         """What the source found on its two servers."""
