@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from perflib.experiments.alias_env_starts import PAGE
 from perflib.experiments.alias_env_turns import ASLR, LINK_ORDER, SWEEP
 from perflib.experiments.samples import round_starts, usable
-from perflib.stats import holm, robust_mean, t_interval, time_blocks
+from perflib.stats import block_means, holm, robust_mean, t_interval, time_blocks
 
 __all__ = ["AliasEnvTable"]
 
@@ -105,10 +105,7 @@ class AliasEnvTable:
 
     def by_block(self, values: Floats) -> Floats:
         """``[block, ...]`` of ``[round, ...]``: robust means over the rounds of each block."""
-        flat = values.reshape(len(values), -1)
-        count = int(self.blocks.max()) + 1
-        means = [robust_mean(flat[self.blocks == block]) for block in range(count)]
-        return np.asarray(np.array(means).reshape(count, *values.shape[1:]))
+        return block_means(values, self.blocks)
 
     def size_ns(self) -> pd.DataFrame:
         """Time an iteration at each size, in ns, with its interval from the rounds."""

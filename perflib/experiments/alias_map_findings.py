@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perflib.experiments.samples import round_starts, usable
 from perflib.experiments.verdicts import threshold_verdict
 from perflib.finding import Finding
-from perflib.stats import Interval, percent, robust_mean, t_interval, time_blocks
+from perflib.stats import Interval, block_means, percent, robust_mean, t_interval, time_blocks
 
 __all__ = ["CONTROL", "REGIONS", "AliasMapTable", "region_findings"]
 
@@ -111,8 +111,7 @@ class AliasMapTable:
 
     def _by_block(self, values: Floats) -> Floats:
         """``[block]``: the mean over the columns of ``[round, column]``, robust over rounds."""
-        count = int(self.blocks.max()) + 1
-        means = [robust_mean(values[self.blocks == block]) for block in range(count)]
+        means = block_means(values, self.blocks)
         return np.array([mean[np.isfinite(mean)].mean() if np.isfinite(mean).any() else np.nan
                          for mean in means])  # fmt: skip
 

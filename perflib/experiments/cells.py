@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments.samples import round_starts, usable
-from perflib.stats import CoreComparison, compare_cores, robust_mean, t_interval, time_blocks
+from perflib.stats import CoreComparison, block_means, compare_cores, t_interval, time_blocks
 from perflib.stats.groups import Groups, find_groups
 
 __all__ = ["Cells"]
@@ -91,10 +91,7 @@ class Cells:
     @cached_property
     def by_block(self) -> Floats:
         """``[block, from, to]``: a cell's latency in each block of time."""
-        flat = self.logs.reshape(len(self.rounds), -1)
-        blocks = range(int(self.blocks.max()) + 1)
-        means = np.array([robust_mean(flat[self.blocks == block]) for block in blocks])
-        return np.asarray(np.exp(means).reshape(-1, *self.logs.shape[1:]))
+        return np.exp(block_means(self.logs, self.blocks))
 
     @cached_property
     def matrix(self) -> Floats:

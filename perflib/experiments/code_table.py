@@ -16,9 +16,9 @@ from perflib.experiments.samples import round_starts, usable
 from perflib.stats import (
     CoreComparison,
     Interval,
+    block_means,
     compare_cores,
     percent,
-    robust_mean,
     t_interval,
     time_blocks,
 )
@@ -99,10 +99,7 @@ class CodeTable:
 
     def by_block(self, values: Floats) -> Floats:
         """``[block, ...]`` of ``[round, ...]``: robust means over the rounds of each block."""
-        flat = values.reshape(len(values), -1)
-        count = int(self.blocks.max()) + 1 if self.blocks.size else 0
-        means = [robust_mean(flat[self.blocks == block]) for block in range(count)]
-        return np.array(means).reshape(count, *values.shape[1:])
+        return block_means(values, self.blocks)
 
     # --- time against size -----------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from perflib.experiments.cells import Cells
 from perflib.experiments.samples import round_starts, usable
-from perflib.stats import Interval, robust_mean, t_interval, time_blocks
+from perflib.stats import Interval, block_means, t_interval, time_blocks
 
 __all__ = [
     "ACCESSES",
@@ -121,10 +121,6 @@ class CoherenceTable:
             self._logs[what, control] = found
         return self._logs[what, control]
 
-    def _by_block(self, values: Floats) -> Floats:
-        count = int(self.blocks.max()) + 1
-        return np.array([robust_mean(values[self.blocks == block]) for block in range(count)])
-
     # --- one number for all pairs -----------------------------------------------------------------
 
     def typical(self, what: str) -> Interval:
@@ -134,7 +130,7 @@ class CoherenceTable:
         latencies. The interval is that of the blocks' mean (Student's t), or reaches to the median
         where that lies beyond: if a host moves virtual cores, blocks are of several distances.
         """
-        blocks = _followed(self._by_block(self.logs(what)))
+        blocks = _followed(block_means(self.logs(what), self.blocks))
         mean = t_interval(blocks)
         middle = float(np.median(blocks[np.isfinite(blocks)]))
         ends = middle, min(mean.low, middle), max(mean.high, middle)
@@ -179,11 +175,11 @@ class CoherenceTable:
 
     def over_time(self, what: str) -> Floats:
         """``[block]``: latency in ns, by how far that block's pairs are from usual."""
-        return np.asarray(np.exp(_followed(self._by_block(self.logs(what)))))
+        return np.asarray(np.exp(_followed(block_means(self.logs(what), self.blocks))))
 
     def range_over_time(self, what: str) -> float:
         """Log ratio of the slowest block of time to the fastest, of the same pair: the median."""
-        blocks = self._by_block(self.logs(what))
+        blocks = block_means(self.logs(what), self.blocks)
         several = np.isfinite(blocks).sum(axis=0) > 1
         if not several.any():
             return math.nan
@@ -198,7 +194,7 @@ class CoherenceTable:
 
     def layout(self, name: str) -> Floats:
         """``[block]``: log latency of the control's lines in a layout; NaN where there is none."""
-        return _mean(self._by_block(self.logs(f"{CHASED}, {name}", LAYOUT_CONTROL)))
+        return _mean(block_means(self.logs(f"{CHASED}, {name}", LAYOUT_CONTROL), self.blocks))
 
     def layout_ratio(self, one: str, other: str) -> Interval:
         """Log of the latency in layout ``one`` over that in ``other``, within rounds."""
@@ -219,7 +215,7 @@ class CoherenceTable:
     def _within(self, difference: Floats) -> Interval:
         """The mean over pairs of what differs in the same round."""
         per_round = _mean(difference)
-        return t_interval(self._by_block(per_round[:, None])[:, 0])
+        return t_interval(block_means(per_round, self.blocks))
 
     # --- how precise ------------------------------------------------------------------------------
 

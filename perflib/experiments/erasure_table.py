@@ -16,7 +16,7 @@ from perflib.experiments.erasure_turns import IMPLEMENTATIONS, LAYOUTS, REFERENC
 from perflib.experiments.samples import round_starts, usable
 from perflib.experiments.verdicts import threshold_verdict
 from perflib.finding import Finding, Verdict
-from perflib.stats import Interval, percent, robust_mean, t_interval, time_blocks
+from perflib.stats import Interval, block_means, percent, t_interval, time_blocks
 
 __all__ = ["ErasureTable", "findings_of"]
 
@@ -81,9 +81,7 @@ class ErasureTable:
         The cores' mean is of those blocks in which all of them have a value.
         """
         chosen = values if cpu is None else values[:, [self.cores.index(cpu)]]
-        count = int(self.blocks.max()) + 1
-        means = np.array([robust_mean(chosen[self.blocks == block]) for block in range(count)])
-        return np.asarray(means.mean(axis=1))
+        return np.asarray(block_means(chosen, self.blocks).mean(axis=1))
 
     def effect_blocks(self, implementation: str, layout: str, cpu: int | None = None) -> Floats:
         """``[block]``: log of the time in that layout over the time in the staggered one."""

@@ -17,6 +17,7 @@ from perflib.machine.tlbs import Tlb, reach_bytes
 from perflib.stats import (
     CoreComparison,
     Interval,
+    block_means,
     compare_cores,
     percent,
     robust_mean,
@@ -166,9 +167,7 @@ class MemoryTable:
 
     def by_block(self, values: Floats) -> Floats:
         """``[block, size]`` of ``[round, size]``: robust means over the rounds of each block."""
-        count = int(self.blocks.max()) + 1 if self.blocks.size else 0
-        means = [robust_mean(values[self.blocks == block]) for block in range(count)]
-        return np.array(means).reshape(count, values.shape[1])
+        return block_means(values, self.blocks)
 
     def over_cores(self, values: Floats, cpus: Sequence[int] | None = None) -> Floats:
         """``[round, size]``: the mean over some cores, all unless they are named."""

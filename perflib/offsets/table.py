@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perflib.errors import UserError
 from perflib.experiments.samples import round_starts, usable
-from perflib.stats import Interval, robust_mean, t_interval, time_blocks
+from perflib.stats import Interval, block_means, robust_mean, t_interval, time_blocks
 from perflib.stats.blocks import against_others
 
 __all__ = ["AHEAD_BYTES", "LINE_BYTES", "PERIOD_BYTES", "Extreme", "OffsetTable", "aliasing"]
@@ -112,10 +112,7 @@ class OffsetTable:
     @cached_property
     def by_block(self) -> Floats:
         """``[block, offset]`` of ``relative``: robust means over the rounds of each block."""
-        count = int(self.blocks.max()) + 1 if self.blocks.size else 0
-        return np.array(
-            [robust_mean(self.relative[self.blocks == block]) for block in range(count)]
-        ).reshape(count, len(self.offsets))
+        return block_means(self.relative, self.blocks)
 
     def curve(self) -> pd.DataFrame:
         """Time a call at each offset: ns, and percent above the median of the offsets.

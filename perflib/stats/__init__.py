@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perflib.stats.blocks import (
     Interval,
+    block_means,
     holm,
     robust_mean,
     t_interval,
@@ -18,6 +19,7 @@ __all__ = [
     "CoreComparison",
     "CoreEffect",
     "Interval",
+    "block_means",
     "compare_cores",
     "disturbed_turns",
     "holm",

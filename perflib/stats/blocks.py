@@ -19,6 +19,7 @@ from scipy import stats as distributions
 __all__ = [
     "BLOCK_S",
     "Interval",
+    "block_means",
     "holm",
     "robust_mean",
     "share_interval",
@@ -99,6 +100,17 @@ def robust_mean(values: Floats, cut: float = 6.0) -> Floats:
         if settled:
             break
     return centre
+
+
+def block_means(values: Floats, blocks: Ints) -> Floats:
+    """``[block, ...]`` of ``[round, ...]``: robust means over the rounds of each block.
+
+    ``blocks``: what ``time_blocks`` says of the rounds.
+    """
+    flat = values.reshape(len(values), math.prod(values.shape[1:]))
+    count = int(blocks.max()) + 1 if blocks.size else 0
+    means = [robust_mean(flat[blocks == block]) for block in range(count)]
+    return np.array(means).reshape(count, *values.shape[1:])
 
 
 def _medians(values: Floats) -> Floats:

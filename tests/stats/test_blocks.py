@@ -16,6 +16,7 @@ from perflib.stats.blocks import (
     BLOCK_S,
     Interval,
     against_others,
+    block_means,
     holm,
     robust_mean,
     share_interval,
@@ -340,3 +341,13 @@ def test_holm_keeps_the_order_and_never_lessens(values: list[float]) -> None:
     ).all()
     order = np.argsort(p_values, kind="stable")
     assert (np.diff(corrected[order]) >= 0).all()
+
+
+def test_block_means_are_those_of_each_block_whatever_the_shape() -> None:
+    values = np.arange(24.0).reshape(6, 2, 2)
+    values[0, 0, 0] = np.nan
+    found = block_means(values, np.array([0, 0, 0, 1, 1, 1]))
+    assert found.shape == (2, 2, 2)
+    assert found[0].ravel() == pytest.approx([6, 5, 6, 7])
+    assert found[1].ravel() == pytest.approx([16, 17, 18, 19])
+    assert block_means(np.zeros((0, 3)), np.zeros(0, dtype=np.int64)).shape == (0, 3)
