@@ -147,7 +147,7 @@ LAYERS = (
     {"copies", "finding", "hypotheses", "kernels", "reference", "run", "stats", "store"},
     {"machine"},
     {"conditions", "guard", "system_settings"},
-    {"counters", "jobs", "measure", "profiling"},
+    {"counters", "jobs", "measure", "profiling", "threads"},
     {"experiments", "offsets", "remedies"},
     {"batch", "fleet", "lab"},
     {"__main__", "cli"},
