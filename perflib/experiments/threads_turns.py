@@ -1,0 +1,286 @@
+"""One turn of ``threads``: a job alone or under the profile, and what both say of its threads."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, PerflibError, UserError
+from perflib.experiments.jobs import Jobs
+from perflib.jobs.event_loop import Account
+from perflib.machine.cpulist import format_cpus
+from perflib.measure.process import WorkerError
+from perflib.measure.rounds import Columns
+from perflib.threads.record import Profiled, Ran, profile_job, run_alone
+from perflib.threads.recording import STATES, Recording
+from perflib.threads.settings import Settings
+
+__all__ = [
+    "ALONE", "COLUMNS", "ONE", "PROFILED", "STRETCHES", "WITHOUT", "Arm", "ThreadTurns", "file_name",
+    "summary",
+]  # fmt: skip
+
+ONE, ALONE, PROFILED, WITHOUT = "one_thread", "alone", "profiled", "without:"
+STRETCHES = 12  # of the recording of a job that runs: one row each
+_OFFSET = re.compile(r"(\+0x[0-9a-f]+|\[\d+\])+$")
+
+_OF_THE_TURN = ("version", "arm", "threads", "start_ns", "job_time_s", "wall_s", "account", "ok")
+_OF_THE_PROFILE = (
+    "backend", "recorded_s", "concurrency", "concurrency_s", *(f"{state}_s" for state in STATES),
+    "free_ready_s", "locks", "limiting", "serial_begin_s", "serial_end_s", "serial_middle_s",
+    "lost_events", "lost_samples",
+)  # fmt: skip
+COLUMNS = (*_OF_THE_TURN, *_OF_THE_PROFILE)
+
+
+class Arm(NamedTuple):
+    """What a turn's number means: ``argv`` is the job, ``arm`` how it runs."""
+
+    version: str
+    arm: str
+    threads: int
+    argv: Sequence[str]
+
+
+def file_name(version: str) -> str:
+    """A version's name as that of a folder."""
+    return re.sub(r"\W+", "_", version)
+
+
+def summary(
+    recording: Recording, begin_ns: int, end_ns: int, rows: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """What a recording says of a stretch of time, one value a column; ``rows``: of these threads.
+
+    ``locks`` is JSON: by name (of all objects of one array together) the waits, seconds of waiting
+    and of being ready for a core while asking for the lock, and the longest wait in ms.
+    """
+    states = recording.thread_states(rows=rows, start_ns=begin_ns, end_ns=end_ns)
+    seconds = {f"{state}_s": float(states[state].sum()) for state in STATES}
+    waits = recording.lock_waits(begin_ns, end_ns, rows)
+    locks: dict[str, dict[str, Any]] = {}
+    for one in waits.to_dict("records"):
+        mine = locks.setdefault(
+            _OFFSET.sub("", str(one["name"])),
+            {"kind": str(one["kind"]), "waits": 0, "waiting_s": 0.0, "ready_s": 0.0, "longest_ms": 0},
+        )
+        mine["waits"] += int(one["waits"])
+        mine["waiting_s"] += float(one["waiting_s"])
+        mine["ready_s"] += float(one["ready_s"])
+        mine["longest_ms"] = max(mine["longest_ms"], float(one["longest_ms"]))
+    locks = dict(sorted(locks.items(), key=lambda item: -_total_s(item[1]))[:_MOST_LOCKS])
+    at_once = recording.concurrency(begin_ns, end_ns)
+    real = [name for name, one in locks.items() if one["kind"] != "join"]
+    return {
+        "recorded_s": (end_ns - begin_ns) / 1e9,
+        "concurrency": float(recording.effective_concurrency(begin_ns, end_ns)),
+        "concurrency_s": json.dumps(np.round(np.trim_zeros(at_once, "b") / 1e9, 6).tolist()),
+        **seconds,
+        "free_ready_s": max(0.0, seconds["ready_s"] - float(waits["ready_s"].sum())),
+        "locks": json.dumps(locks),
+        "limiting": real[0] if real else "",
+    }
+
+
+def _total_s(lock: Mapping[str, Any]) -> float:
+    return float(lock["waiting_s"]) + float(lock["ready_s"])
+
+
+class ThreadTurns(Jobs):
+    """Starts a job for each turn, or attaches to one that runs; keeps each version's last recording.
+
+    Parameters
+    ----------
+    arms
+        What a turn's number means.
+    accounts
+        Whether the job ends with its own account (`perflib.jobs.event_loop.Account`).
+    conditions, cpus
+        What the job's process is to have, and where it may run.
+    settings, backend
+        What is recorded, and how.
+    folder
+        Where recordings are kept, by `file_name` of the version.
+    timeout_s
+        Of one turn.
+    pid
+        The job that runs already (its arms have no command line).
+    stop
+        Ends the recording of such a job.
+    """
+
+    def __init__(
+        self,
+        arms: Sequence[Arm],
+        *,
+        accounts: bool,
+        conditions: Conditions,
+        cpus: Sequence[int],
+        settings: Settings,
+        backend: str,
+        folder: Path,
+        timeout_s: float,
+        pid: int | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        super().__init__(f"process {pid}" if pid else " ".join(arms[0].argv), [conditions])
+        self._arms = arms
+        self._accounts = accounts
+        self._cpus = list(cpus)
+        self._settings = settings
+        self._backend = backend
+        self._folder = folder
+        self._timeout_s = timeout_s
+        self._pid = pid
+        self._stop = stop
+        self._checksum: object = None
+        self._any = False
+        self._problems: dict[str, None] = {}
+        self._said: dict[str, None] = {}
+        self._recordings: dict[str, str] = {}
+
+    @property
+    def unmet(self) -> list[str]:
+        """Conditions that are not in force, and what was wrong with some turns."""
+        return [*super().unmet, *self._problems]
+
+    def provenance(self) -> dict[str, Any]:
+        """The job and its conditions, what was recorded how, and where recordings are kept."""
+        return {
+            **super().provenance(),
+            "cpus": self._cpus,
+            "recorded": asdict(self._settings),
+            "remarks": list(self._said),
+            "recordings": self._recordings,
+        }
+
+    def take(self, _round: int, arm: int) -> Columns:
+        """One turn: one row, or of a running job one row a stretch of time."""
+        wanted = self._arms[arm]
+        start_ns = time.monotonic_ns()
+        try:
+            if wanted.arm == PROFILED:
+                rows = self._profiled(wanted)
+            else:
+                rows = [self._row(wanted, self._alone(wanted))]
+        except UserError:
+            raise
+        except PerflibError as error:
+            msg = f"{wanted.version}, {wanted.arm}: {error}"
+            if not self._any:  # not even once: it is not this turn's bad luck
+                raise MeasurementError(msg) from error
+            raise WorkerError(msg) from error
+        self._any = True
+        return {name: [{"start_ns": start_ns, **row}.get(name) for row in rows] for name in COLUMNS}
+
+    def _alone(self, wanted: Arm) -> Ran:
+        return run_alone(
+            wanted.argv,
+            self.conditions[0],
+            cpus=self._cpus,
+            timeout_s=self._timeout_s,
+            seen=lambda pid: self.read_back(0, pid),
+        )
+
+    def _row(self, wanted: Arm, ran: Ran) -> dict[str, Any]:
+        """What the job itself says."""
+        row: dict[str, Any] = {
+            "version": wanted.version, "arm": wanted.arm, "threads": wanted.threads,
+            "job_time_s": ran.wall_s, "wall_s": ran.wall_s, "ok": True,
+        }  # fmt: skip
+        if ran.problem:
+            if self._accounts:
+                raise WorkerError(f"the job {ran.problem}")
+            self._problems[f"the job {ran.problem}"] = None
+        if self._accounts:
+            account = Account.parse(ran.output)
+            if self._checksum is None:
+                self._checksum = account.checksum
+            row |= {
+                "threads": account.threads,
+                "job_time_s": account.duration_s,
+                "account": json.dumps(_account(account)),
+                "ok": account.checksum == self._checksum,
+            }
+            if not row["ok"]:
+                self._problems["the job's result differs from turn to turn"] = None
+        return row
+
+    def _profiled(self, wanted: Arm) -> list[dict[str, Any]]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = file_name(wanted.version)
+        new, kept = self._folder / f".{name}", self._folder / name
+        shutil.rmtree(new, ignore_errors=True)
+        done = profile_job(
+            wanted.argv if self._pid is None else self._pid,
+            self._settings,
+            new,
+            self._backend,
+            self.conditions[0],
+            cpus=self._cpus,
+            timeout_s=self._timeout_s,
+            stop=self._stop,
+            seen=lambda pid: self.read_back(0, pid),
+        )
+        rows = self._rows(wanted, done)
+        shutil.rmtree(kept, ignore_errors=True)
+        new.rename(kept)
+        self._recordings[wanted.version] = name
+        return rows
+
+    def _rows(self, wanted: Arm, done: Profiled) -> list[dict[str, Any]]:
+        recording, meta = done.recording, done.recording.meta
+        self._remark(meta)
+        row = self._row(wanted, done)
+        begin_ns, end_ns = int(meta["start_ns"]), int(meta["end_ns"])
+        rows = None
+        if self._accounts:
+            account = Account.parse(done.output)
+            begin_ns, end_ns = max(begin_ns, account.begin_ns), min(end_ns, account.end_ns)
+            tids = [int(one["tid"]) for one in account.per_thread]
+            rows = np.flatnonzero(recording.threads["tid"].isin(tids)).tolist()
+        if end_ns <= begin_ns:
+            msg = "nothing of the job lies in the recording: is skip_s too long?"
+            raise WorkerError(msg)
+        serial = recording.serial()
+        row |= {
+            "backend": meta["backend"],
+            "serial_begin_s": float(serial[0]), "serial_end_s": float(serial[1]),
+            "serial_middle_s": float(serial[2]),
+            "lost_events": int(meta["lost"]["events"]),
+            "lost_samples": int(meta["lost"]["samples"]),
+        }  # fmt: skip
+        parts = np.linspace(begin_ns, end_ns, 2 if self._pid is None else STRETCHES + 1)
+        edges = parts.astype(np.int64).tolist()
+        return [
+            {**row, **summary(recording, low, high, rows), **({} if self._pid is None else
+             {"start_ns": low, "job_time_s": (high - low) / 1e9})}
+            for low, high in zip(edges[:-1], edges[1:], strict=True)
+        ]  # fmt: skip
+
+    def _remark(self, meta: Mapping[str, Any]) -> None:
+        self._said.update(dict.fromkeys(meta.get("remarks", ())))
+        if meta.get("cut"):
+            self._problems[f"a recording ends early: {meta['cut']}"] = None
+
+
+def _account(account: Account) -> dict[str, dict[str, Any]]:
+    """The job's own account by lock, of all objects of one name together."""
+    locks: dict[str, dict[str, Any]] = {}
+    for one in account.locks:
+        mine = locks.setdefault(
+            _OFFSET.sub("", str(one["name"])), {"point": one["point"], "waits": 0, "waiting_s": 0.0}
+        )
+        mine["waits"] += int(one["waits"])
+        mine["waiting_s"] += one["waiting_ns"] / 1e9
+    return locks

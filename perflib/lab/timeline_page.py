@@ -1,0 +1,236 @@
+"""What a view of threads over time shows: shares of states by bin, axes, names, colours.
+
+The widget and the figure that stands still draw the same of it. All of it is bounded: a view of
+hours of thousands of threads is as large as one of seconds of two.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import to_hex
+
+from perflib.errors import UserError, choose
+from perflib.lab.theme import themed
+from perflib.threads.formats import STATES, State
+from perflib.threads.recording import Recording
+
+__all__ = [
+    "DRAWN",
+    "LABELS",
+    "ORDERS",
+    "colours",
+    "duration",
+    "found",
+    "levels",
+    "ordered",
+    "shown",
+    "time_axis",
+    "totals",
+    "window",
+]
+
+DRAWN = (
+    State.RUNNING,
+    State.SPINNING,
+    State.READY,
+    State.WAITING,
+    State.SLEEPING,
+    State.UNKNOWN,
+)
+"""The order in which shares of a bin are stacked: what takes a core stands below."""
+
+LABELS = {
+    State.RUNNING: "running",
+    State.READY: "ready, without a core",
+    State.WAITING: "waiting for a lock",
+    State.SLEEPING: "sleeping or in I/O",
+    State.SPINNING: "spinning",
+    State.UNKNOWN: "unknown (lost events)",
+}
+
+ORDERS = ("start", "name", "waiting", "CPU time")
+"""How threads may be ordered; the last two: the most first."""
+
+_SLEEPING = "#e4e4e4"  # what does nothing recedes; the theme has no colour as light
+_THEME = {  # numbers of the theme's colours: no two look alike to the colour-blind (tested)
+    State.RUNNING: 0,
+    State.READY: 8,
+    State.WAITING: 3,
+    State.SPINNING: 5,
+    State.UNKNOWN: 7,
+}
+_UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
+_ROWS_AT_ONCE = 256
+_SHORTEST_NS = 1_000  # of a window
+
+
+def colours() -> dict[State, str]:
+    """The colour of each state, of perflib's theme."""
+    with themed():
+        cycle = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
+    found = {state: to_hex(cycle[place]) for state, place in _THEME.items()}
+    return found | {State.SLEEPING: _SLEEPING}
+
+
+def shown(name: str) -> str:
+    """A name as it can be printed: what has no sign of its own is replaced by one that has.
+
+    >>> shown("a\\tb\\x1b[1m")
+    'a␉b␛[1m'
+    """
+    return "".join(map(_sign, name)) or "(no name)"
+
+
+def _sign(letter: str) -> str:
+    code = ord(letter)
+    if code < 0x20:
+        return chr(0x2400 + code)  # the control pictures
+    if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return "\ufffd"
+    return letter
+
+
+def duration(ns: float) -> str:
+    """A time with the unit that fits it.
+
+    >>> duration(1_234_500), duration(0), duration(12e9)
+    ('1.23 ms', '0 s', '12 s')
+    """
+    if not ns:
+        return "0 s"
+    unit, size = next(
+        ((unit, size) for unit, size in _UNITS if abs(ns) >= 0.9995 * size), _UNITS[-1]
+    )
+    value = ns / size
+    return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
+
+
+def window(recording: Recording, start_ns: float | None, end_ns: float | None) -> tuple[int, int]:
+    """A span of time within the recording, not shorter than a microsecond.
+
+    Raises
+    ------
+    UserError
+        The span is empty, or lies outside of the recording.
+    """
+    first, last = _ends(recording)
+    start = first if start_ns is None else max(first, round(start_ns))
+    end = last if end_ns is None else min(last, round(end_ns))
+    if start >= end and not start == end == first == last:
+        msg = (
+            f"no time from {start_ns} to {end_ns} ns: the recording goes from {first} to {last} ns"
+        )
+        raise UserError(msg)
+    if end - start < _SHORTEST_NS:
+        start = max(first, min(start, last - _SHORTEST_NS))
+        end = start + _SHORTEST_NS
+    return start, end
+
+
+def _ends(recording: Recording) -> tuple[int, int]:
+    return int(recording.meta["start_ns"]), int(recording.meta["end_ns"])
+
+
+def levels(
+    recording: Recording, start_ns: int, end_ns: int, bins: int, rows: Sequence[int]
+) -> np.ndarray:
+    """How high the states are stacked: uint8[rows, bins, 6] of 255, in the order ``DRAWN``.
+
+    A bin in which the thread did not always exist is not filled to the top.
+    """
+    if not len(rows):
+        return np.zeros((0, bins, len(DRAWN)), np.uint8)
+    inside = recording.states_in_bins(start_ns, end_ns, bins, rows)[:, :, DRAWN]
+    stacked = np.cumsum(inside, axis=2) * (bins / (end_ns - start_ns))
+    return np.rint(255 * np.clip(stacked, 0, 1)).astype(np.uint8)
+
+
+def totals(
+    recording: Recording, start_ns: int, end_ns: int, bins: int, rows: Sequence[int] | None
+) -> np.ndarray:
+    """How many threads are in each state, on average over each bin: float64[bins, 6]."""
+    every = range(len(recording.threads)) if rows is None else rows
+    total = np.zeros((bins, len(STATES)))
+    for first in range(0, len(every), _ROWS_AT_ONCE):
+        part = every[first : first + _ROWS_AT_ONCE]
+        total += recording.states_in_bins(start_ns, end_ns, bins, list(part)).sum(axis=0)
+    return total * (bins / (end_ns - start_ns))
+
+
+def time_axis(start_ns: int, end_ns: int) -> tuple[str, list[tuple[float, str]]]:
+    """The title of an axis of time and its ticks: place (ns) and text.
+
+    Times count from the recording's start. Deep inside of a recording the ticks would have more
+    digits than anyone reads: there they count from a time that the title names.
+
+    >>> time_axis(0, 10_000_000)[1][:3]
+    [(0, '0'), (2000000, '2'), (4000000, '4')]
+    """
+    span = max(1, end_ns - start_ns)
+    unit, size = next(((unit, size) for unit, size in _UNITS if span >= 2 * size), _UNITS[-1])
+    power = 10 ** max(0, math.floor(math.log10(max(1.0, span / 8))))
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= span / 8)
+    base = 0
+    title = f"time since the recording began ({unit})"
+    if start_ns > 1000 * span and size < _UNITS[0][1]:
+        base = start_ns - start_ns % (1000 * size)
+        digits = {"ms": 0, "µs": 3, "ns": 6}[unit]
+        title = f"{base / 1e9:.{digits}f} s since the recording began, and ({unit})"
+    digits = max(0, math.ceil(math.log10(size / step))) if step < size else 0
+    first = -(-start_ns // step) * step
+    return title, [
+        (at, f"{(at - base) / size:,.{digits}f}".replace(",", "\u2009"))
+        for at in range(first, end_ns + 1, step)
+    ]
+
+
+def ordered(recording: Recording, order: str) -> list[int]:
+    """All threads' rows in an order of ``ORDERS``.
+
+    Raises
+    ------
+    UserError
+        No such order.
+    """
+    if order not in ORDERS:
+        raise UserError(choose("order", order, ORDERS))
+    rows = range(len(recording.threads))
+    if order == "start":
+        starts = recording.threads["start_ns"].to_numpy()
+        return sorted(rows, key=lambda row: (starts[row], row))
+    if order == "name":
+        names = [_natural(name) for name in recording.threads["name"]]
+        return sorted(rows, key=lambda row: (names[row], row))
+    states = recording.thread_states()
+    columns = ["waiting"] if order == "waiting" else ["running", "spinning"]
+    most = states[columns].sum(axis=1).to_numpy()
+    return sorted(rows, key=lambda row: (-most[row], row))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """So that ``event-10`` comes after ``event-2``."""
+    parts = re.split(r"(\d+)", name.casefold())
+    return [(int(part), "") if i % 2 else (-1, part) for i, part in enumerate(parts)]
+
+
+def found(recording: Recording, pattern: str, rows: Sequence[int]) -> list[int]:
+    """Those of the rows in whose thread's name a regular expression is found.
+
+    Raises
+    ------
+    UserError
+        It is none.
+    """
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        msg = f"{pattern!r} is no regular expression: {error}"
+        raise UserError(msg) from None
+    names = list(recording.threads["name"])
+    return [row for row in rows if wanted.search(names[row])]

@@ -1,0 +1,370 @@
+"""perf's data file (``perf.data``), read as it stands: every record, in the order of the file.
+
+``perf script`` prints samples, but not all that a file knows: losses that perf notes at the end of
+a recording are left out, and the name of a thread that has a line break in it breaks its lines.
+The file is gone through once, in pieces, by a C kernel; a file that ends early (a full disk, a
+perf that was killed) is read as far as it goes, and ``cut`` says so.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib import kernels
+from perflib.errors import MeasurementError, UserError
+
+__all__ = ["RECORD", "Event", "Field", "PerfData", "Type", "lost"]
+
+RECORD = np.dtype(
+    [
+        *((name, "i8") for name in ("time_ns", "period", "a", "b", "c", "d")),
+        *((name, "i4") for name in ("type", "misc", "event", "cpu", "pid", "tid", "text", "pad")),
+    ]
+)
+"""A record: ``time_ns`` (0: it has none), ``period`` (0: none), ``type`` (see `Type`), ``misc``,
+``event`` (number of its event; -1: unknown), ``cpu``, ``pid`` and ``tid`` (-1: none), ``text``
+(number of a name, see `PerfData.names`; -1: none), and what its type has in ``a`` to ``d``."""
+
+
+class Type:
+    """Types of records, and what stands in their ``a`` to ``d``."""
+
+    MMAP, MMAP2 = 1, 10
+    """A file was mapped: address, length, offset in the file, protection (-1: unknown); text."""
+    LOST = 2
+    """The buffer was full: id of the event (of any), how many records."""
+    COMM = 3
+    """A thread got a name (text); ``misc & EXEC`` where it began a program."""
+    EXIT, FORK = 4, 7
+    """A thread ended, or came to be: parent's process and thread."""
+    THROTTLE = 5
+    """The kernel thinned out samples: id of the event."""
+    SAMPLE = 9
+    """Of an event: the fields that were asked for."""
+    LOST_SAMPLES = 13
+    """How many samples of an event were lost since it was opened, and the event's id."""
+    FINISHED_ROUND = 68
+    """All records that follow are later than the latest of the round before this one."""
+    ID_INDEX = 69
+    """An event's id, nothing, and the CPU that it counts on."""
+    EXEC = 1 << 13
+
+
+_PIECE = 1 << 20
+_ROOM = 1 << 14  # records that the kernel hands over at once
+_MAGIC = b"PERFILE2"
+_HEADER, _SECTION, _SMALLEST_ATTR = 104, 16, 64
+_MOST_EVENTS, _MOST_IDS = 4096, 1 << 20
+_SAMPLE_TYPES, _SAMPLE_TIME = 1 << 16 | 0x7FF, 1 << 2  # what may stand before the raw data
+_SAMPLE_ID_ALL, _USE_CLOCKID = 1 << 18, 1 << 25
+_FREQUENCY = 1 << 10
+_CLOCKS = {0: "CLOCK_REALTIME", 1: "CLOCK_MONOTONIC", 4: "CLOCK_MONOTONIC_RAW"} | {
+    7: "CLOCK_BOOTTIME",
+    11: "CLOCK_TAI",
+}
+_PERFS_CLOCK = "perf's own"
+_COMPRESSED = -2
+
+
+class Field(NamedTuple):
+    """Where a number stands in an event's raw data."""
+
+    offset: int
+    size: int
+    signed: bool
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a file: a ``perf_event_attr``, and the ids that its records bear.
+
+    Attributes
+    ----------
+    type, config
+        What is counted (``PERF_TYPE_TRACEPOINT`` is 2; config is then the tracepoint's id).
+    period
+        Events between two samples; 0 where a frequency was asked for.
+    ids
+        One for each CPU or thread that it counts on.
+    clock
+        What ``time_ns`` is read from; ``perf's own`` where none was asked for.
+    """
+
+    type: int
+    config: int
+    sample_type: int
+    read_format: int
+    sample_id_all: bool
+    period: int
+    ids: tuple[int, ...]
+    clock: str
+
+
+class PerfData:
+    """A data file of perf, open; its records are gone through once.
+
+    Parameters
+    ----------
+    path
+        What ``perf record -o`` wrote.
+
+    Attributes
+    ----------
+    events : list of Event
+        In the order of the records' ``event``.
+    names : list of str
+        Programs and files, by the records' ``text``; as far as the records were gone through.
+        Bytes that are no UTF-8 are replaced.
+    clock : str
+        What the records' time is read from.
+    cut : str
+        Why the file ends early, in a sentence; empty if it does not, or is not read to its end.
+    remarks : list of str
+        What else a reader of the records should know, in sentences.
+
+    Raises
+    ------
+    UserError
+        There is no such file, it may not be read, or is something else than perf's data.
+    MeasurementError
+        Its records are compressed, or its events cannot be read.
+
+    Examples
+    --------
+    >>> with PerfData(Path("perf.data")) as data:  # doctest: +SKIP
+    ...     samples = sum((part["type"] == Type.SAMPLE).sum() for part in data.records())
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.names: list[str] = []
+        self.cut = ""
+        self.remarks: list[str] = []
+        try:
+            self._file = path.open("rb", buffering=0)
+        except OSError as error:
+            msg = f"{path} cannot be read: {error.strerror}"
+            raise UserError(msg) from error
+        try:
+            self._begin, self._size = self._read_header()
+            kernel = kernels.load("perf_data")
+            self._lib: Any = kernel.lib
+            self._ffi: Any = kernel.ffi
+            self._state = self._lib.perf_data_open()
+            if not self._state:
+                raise _no_memory()
+        except BaseException:
+            self._file.close()
+            raise
+        try:
+            self._tell_events()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file and the memory."""
+        self._file.close()
+        self._lib.perf_data_close(self._state)
+
+    # --- the header ----------------------------------------------------------------------------
+
+    def _read_header(self) -> tuple[int, int]:
+        """Read the events. Returns where the records begin, and their bytes (0: to the end)."""
+        head = _read_at(self._file, 0, _HEADER)
+        if not head.startswith(_MAGIC):
+            kind = "perf's data of another byte order" if head[:8] == _MAGIC[::-1] else ""
+            kind = kind or ("empty" if not head else "no data file of perf (perf record -o FILE)")
+            msg = f"{self._path} is {kind}"
+            raise UserError(msg)
+        size = struct.unpack_from("<Q", head, 8)[0] if len(head) >= 16 else 0
+        if len(head) < _HEADER or size < _HEADER:
+            how = "the end of perf's pipe" if size == 16 else "cut within its header"
+            msg = f"{self._path} is {how}: its events are not in it"
+            raise MeasurementError(msg)
+        entry, attrs, attrs_size, data, data_size = struct.unpack_from("<5Q", head, 16)
+        room = entry - _SECTION
+        number = attrs_size // entry if entry else 0
+        if room < _SMALLEST_ATTR or room > 4096 or not 1 <= number <= _MOST_EVENTS:
+            msg = f"{self._path}: its header makes no sense ({number} events of {room} bytes)"
+            raise MeasurementError(msg)
+        self.events = [self._read_event(attrs + i * entry, room) for i in range(number)]
+        self.clock = self.events[0].clock
+        actual = os.fstat(self._file.fileno()).st_size
+        if data > actual:
+            data, data_size = actual, 0
+        if data_size == 0:
+            self.cut = "perf was killed: it did not end its data file."
+        elif data + data_size > actual:
+            missing = data + data_size - actual
+            self.cut = f"The data file is cut: {missing} bytes at its end are missing."
+        return data, data_size
+
+    def _read_event(self, offset: int, room: int) -> Event:
+        raw = _read_at(self._file, offset, room + _SECTION)
+        if len(raw) < room + _SECTION:
+            msg = f"{self._path} is cut within its header: its events are not in it"
+            raise MeasurementError(msg)
+        kind, _, config, period, sample_type, read_format, flags = struct.unpack_from("<II5Q", raw)
+        ids_offset, ids_size = struct.unpack_from("<2Q", raw, room)
+        if ids_size > 8 * _MOST_IDS:
+            msg = f"{self._path}: its header makes no sense ({ids_size // 8} ids of an event)"
+            raise MeasurementError(msg)
+        ids = _read_at(self._file, ids_offset, ids_size)
+        clockid = struct.unpack_from("<i", raw, 92)[0] if room >= 96 else 0
+        clock = _CLOCKS.get(clockid, f"clock {clockid}")
+        return Event(
+            type=kind,
+            config=config,
+            sample_type=sample_type,
+            read_format=read_format,
+            sample_id_all=bool(flags & _SAMPLE_ID_ALL),
+            period=0 if flags & _FREQUENCY else period,
+            ids=struct.unpack_from(f"<{len(ids) // 8}Q", ids),
+            clock=_CLOCKS.get(clockid, f"clock {clockid}")
+            if flags & _USE_CLOCKID
+            else _PERFS_CLOCK,
+        )
+
+    def _tell_events(self) -> None:
+        for number, event in enumerate(self.events):
+            told = self._lib.perf_data_event(
+                self._state, event.sample_type, event.read_format, event.sample_id_all
+            )
+            for one in event.ids:
+                told = told and self._lib.perf_data_id(self._state, one, number)
+            if not told:
+                raise _no_memory()
+
+    def fields(self, event: int, fields: Sequence[Field]) -> None:
+        """What of the event's raw data stands in ``a`` to ``d`` of its samples; before `records`.
+
+        Raises
+        ------
+        UserError
+            More than four, or a size that is none of 1, 2, 4, 8.
+        """
+        if len(fields) > 4 or any(f.size not in (1, 2, 4, 8) or f.offset < 0 for f in fields):
+            msg = f"fields of 1, 2, 4 or 8 bytes, four at most: not {list(fields)}"
+            raise UserError(msg)
+        for slot, one in enumerate(fields):
+            self._lib.perf_data_field(self._state, event, slot, one.offset, one.size, one.signed)
+
+    # --- the records ---------------------------------------------------------------------------
+
+    def records(self) -> Iterator[NDArray[Any]]:
+        """All records, in the order of the file, some ten thousand (dtype `RECORD`) at a time.
+
+        Raises
+        ------
+        MeasurementError
+            The records are compressed.
+        """
+        piece = bytearray(_PIECE)
+        at = self._ffi.from_buffer(piece, require_writable=True)
+        records = np.empty(_ROOM, dtype=RECORD)
+        records_at = self._ffi.from_buffer("perf_data_record[]", records)
+        count = self._ffi.new("int64_t *")
+        left = self._size or (1 << 62)
+        self._file.seek(self._begin)
+        filled, last = 0, False
+        while not last:
+            got = self._file.readinto(memoryview(piece)[filled : filled + left]) or 0
+            last = not got
+            left -= got
+            filled += got
+            taken = 0
+            while True:
+                used = self._lib.perf_data_feed(
+                    self._state, at + taken, filled - taken, last, records_at, _ROOM, count
+                )
+                if used < 0:
+                    raise self._compressed() if used == _COMPRESSED else _no_memory()
+                taken += used
+                self._read_names()
+                if count[0]:
+                    yield records[: count[0]].copy()
+                if count[0] < _ROOM:
+                    break
+            piece[: filled - taken] = piece[taken:filled]
+            filled -= taken
+        self._report()
+
+    def _compressed(self) -> MeasurementError:
+        msg = (
+            f"{self._path} is compressed (perf record -z), which cannot be read here. perf can "
+            "undo it: perf inject -i FILE -o PLAIN"
+        )
+        return MeasurementError(msg)
+
+    def _report(self) -> None:
+        report = self._lib.perf_data_reported(self._state)
+        if report.broken >= 0:
+            self.cut = (
+                f"The data file is damaged after {report.broken} bytes of records: what follows "
+                "is left out."
+            )
+        elif report.cut and not self.cut:
+            self.cut = "The data file is cut: its last record is not all there."
+        if report.damaged:
+            self.remarks.append(
+                f"{report.damaged} of {report.records} records are damaged and were left out."
+            )
+
+    def _read_names(self) -> None:
+        total = self._lib.perf_data_count(self._state)
+        ends = self._ffi.new("int64_t[]", 256)
+        room = 1 << 16  # above the longest record
+        buffer = self._ffi.new("char[]", room) if len(self.names) < total else None
+        while len(self.names) < total:
+            got = self._lib.perf_data_names(self._state, len(self.names), buffer, room, ends, 256)
+            begin = 0
+            for end in ends[0:got]:
+                raw = bytes(self._ffi.buffer(buffer + begin, end - begin))
+                self.names.append(raw.decode(errors="replace"))
+                begin = end
+
+
+def lost(records: NDArray[Any]) -> tuple[int, int]:
+    """How many records these notes of losses count: those of full buffers, those of the events.
+
+    Both count the same. The first ones are written when there is room again, so they are missing
+    where no record follows on that CPU; the second ones at the end, by perf since 6.1. The larger
+    sum over a file is the truth.
+    """
+    of_buffers = records["b"][records["type"] == Type.LOST].sum()
+    of_events = records["a"][records["type"] == Type.LOST_SAMPLES].sum()
+    return int(of_buffers), int(of_events)
+
+
+def _read_at(file: FileIO, offset: int, size: int) -> bytes:
+    if offset > os.fstat(file.fileno()).st_size:
+        return b""
+    file.seek(offset)
+    return file.read(size)
+
+
+def _no_memory() -> MeasurementError:
+    msg = "there is not enough memory for the names in this file"
+    return MeasurementError(msg)

@@ -1,0 +1,130 @@
+"""What a recording of threads is made of: states, events, and the records of its files.
+
+Times are nanoseconds of the recording's clock (CLOCK_MONOTONIC), spans include their start and not
+their end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+__all__ = [
+    "EVENT",
+    "INTERVAL",
+    "LOCK_KINDS",
+    "LOST",
+    "SAMPLE",
+    "STATES",
+    "Event",
+    "Flag",
+    "Lock",
+    "State",
+]
+
+
+class State(IntEnum):
+    """What a thread does, by its number in an interval.
+
+    READY: without a core although it could run. WAITING: for a lock, which is any wait for a futex.
+    SLEEPING: blocked otherwise (a timer, input and output). SPINNING: running, but only to ask for
+    a lock again and again. UNKNOWN: what was recorded does not say.
+    """
+
+    RUNNING = 0
+    READY = 1
+    WAITING = 2
+    SLEEPING = 3
+    SPINNING = 4
+    UNKNOWN = 5
+
+
+STATES = tuple(state.name.lower() for state in State)
+"""The states' names, in the order of their numbers."""
+
+
+class Flag(IntEnum):
+    """What is uncertain about an interval (bits)."""
+
+    LOST = 1  # touched by lost events
+    SAMPLED = 2  # its ends are from sampled states, not stamped
+
+
+class Event(IntEnum):
+    """What happened, by its number in an event; ``tid`` and ``pid`` are whose it is.
+
+    SWITCH: ``tid`` leaves the CPU and ``a`` comes; ``b``: the bits of the state it leaves in (0: it
+    could go on). WAKING: ``a`` is woken by ``tid`` (0: an interrupt). FUTEX_WAIT: of the address
+    ``a``, with the operation ``b``. FUTEX_EXIT: with the result ``a``. SAMPLE: of ``a`` ns of CPU
+    time. FORK: ``tid`` of ``pid`` is born to ``b`` of the process ``a``. EXIT. COMM: its name is
+    number ``a`` now, by exec where ``b`` is 1. LOST: ``a`` events of this CPU between ``b`` and
+    ``time_ns``.
+    """
+
+    SWITCH = 1
+    WAKING = 2
+    FUTEX_WAIT = 3
+    FUTEX_EXIT = 4
+    SAMPLE = 5
+    FORK = 6
+    EXIT = 7
+    COMM = 8
+    LOST = 9
+
+
+EVENT = np.dtype(
+    [
+        ("time_ns", "i8"),
+        ("kind", "u1"),
+        ("cpu", "i2"),
+        ("tid", "i4"),
+        ("pid", "i4"),
+        ("a", "i8"),
+        ("b", "i8"),
+        ("stack", "i4"),
+    ],
+    align=True,
+)
+"""One event; ``stack`` is the number of a stack, -1 for none."""
+
+INTERVAL = np.dtype(
+    [
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        ("state", "u1"),
+        ("flags", "u1"),
+        ("cpu", "i2"),
+        ("lock", "i4"),
+        ("other", "i4"),
+        ("stack", "i4"),
+    ],
+    align=True,
+)
+"""A thread in one state.
+
+``lock``: number of the lock that it waits for, or that it waited for before it was ready; -1: none.
+``other``: row of the thread that held the lock or woke this one; -1: not known.
+``stack``: where it waits; -1: not known.
+"""
+
+SAMPLE = np.dtype(
+    [("time_ns", "i8"), ("thread", "i4"), ("stack", "i4"), ("weight_ns", "i8")], align=True
+)
+"""A thread (its row) on a CPU, with the CPU time that the sample stands for."""
+
+LOST = np.dtype([("start_ns", "i8"), ("end_ns", "i8"), ("cpu", "i4"), ("number", "i8")], align=True)
+"""So many events of a CPU between two times are missing."""
+
+LOCK_KINDS = ("mutex", "condition", "rwlock", "semaphore", "barrier", "join", "other")
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What threads wait for: its name, its kind (``LOCK_KINDS``), its address in its process."""
+
+    name: str
+    kind: str
+    address: int
+    pid: int

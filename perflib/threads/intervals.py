@@ -1,0 +1,104 @@
+"""Sums over the intervals of a recording, by ``kernels_c/thread_states.c``."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perflib import kernels
+from perflib.errors import UserError
+from perflib.threads.formats import STATES
+
+if TYPE_CHECKING:
+    from perflib.threads.recording import Recording
+
+__all__ = ["RETRY_NS", "WAIT", "states_in_bins", "waits"]
+
+RETRY_NS = 5_000
+"""A thread that runs for less than this between two sleeps for one lock is in one operation.
+
+It was woken, found the lock taken again, and went back to sleep: it never had the lock. Only the
+job itself could tell that from a thread that took the lock, let it go and asked again as quickly.
+"""
+
+WAIT = np.dtype(
+    [
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        ("waiting_ns", "i8"),
+        ("ready_ns", "i8"),
+        ("row", "i4"),
+        ("lock", "i4"),
+        ("other", "i4"),
+        ("stack", "i4"),
+        ("flags", "i4"),
+    ],
+    align=True,
+)
+"""One operation on a lock that was waited for; see `perflib.threads.waits.waits`."""
+
+
+@functools.cache
+def load() -> kernels.Kernel:
+    """The kernel, compiled and loaded once."""
+    return kernels.load("thread_states")
+
+
+def states_in_bins(
+    recording: Recording,
+    rows: npt.NDArray[np.int32],
+    slots: npt.NDArray[np.int32],
+    span: tuple[int, int],
+    bins: int,
+) -> npt.NDArray[np.float64]:
+    """Nanoseconds by slot, bin and state; the thread of ``rows[i]`` is added to ``slots[i]``.
+
+    Raises
+    ------
+    UserError
+        There are no bins.
+    """
+    if bins < 1:
+        msg = f"bins={bins}: at least one is needed"
+        raise UserError(msg)
+    found = np.zeros((int(slots.max(initial=-1)) + 1, bins, len(STATES)))
+    lib, ffi = load().lib, load().ffi
+    if len(recording.intervals) and span[1] > span[0]:
+        lib.thread_bins(
+            *_pointers(ffi, recording, rows),
+            ffi.from_buffer("int32_t[]", slots),
+            len(rows),
+            *span,
+            bins,
+            ffi.from_buffer("double[]", found, require_writable=True),
+        )
+    return found
+
+
+def waits(
+    recording: Recording, rows: npt.NDArray[np.int32], span: tuple[int, int]
+) -> npt.NDArray[np.void]:
+    """The waits for locks within a span, as records ``WAIT``, by row and by time."""
+    lib, ffi = load().lib, load().ffi
+    found = np.empty(0, dtype=WAIT)
+    if not len(recording.intervals):
+        return found
+    for _ in range(2):  # the first time they are only counted
+        out = ffi.from_buffer("thread_wait[]", found)
+        n = lib.thread_waits(
+            *_pointers(ffi, recording, rows), len(rows), *span, RETRY_NS, out, len(found)
+        )
+        if n > len(found):
+            found = np.empty(n, dtype=WAIT)
+    return found
+
+
+def _pointers(ffi: Any, recording: Recording, rows: npt.NDArray[np.int32]) -> tuple[Any, Any, Any]:
+    return (
+        ffi.from_buffer("thread_interval[]", recording.intervals),
+        ffi.from_buffer("int64_t[]", recording.first),
+        ffi.from_buffer("int32_t[]", rows),
+    )
