@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -18,7 +19,6 @@ from perflib.conditions import Conditions
 from perflib.errors import MeasurementError, PerflibError, UserError
 from perflib.experiments.jobs import Jobs
 from perflib.jobs.event_loop import Account
-from perflib.machine.cpulist import format_cpus
 from perflib.measure.process import WorkerError
 from perflib.measure.rounds import Columns
 from perflib.threads.record import Profiled, Ran, profile_job, run_alone
@@ -26,18 +26,19 @@ from perflib.threads.recording import STATES, Recording
 from perflib.threads.settings import Settings
 
 __all__ = [
-    "ALONE", "COLUMNS", "ONE", "PROFILED", "STRETCHES", "WITHOUT", "Arm", "ThreadTurns", "file_name",
-    "summary",
+    "ALONE", "COLUMNS", "ONE", "PROFILED", "STRETCHES", "WITHOUT", "Arm", "ThreadTurns",
+    "file_name", "summary",
 ]  # fmt: skip
 
 ONE, ALONE, PROFILED, WITHOUT = "one_thread", "alone", "profiled", "without:"
 STRETCHES = 12  # of the recording of a job that runs: one row each
+_MOST_LOCKS = 100  # of a row; the others' waits are shorter
 _OFFSET = re.compile(r"(\+0x[0-9a-f]+|\[\d+\])+$")
 
 _OF_THE_TURN = ("version", "arm", "threads", "start_ns", "job_time_s", "wall_s", "account", "ok")
 _OF_THE_PROFILE = (
-    "backend", "recorded_s", "concurrency", "concurrency_s", *(f"{state}_s" for state in STATES),
-    "free_ready_s", "locks", "limiting", "serial_begin_s", "serial_end_s", "serial_middle_s",
+    "backend", "cpus", "recorded_s", "whole_s", "concurrency", "concurrency_s",
+    *(f"{state}_s" for state in STATES), "free_ready_s", "locks", "limiting", "serial_begin_s", "serial_end_s", "serial_middle_s",
     "lost_events", "lost_samples",
 )  # fmt: skip
 COLUMNS = (*_OF_THE_TURN, *_OF_THE_PROFILE)
@@ -72,7 +73,13 @@ def summary(
     for one in waits.to_dict("records"):
         mine = locks.setdefault(
             _OFFSET.sub("", str(one["name"])),
-            {"kind": str(one["kind"]), "waits": 0, "waiting_s": 0.0, "ready_s": 0.0, "longest_ms": 0},
+            {
+                "kind": str(one["kind"]),
+                "waits": 0,
+                "waiting_s": 0.0,
+                "ready_s": 0.0,
+                "longest_ms": 0,
+            },
         )
         mine["waits"] += int(one["waits"])
         mine["waiting_s"] += float(one["waiting_s"])
@@ -97,7 +104,7 @@ def _total_s(lock: Mapping[str, Any]) -> float:
 
 
 class ThreadTurns(Jobs):
-    """Starts a job for each turn, or attaches to one that runs; keeps each version's last recording.
+    """Starts a job for each turn, or attaches to one that runs; keeps versions' last recordings.
 
     Parameters
     ----------
@@ -146,13 +153,19 @@ class ThreadTurns(Jobs):
         self._checksum: object = None
         self._any = False
         self._problems: dict[str, None] = {}
+        self._lost = {"events": (0, 0), "samples": (0, 0)}
         self._said: dict[str, None] = {}
         self._recordings: dict[str, str] = {}
 
     @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, and what was wrong with some turns."""
-        return [*super().unmet, *self._problems]
+    def problems(self) -> list[str]:
+        """What was wrong with some turns."""
+        lost = [
+            f"{count} {what} were lost in {turns} recordings: what they touch is marked there"
+            for what, (count, turns) in self._lost.items()
+            if count
+        ]
+        return [*self._problems, *lost]
 
     def provenance(self) -> dict[str, Any]:
         """The job and its conditions, what was recorded how, and where recordings are kept."""
@@ -196,11 +209,13 @@ class ThreadTurns(Jobs):
         """What the job itself says."""
         row: dict[str, Any] = {
             "version": wanted.version, "arm": wanted.arm, "threads": wanted.threads,
+            "cpus": len(self._cpus),
             "job_time_s": ran.wall_s, "wall_s": ran.wall_s, "ok": True,
         }  # fmt: skip
         if ran.problem:
             if self._accounts:
-                raise WorkerError(f"the job {ran.problem}")
+                msg = f"the job {ran.problem}"
+                raise WorkerError(msg)
             self._problems[f"the job {ran.problem}"] = None
         if self._accounts:
             account = Account.parse(ran.output)
@@ -247,30 +262,38 @@ class ThreadTurns(Jobs):
         if self._accounts:
             account = Account.parse(done.output)
             begin_ns, end_ns = max(begin_ns, account.begin_ns), min(end_ns, account.end_ns)
-            tids = [int(one["tid"]) for one in account.per_thread]
+            tids = [one.tid for one in account.per_thread]
             rows = np.flatnonzero(recording.threads["tid"].isin(tids)).tolist()
         if end_ns <= begin_ns:
             msg = "nothing of the job lies in the recording: is skip_s too long?"
             raise WorkerError(msg)
         serial = recording.serial()
+        whole_s = (meta["end_ns"] - meta["start_ns"]) / 1e9
+        middle_s = whole_s - serial.start_s - serial.end_s
         row |= {
-            "backend": meta["backend"],
-            "serial_begin_s": float(serial[0]), "serial_end_s": float(serial[1]),
-            "serial_middle_s": float(serial[2]),
+            "backend": meta["backend"], "cpus": int(meta["cpus"]), "whole_s": whole_s,
+            "serial_begin_s": serial.start_s, "serial_end_s": serial.end_s,
+            "serial_middle_s": serial.alone_share * middle_s if middle_s > 0 else 0.0,
             "lost_events": int(meta["lost"]["events"]),
             "lost_samples": int(meta["lost"]["samples"]),
         }  # fmt: skip
         parts = np.linspace(begin_ns, end_ns, 2 if self._pid is None else STRETCHES + 1)
         edges = parts.astype(np.int64).tolist()
         return [
-            {**row, **summary(recording, low, high, rows), **({} if self._pid is None else
-             {"start_ns": low, "job_time_s": (high - low) / 1e9})}
-            for low, high in zip(edges[:-1], edges[1:], strict=True)
-        ]  # fmt: skip
+            {**row, **summary(recording, low, high, rows), **self._stretch(low, high)}
+            for low, high in itertools.pairwise(edges)
+        ]
+
+    def _stretch(self, low: int, high: int) -> dict[str, Any]:
+        """Of a job that runs, each stretch of time is a row of its own."""
+        return {} if self._pid is None else {"start_ns": low, "job_time_s": (high - low) / 1e9}
 
     def _remark(self, meta: Mapping[str, Any]) -> None:
-        self._said.update(dict.fromkeys(meta.get("remarks", ())))
-        if meta.get("cut"):
+        self._said.update(dict.fromkeys(meta["remarks"]))
+        for what, (count, turns) in self._lost.items():
+            number = int(meta["lost"][what])
+            self._lost[what] = (count + number, turns + (number > 0))
+        if meta["cut"]:
             self._problems[f"a recording ends early: {meta['cut']}"] = None
 
 
@@ -279,8 +302,9 @@ def _account(account: Account) -> dict[str, dict[str, Any]]:
     locks: dict[str, dict[str, Any]] = {}
     for one in account.locks:
         mine = locks.setdefault(
-            _OFFSET.sub("", str(one["name"])), {"point": one["point"], "waits": 0, "waiting_s": 0.0}
+            one.name, {"point": one.point, "waits": 0, "waiting_s": 0.0, "spinning_s": 0.0}
         )
-        mine["waits"] += int(one["waits"])
-        mine["waiting_s"] += one["waiting_ns"] / 1e9
+        mine["waits"] += one.waits
+        mine["waiting_s"] += one.waiting_ns / 1e9
+        mine["spinning_s"] += one.spinning_ns / 1e9
     return locks

@@ -17,7 +17,7 @@ from matplotlib.colors import to_hex
 
 from perflib.errors import UserError, choose
 from perflib.lab.theme import themed
-from perflib.threads.formats import STATES, State
+from perflib.threads.formats import State
 from perflib.threads.recording import Recording
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "ordered",
     "shown",
     "time_axis",
-    "totals",
     "window",
 ]
 
@@ -66,7 +65,6 @@ _THEME = {  # numbers of the theme's colours: no two look alike to the colour-bl
     State.UNKNOWN: 7,
 }
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
-_ROWS_AT_ONCE = 256
 _SHORTEST_NS = 1_000  # of a window
 
 
@@ -79,9 +77,9 @@ def colours() -> dict[State, str]:
 
 
 def shown(name: str) -> str:
-    """A name as it can be printed: what has no sign of its own is replaced by one that has.
+    r"""A name as it can be printed: what has no sign of its own is replaced by one that has.
 
-    >>> shown("a\\tb\\x1b[1m")
+    >>> shown("a\tb\x1b[1m")
     'a␉b␛[1m'
     """
     return "".join(map(_sign, name)) or "(no name)"
@@ -119,7 +117,7 @@ def window(recording: Recording, start_ns: float | None, end_ns: float | None) -
     UserError
         The span is empty, or lies outside of the recording.
     """
-    first, last = _ends(recording)
+    first, last = recording.start_ns, recording.end_ns
     start = first if start_ns is None else max(first, round(start_ns))
     end = last if end_ns is None else min(last, round(end_ns))
     if start >= end and not start == end == first == last:
@@ -133,10 +131,6 @@ def window(recording: Recording, start_ns: float | None, end_ns: float | None) -
     return start, end
 
 
-def _ends(recording: Recording) -> tuple[int, int]:
-    return int(recording.meta["start_ns"]), int(recording.meta["end_ns"])
-
-
 def levels(
     recording: Recording, start_ns: int, end_ns: int, bins: int, rows: Sequence[int]
 ) -> np.ndarray:
@@ -146,21 +140,9 @@ def levels(
     """
     if not len(rows):
         return np.zeros((0, bins, len(DRAWN)), np.uint8)
-    inside = recording.states_in_bins(start_ns, end_ns, bins, rows)[:, :, DRAWN]
+    inside = recording.states_in_bins(start_ns, end_ns, bins, rows)[:, :, list(DRAWN)]
     stacked = np.cumsum(inside, axis=2) * (bins / (end_ns - start_ns))
     return np.rint(255 * np.clip(stacked, 0, 1)).astype(np.uint8)
-
-
-def totals(
-    recording: Recording, start_ns: int, end_ns: int, bins: int, rows: Sequence[int] | None
-) -> np.ndarray:
-    """How many threads are in each state, on average over each bin: float64[bins, 6]."""
-    every = range(len(recording.threads)) if rows is None else rows
-    total = np.zeros((bins, len(STATES)))
-    for first in range(0, len(every), _ROWS_AT_ONCE):
-        part = every[first : first + _ROWS_AT_ONCE]
-        total += recording.states_in_bins(start_ns, end_ns, bins, list(part)).sum(axis=0)
-    return total * (bins / (end_ns - start_ns))
 
 
 def time_axis(start_ns: int, end_ns: int) -> tuple[str, list[tuple[float, str]]]:

@@ -242,9 +242,7 @@ class PerfData:
             sample_id_all=bool(flags & _SAMPLE_ID_ALL),
             period=0 if flags & _FREQUENCY else period,
             ids=struct.unpack_from(f"<{len(ids) // 8}Q", ids),
-            clock=_CLOCKS.get(clockid, f"clock {clockid}")
-            if flags & _USE_CLOCKID
-            else _PERFS_CLOCK,
+            clock=clock if flags & _USE_CLOCKID else _PERFS_CLOCK,
         )
 
     def _tell_events(self) -> None:
@@ -334,9 +332,11 @@ class PerfData:
 
     def _read_names(self) -> None:
         total = self._lib.perf_data_count(self._state)
+        if len(self.names) == total:
+            return
         ends = self._ffi.new("int64_t[]", 256)
         room = 1 << 16  # above the longest record
-        buffer = self._ffi.new("char[]", room) if len(self.names) < total else None
+        buffer = self._ffi.new("char[]", room)
         while len(self.names) < total:
             got = self._lib.perf_data_names(self._state, len(self.names), buffer, room, ends, 256)
             begin = 0

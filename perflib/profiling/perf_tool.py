@@ -11,7 +11,14 @@ from pathlib import Path
 from perflib.errors import MeasurementError
 from perflib.machine.files import fields, integer, text
 
-__all__ = ["PerfUnavailableError", "ProcessGoneError", "explain", "find_perf", "kernel_allowed"]
+__all__ = [
+    "PerfUnavailableError",
+    "ProcessGoneError",
+    "explain",
+    "find_perf",
+    "kernel_allowed",
+    "refusal",
+]
 
 _INSTALL = {
     "debian": "apt-get install linux-perf",
@@ -69,7 +76,7 @@ def kernel_allowed(perf: Path | None = None, root: Path = Path("/")) -> bool:
     return paranoid is not None and paranoid <= 1
 
 
-def explain(said: str, perf: Path, pid: int, root: Path = Path("/")) -> MeasurementError:
+def explain(said: str, perf: Path, pid: int | None, root: Path = Path("/")) -> MeasurementError:
     """The error for what perf said when it did not start, or ended on its own.
 
     Parameters
@@ -77,7 +84,7 @@ def explain(said: str, perf: Path, pid: int, root: Path = Path("/")) -> Measurem
     said
         Its standard error.
     perf, pid
-        The program, and the process it was to record.
+        The program, and the process it was to record; None: the whole machine.
     root
         Where /proc and /etc are.
     """
@@ -94,17 +101,22 @@ def explain(said: str, perf: Path, pid: int, root: Path = Path("/")) -> Measurem
     if "No space left on device" in said or "File too large" in said:
         msg = f"perf could not write its data: the disk is full. perf said:\n{last}"
         return MeasurementError(msg)
-    owner = _owner(pid, root)
-    if owner is None:
+    if pid is None:
+        if _REFUSED.search(said):
+            return PerfUnavailableError(f"{refusal(perf, None, root)} perf said:\n{last}")
+        return MeasurementError(f"perf could not record this machine. It said:\n{last}")
+    if _owner(pid, root) is None:
         msg = f"process {pid} is gone: there is nothing to record. perf said:\n{last}"
         return ProcessGoneError(msg)
     if _REFUSED.search(said):
-        return PerfUnavailableError(f"{_refusal(perf, pid, owner, root)} perf said:\n{last}")
+        return PerfUnavailableError(f"{refusal(perf, pid, root)} perf said:\n{last}")
     return MeasurementError(f"perf could not record process {pid}. It said:\n{last}")
 
 
-def _refusal(perf: Path, pid: int, owner: int, root: Path) -> str:
+def refusal(perf: Path, pid: int | None, root: Path = Path("/")) -> str:
+    """Why perf may not record a process (None: the whole machine), and what allows it."""
     allow = f"setcap cap_perfmon,cap_sys_ptrace+ep {shlex.quote(str(perf.resolve()))}"
+    owner = os.geteuid() if pid is None else _owner(pid, root)
     if owner != os.geteuid() and os.geteuid() != 0:
         return (
             f"perf may not record process {pid}: it belongs to user {owner}, this is user "
@@ -118,9 +130,10 @@ def _refusal(perf: Path, pid: int, owner: int, root: Path) -> str:
             "security module forbids perf_event_open ('--cap-add PERFMON', or "
             "'--security-opt seccomp=unconfined', allow it)."
         )
+    level = "-1" if pid is None else "2 (-1 to see the kernel too)"
     return (
         f"perf is not allowed: kernel.perf_event_paranoid is {paranoid}. As root: sysctl "
-        f"kernel.perf_event_paranoid=2 (-1 to see the kernel too), or give perf CAP_PERFMON: "
+        f"kernel.perf_event_paranoid={level}, or give perf CAP_PERFMON: "
         f"{allow}."
     )
 

@@ -10,41 +10,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import select
-import signal
-import subprocess
-import tempfile
-import time
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError, choose
+from perflib.errors import UserError, choose
 from perflib.machine.files import integer, text
 from perflib.machine.hypervisor import hypervisor
 from perflib.machine.pmu import pmu
 from perflib.machine.topology import topology
-from perflib.measure.launch import command
-from perflib.profiling.perf_tool import ProcessGoneError, explain, find_perf, kernel_allowed
+from perflib.profiling.perf_control import PRIORITY, ControlledPerf
+from perflib.profiling.perf_data import PerfData, Type, lost
+from perflib.profiling.perf_tool import kernel_allowed
 
 __all__ = ["CallGraph", "Recorder", "away_from", "prompt"]
 
 CallGraph = Literal["none", "fp", "dwarf", "lbr"]
 
-_READY_S, _ACK_S, _END_S = 60.0, 10.0, 120.0
-_PRIORITY = 10  # above every ordinary process; below what a careful user reserves for more
 _FIELDS = "comm,pid,tid,cpu,time,period,event,ip,sym,symoff,dso"
-_SAMPLE = re.compile(rb"\s*(\d+)\.(\d{9}):\s*")
-_LOST = re.compile(rb".*PERF_RECORD_(LOST|LOST_SAMPLES)\s+lost\s+(\d+)\s*")
 
 
-class Recorder:
+class Recorder(ControlledPerf):
     """perf attached to a process, its threads, and the children both make later.
 
     Entering waits until perf is ready, with its events off. Leaving ends perf; the samples are
@@ -110,16 +99,11 @@ class Recorder:
         if frequency_hz < 1 or (period is not None and period < 1):
             msg = f"frequency_hz={frequency_hz} and period={period}: both are whole numbers from 1"
             raise UserError(msg)
-        self.remarks: list[str] = []
-        self._pid = pid
-        self._perf = find_perf()
+        super().__init__(folder, pid)
+        self._recorded = pid
         self.event = self._sampled(event)
         self._rate = self._rate_options(frequency_hz, period)
         self._call_graph = call_graph
-        self._folder = folder
-        self.path = folder
-        self._ending = contextlib.ExitStack()
-        self._process: subprocess.Popen[bytes] | None = None
 
     def _sampled(self, event: str | None) -> str:
         if event is None:
@@ -148,128 +132,16 @@ class Recorder:
             frequency_hz = most
         return ["-F", str(frequency_hz)]
 
-    # --- from start to end ---------------------------------------------------------------------
+    def _options(self) -> list[str]:
+        options = ["-p", ",".join(map(str, _family(self._recorded)))]
+        options += ["-e", self.event, *self._rate, "--period", "--sample-cpu"]
+        if self._call_graph == "none":
+            return options
+        return [*options, "--call-graph", self._call_graph]
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as started:
-            self._errors = started.enter_context(tempfile.TemporaryFile())
-            file, path = tempfile.mkstemp(
-                prefix=f"perf-{self._pid}-", suffix=".data", dir=self._folder
-            )
-            os.close(file)
-            self.path = Path(path)
-            unused = started.enter_context(contextlib.ExitStack())
-            unused.callback(self.path.unlink, missing_ok=True)
-            order, self._order = os.pipe()
-            started.callback(os.close, self._order)
-            self._answer, answer = os.pipe()
-            started.callback(os.close, self._answer)
-            try:
-                argv, environment = command(self._conditions(), self._argv(order, answer))
-                self._process = subprocess.Popen(
-                    argv,
-                    env=environment,
-                    pass_fds=(order, answer),
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._errors,
-                    stderr=self._errors,
-                    process_group=0,  # Ctrl-C is for us: perf is ended in order
-                )
-            finally:
-                os.close(order)
-                os.close(answer)  # so that perf's end ends the answers
-            started.callback(self._kill)
-            self._tell(b"disable\n", _READY_S)
-            if os.sched_getscheduler(self._process.pid) != os.SCHED_FIFO:
-                self.remarks.append(
-                    "perf has no real-time priority, so switching it on takes milliseconds where "
-                    "the machine is busy. It takes CAP_SYS_NICE, or 'ulimit -r 10'."
-                )
-            unused.pop_all()
-            self._ending = started.pop_all()
-        return self
-
-    def _argv(self, order: int, answer: int) -> list[str]:
-        argv = [str(self._perf), "record", "-p", ",".join(map(str, _family(self._pid)))]
-        argv += ["-D", "-1", "--control", f"fd:{order},{answer}", "-k", "CLOCK_MONOTONIC"]
-        # Without these, ending takes a second, and copies of programs pile up in ~/.debug.
-        argv += ["--no-bpf-event", "--no-buildid-cache"]
-        argv += ["-e", self.event, *self._rate, "--period", "--sample-cpu", "-o", str(self.path)]
-        return argv if self._call_graph == "none" else [*argv, "--call-graph", self._call_graph]
-
-    def _conditions(self) -> Conditions:
-        away = away_from(self._pid)
-        return Conditions(
-            cpu=away[-1] if away else None,
-            fifo_priority=_PRIORITY,
-            environment={"PERF_CONFIG": os.devnull},  # no setting of the user's changes the data
-        )
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._ending:
-            process = self._process
-            assert process is not None
-            died = process.poll() is not None
-            if not died:
-                process.send_signal(signal.SIGINT)  # perf writes what it has, and its header
-            try:
-                code = process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                if kind is None:
-                    msg = f"perf did not end within {_END_S:g} s and was killed: {self.path} is cut"
-                    raise MeasurementError(msg) from None
-                return
-            if kind is None and code not in (0, -signal.SIGINT):
-                raise self._failure()
-
-    def _kill(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-
-    # --- on and off ----------------------------------------------------------------------------
-
-    def enable(self) -> int:
-        """Count from now on; returns when that is in force, on CLOCK_MONOTONIC in ns."""
-        return self._tell(b"enable\n", _ACK_S)
-
-    def disable(self) -> int:
-        """Count no more; returns when that is in force, on CLOCK_MONOTONIC in ns."""
-        return self._tell(b"disable\n", _ACK_S)
-
-    def _tell(self, order: bytes, timeout_s: float) -> int:
-        """Give an order and wait for its acknowledgement."""
-        with contextlib.suppress(BrokenPipeError):  # it has died: the answer's end says so
-            os.write(self._order, order)
-        poller = select.poll()
-        poller.register(self._answer, select.POLLIN)
-        said = b""
-        deadline = time.monotonic() + timeout_s
-        while b"ack\n\0" not in said:
-            left = deadline - time.monotonic()
-            if left <= 0 or not poller.poll(1000 * left):
-                msg = (
-                    f"perf did not acknowledge {order.decode().strip()!r} within {timeout_s:g} s. "
-                    f"It said:\n{self._said()}"
-                )
-                raise MeasurementError(msg)
-            chunk = os.read(self._answer, 64)
-            arrival_ns = time.monotonic_ns()
-            if not chunk:
-                raise self._failure()
-            said += chunk
-        return arrival_ns
-
-    def _failure(self) -> MeasurementError:
-        """Why perf ended on its own."""
-        assert self._process is not None
-        if self._process.wait() == 0:  # it does so when all that it records has ended
-            return ProcessGoneError(f"process {self._pid} has ended, and perf with it")
-        return explain(self._said(), self._perf, self._pid)
-
-    def _said(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read().decode(errors="replace")
+    def _cpu(self) -> int | None:
+        away = away_from(self._recorded)
+        return away[-1] if away else None
 
     # --- what was recorded ---------------------------------------------------------------------
 
@@ -288,32 +160,13 @@ class Recorder:
 
         A sample is lost when perf does not empty its buffer in time.
         """
-        times = array("q")
-        lost = {b"LOST": 0, b"LOST_SAMPLES": 0}  # two counts of the same, where both are given
-        with tempfile.TemporaryFile() as file:
-            self._script(["-F", "time", "-G", "--show-lost-events"], file)
-            file.seek(0)
-            for line in file:
-                if sample := _SAMPLE.fullmatch(line):
-                    times.append(int(sample[1]) * 10**9 + int(sample[2]))
-                elif note := _LOST.fullmatch(line):
-                    lost[note[1]] += int(note[2])
-        return np.sort(np.array(times, dtype=np.int64)), max(lost.values())
-
-    def _script(self, options: Sequence[str], file: Any) -> None:
-        argv = [str(self._perf), "script", "-i", str(self.path), "--ns", *options]
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PERF_CONFIG": os.devnull},
-            check=False,
-        )
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()
-            msg = f"perf script could not read {self.path}. It said:\n{said}"
-            raise MeasurementError(msg)
+        times = [np.empty(0, dtype=np.int64)]
+        losses = np.zeros(2, dtype=np.int64)
+        with PerfData(self.path) as data:
+            for records in data.records():
+                times.append(records["time_ns"][records["type"] == Type.SAMPLE])
+                losses += lost(records)
+        return np.sort(np.concatenate(times)), int(losses.max())
 
 
 # --- where, and how promptly -------------------------------------------------------------------
@@ -345,7 +198,7 @@ def prompt(pid: int) -> Iterator[None]:
     cpus = os.sched_getaffinity(0)
     try:
         with contextlib.suppress(PermissionError):
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
         if away := away_from(pid):
             os.sched_setaffinity(0, away)
         yield

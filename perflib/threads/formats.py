@@ -6,21 +6,28 @@ their end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 __all__ = [
     "EVENT",
+    "FORMAT",
     "INTERVAL",
     "LOCK_KINDS",
     "LOST",
+    "META",
     "SAMPLE",
     "STATES",
+    "THREAD",
     "Event",
     "Flag",
     "Lock",
+    "Rows",
     "State",
 ]
 
@@ -117,7 +124,35 @@ SAMPLE = np.dtype(
 LOST = np.dtype([("start_ns", "i8"), ("end_ns", "i8"), ("cpu", "i4"), ("number", "i8")], align=True)
 """So many events of a CPU between two times are missing."""
 
+THREAD = np.dtype(
+    [("tid", "i4"), ("pid", "i4"), ("start_ns", "i8"), ("end_ns", "i8"), ("intervals", "i8")],
+    align=True,
+)
+"""A thread in the file; ``intervals``: how many it has."""
+
 LOCK_KINDS = ("mutex", "condition", "rwlock", "semaphore", "barrier", "join", "other")
+
+
+Rows = Sequence[int] | npt.NDArray[np.integer[Any]]
+"""Threads, by their numbers in a recording."""
+
+FORMAT = 1
+"""Of the files; raised when what is written could be misread by what reads it now."""
+
+META: dict[str, Any] = {
+    "backend": "",
+    "clock": "CLOCK_MONOTONIC",
+    "start_ns": 0,
+    "end_ns": 0,
+    "job_pid": 0,
+    "cpus": 1,
+    "sample_period_ns": 0,
+    "remarks": [],
+    "lost": {"events": 0, "samples": 0},
+    "cut": "",
+    "others_busy_ns": 0,
+}
+"""What every recording says about itself, and what it says if its maker does not."""
 
 
 @dataclass(frozen=True)

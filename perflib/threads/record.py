@@ -11,7 +11,6 @@ import contextlib
 import os
 import secrets
 import select
-import shlex
 import signal
 import subprocess
 import tempfile
@@ -20,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Protocol, Self
 
 from perflib.conditions import Conditions, check
 from perflib.errors import MeasurementError, UserError, choose
@@ -89,13 +88,25 @@ class Backend(Protocol):
         """What was recorded of a process and what it started, written to a folder."""
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """A backend: for jobs that run already, for those that we start, or (None) for both."""
+
+    running: bool | None
+    unavailable: Callable[[], str]
+    open: Callable[[Path, Settings], contextlib.AbstractContextManager[Backend]]
+
+
+_KINDS: dict[str, _Kind] = {}
+
+
 def backends() -> dict[str, str]:
     """Why each backend cannot be used on this machine; empty where it can.
 
     ``perf`` (scheduler and futex events) and ``preload`` (a library of ours in a job that we start)
     stamp every wait; ``states`` asks /proc again and again about a job that runs already.
     """
-    return {name: kind.unavailable() for name, kind in _kinds().items()}
+    return {name: kind.unavailable() for name, kind in _KINDS.items()}
 
 
 def chosen(backend: str | None, *, running: bool) -> str:
@@ -108,19 +119,19 @@ def chosen(backend: str | None, *, running: bool) -> str:
     MeasurementError
         None can be used.
     """
-    fitting = [name for name, kind in _kinds().items() if kind.running in (None, running)]
+    fitting = [name for name, kind in _KINDS.items() if kind.running in (None, running)]
     if backend not in (None, "auto"):
-        if backend not in _kinds():
-            raise UserError(choose("backend", str(backend), ["auto", *_kinds()]))
+        if backend not in _KINDS:
+            raise UserError(choose("backend", str(backend), ["auto", *_KINDS]))
         if backend not in fitting:
             such = "that runs already" if running else "that we start"
             msg = f"backend={backend}: a job {such} is recorded by {' or '.join(fitting)}"
             raise UserError(msg)
-        if why := _kinds()[backend].unavailable():
+        if why := _KINDS[backend].unavailable():
             msg = f"backend={backend} cannot be used here: {why}"
             raise UserError(msg)
         return backend
-    reasons = {name: _kinds()[name].unavailable() for name in fitting}
+    reasons = {name: _KINDS[name].unavailable() for name in fitting}
     for name, why in reasons.items():
         if not why:
             return name
@@ -210,7 +221,7 @@ def profile_job(
         raise UserError(msg)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".threads-", dir=folder.parent) as raw:
-        with _kinds()[name].open(Path(raw), settings, job if isinstance(job, int) else None) as on:
+        with _KINDS[name].open(Path(raw), settings) as on:
             if isinstance(job, int):
                 ran = _record_running(job, on, settings, timeout_s, stop)
                 pid = job
@@ -236,8 +247,11 @@ def _record_started(
         backend.started(job.pid)
         if settings.skip_s:
             if job.wait(settings.skip_s):
-                msg = f"the job ended after {job.ran().wall_s:.2f} s: all of it lies within skip_s"
-                raise MeasurementError(f"{msg}={settings.skip_s:g}, which is not recorded")
+                msg = (
+                    f"the job ended after {job.ran().wall_s:.2f} s: all of it lies in its first "
+                    f"{settings.skip_s:g} s (skip_s), which are not recorded"
+                )
+                raise MeasurementError(msg)
             backend.enable()
         over = None if settings.duration_s is None else settings.skip_s + settings.duration_s
         job.wait(over)

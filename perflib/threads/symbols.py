@@ -55,9 +55,7 @@ _LOAD, _SYMTAB, _DYNSYM = 1, 2, 11
 _CODE, _DATA = (2, 10), (1,)  # STT_FUNC and STT_GNU_IFUNC; STT_OBJECT
 _LOCAL = 0
 _PAGE = 4096
-_MAPS_ROW = re.compile(
-    r"^([0-9a-f]+)-([0-9a-f]+) \S{4} ([0-9a-f]+) \S+ \d+ *(.*)$", re.MULTILINE
-)
+_MAPS_ROW = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) \S{4} ([0-9a-f]+) \S+ \d+ *(.*)$", re.MULTILINE)
 _DELETED = " (deleted)"
 
 

@@ -19,10 +19,12 @@ import pytest
 from perflib.errors import MeasurementError, UserError
 from perflib.machine.files import integer
 from perflib.machine.pmu import Pmu
+from perflib.profiling import perf_control
 from perflib.profiling import recorder as module
 from perflib.profiling.perf_tool import PerfUnavailableError, ProcessGoneError
 from perflib.profiling.recorder import Recorder, away_from, prompt
 from tests.disk import small_disk
+from tests.profiling.perf_files import FileEvent, lost_record, lost_samples, perf_file, sample
 
 TOP = Path(__file__).parents[2]
 
@@ -184,18 +186,54 @@ def test_nothing_recorded_is_no_error(job: subprocess.Popen[str], tmp_path: Path
     assert recorder.script(tmp_path / "text").exists()
 
 
+def cpu_time_s(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @needs_perf
 def test_lost_samples_are_counted(job: subprocess.Popen[str], tmp_path: Path) -> None:
+    """As soon as its CPU time makes more samples than fit into the buffers of all CPUs."""
+    most_hertz = integer("/proc/sys/kernel/perf_event_max_sample_rate") or 10_000
+    sample_bytes, hertz = 8192, min(10_000, most_hertz)
+    buffers = (os.cpu_count() or 1) * 4 * (integer("/proc/sys/kernel/perf_event_mlock_kb") or 516)
+    needed_s = buffers * 1024 / sample_bytes / hertz
     with Recorder(
-        job.pid, folder=tmp_path, event="cpu-clock", frequency_hz=10_000, call_graph="dwarf"
+        job.pid, folder=tmp_path, event="cpu-clock", frequency_hz=hertz, call_graph="dwarf"
     ) as recorder:
         recorder.enable()
-        os.kill(perf_of(recorder), signal.SIGSTOP)  # nobody empties the buffer
-        time.sleep(0.4)
+        os.kill(perf_of(recorder), signal.SIGSTOP)  # nobody empties the buffers
+        begun_s = cpu_time_s(job.pid)
+        while cpu_time_s(job.pid) < begun_s + needed_s:
+            time.sleep(0.01)
         os.kill(perf_of(recorder), signal.SIGCONT)
-        time.sleep(0.05)
         recorder.disable()
     assert recorder.times()[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("of_buffers", "of_events", "in_all"),
+    [([], [], 0), ([3, 4], [], 7), ([], [5, 6], 11), ([3, 4], [5, 6], 11), ([30], [5], 30)],
+)
+def test_losses_that_are_noted_twice_count_once(
+    tmp_path: Path,
+    false_perf: Path,
+    of_buffers: list[int],
+    of_events: list[int],
+    in_all: int,
+) -> None:
+    """Those of buffers are missing where no sample follows, those of events before perf 6.1."""
+    program(false_perf, "")
+    event = FileEvent(ids=(71, 72))
+    records = [sample(event, 71, time_ns=time_ns) for time_ns in (900, 200, 500)]
+    records += [lost_record(event, 71, number, time_ns=600) for number in of_buffers]
+    records += [lost_samples(event, 72, number) for number in of_events]
+    recorder = Recorder(os.getpid(), folder=tmp_path, event="cpu-clock")
+    recorder.path = tmp_path / "made.data"
+    recorder.path.write_bytes(perf_file([event], records))
+    times, lost = recorder.times()
+    assert times.tolist() == [200, 500, 900]
+    assert lost == in_all
 
 
 @needs_perf
@@ -328,7 +366,10 @@ def as_nobody(pid: int, folder: Path) -> str:
     own.mkdir()
     own.chmod(0o777)
     argv += [sys.executable, "-c", AS_USER, str(pid), str(own)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=TOP)
+    environment = os.environ | {"PERFLIB_CACHE": str(own / "cache")}  # kernels of the user's own
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, cwd=TOP, env=environment
+    )
     if done.returncode and "setpriv" in done.stderr:
         pytest.skip(f"no other user can be had here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
@@ -412,7 +453,7 @@ def test_no_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_perf_that_never_gets_ready(
     tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_READY_S", 0.3)
+    monkeypatch.setattr(perf_control, "_READY_S", 0.3)
     program(false_perf, "print(os.getpid(), 'dawdles', flush=True); time.sleep(600)")
     with (
         pytest.raises(
@@ -428,7 +469,7 @@ def test_perf_that_never_gets_ready(
 def test_perf_that_stops_answering(
     tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_ACK_S", 0.05)
+    monkeypatch.setattr(perf_control, "_ACK_S", 0.05)
     program(false_perf, f"{OBEY}\nobey(); time.sleep(600)")
     with (
         pytest.raises(MeasurementError, match="did not acknowledge 'enable'"),
@@ -441,7 +482,7 @@ def test_perf_that_stops_answering(
 def test_perf_that_does_not_end(
     tmp_path: Path, false_perf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_END_S", 0.1)
+    monkeypatch.setattr(perf_control, "_END_S", 0.1)
     program(
         false_perf,
         f"{OBEY}\nimport signal; signal.signal(2, signal.SIG_IGN); obey(); time.sleep(600)",

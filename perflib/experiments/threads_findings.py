@@ -1,0 +1,316 @@
+"""What ``threads`` claims: of each version of a job, and of all together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from perflib.experiments.threads_table import Gain, ThreadTable, WaitShare
+from perflib.experiments.threads_turns import ALONE, ONE, PROFILED
+from perflib.experiments.verdicts import threshold_verdict
+from perflib.finding import Finding, Verdict
+from perflib.stats import Interval
+
+__all__ = ["Limits", "findings"]
+
+_MOSTLY = 0.9  # of the turns must name a lock first, for it to be the limiting one
+_ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on something counts, all in percent.
+
+    Parameters
+    ----------
+    distortion
+        By how much longer the job may take under the profile, and by how much the profile's waiting
+        may differ from the job's own account.
+    ratio
+        By how much effective concurrency may differ from the speed-up that it predicts.
+    cost
+        A lock, a point, a want of cores counts if it costs more of the threads' time than this.
+    busy
+        A job that keeps more than this of its cores busy uses them well.
+    """
+
+    distortion: float
+    ratio: float
+    cost: float
+    busy: float
+
+
+def findings(table: ThreadTable, limits: Limits) -> list[Finding]:
+    """Of each version in turn; and whether concurrency orders the versions as speed-up does."""
+    found = []
+    for version in table.versions:
+        arms = table.arms(version)
+        profiled = table.is_profiled(version)
+        if profiled and ALONE in arms and PROFILED in arms:
+            found.append(_overhead(table, version, limits))
+        if profiled and ONE in arms:
+            found.append(_predicts(table, version, limits))
+        if profiled:
+            found += _of_the_profile(table, version, limits)
+        for point in table.points(version):
+            found += _without(table.gain(version, point), version, limits)
+    return found + _order(table)
+
+
+def _of_the_profile(table: ThreadTable, version: str, limits: Limits) -> list[Finding]:
+    found = [_busy(table, version, limits), _limiting(table, version, limits)]
+    if table.has_account(version):
+        found.append(_waits(table, version, limits))
+    found.append(_cores(table, version, limits))
+    spinning = table.share(version, "spinning_s")
+    if spinning.effect > 0:
+        found.append(
+            _share(f"the threads of {version} spin", f"{version} spinning", spinning, limits)
+        )
+    found.append(
+        _share(
+            f"{version} is serial, at its begin and its end,", f"{version} serial part",
+            table.serial(version), limits, of="what was recorded",
+        )
+    )  # fmt: skip
+    return found
+
+
+def _share(
+    what: str, subject: str, share: Interval, limits: Limits, of: str = "their time"
+) -> Finding:
+    verdict, reason = threshold_verdict(share, limits.cost)
+    claim = f"{what} for more than {limits.cost:g} % of {of}"
+    return Finding(claim, subject, verdict, *share, unit="percent", reason=reason)
+
+
+def _overhead(table: ThreadTable, version: str, limits: Limits) -> Finding:
+    longer = table.overhead(version)
+    verdict, reason = _at_most(longer, limits.distortion)
+    return Finding(
+        f"{version} takes at most {limits.distortion:g} % longer under the profile",
+        f"{version} under the profile", verdict, *longer, unit="percent", reason=reason,
+        evidence={
+            "alone_s": list(table.job_s(version, ALONE)),
+            "profiled_s": list(table.job_s(version, PROFILED)),
+        },
+    )  # fmt: skip
+
+
+def _at_most(found: Interval, limit: float) -> tuple[Verdict, str]:
+    if not math.isfinite(found.half_width):
+        return "inconclusive", "It takes two rounds or more."
+    if found.high <= limit:
+        return "supported", "The whole interval lies below."
+    if found.low > limit:
+        return "refuted", "The whole interval lies above."
+    return "inconclusive", f"{limit:g} lies within the interval: more rounds would narrow it."
+
+
+def _within(found: Interval, limit: float) -> Verdict:
+    if not math.isfinite(found.half_width):
+        return "inconclusive"
+    if -limit <= found.low and found.high <= limit:
+        return "supported"
+    return "refuted" if found.low > limit or found.high < -limit else "inconclusive"
+
+
+def _predicts(table: ThreadTable, version: str, limits: Limits) -> Finding:
+    ratio = Interval(*(100 * (end - 1) for end in table.predicts(version)))
+    verdict = _within(ratio, limits.ratio)
+    speedup, concurrency = table.speedup(version), table.concurrency(version)
+    reason = (
+        f"Speed-up {_said(speedup)}, effective concurrency {_said(concurrency)}: what threads run "
+        + (
+            "beside each other is not all gained."
+            if ratio.low > 0
+            else "at once is what is gained."
+        )
+    )
+    if verdict == "inconclusive":
+        reason = f"{limits.ratio:g} % lies within the interval: more rounds would narrow it."
+    elif ratio.high < 0:
+        reason = (
+            f"Speed-up {_said(speedup)}, effective concurrency {_said(concurrency)}: the profile is "
+            "the more pessimistic, as in the source."
+        )
+    return Finding(
+        f"effective concurrency predicts the speed-up of {version} to {limits.ratio:g} %",
+        f"{version} concurrency over speed-up", verdict, *ratio, unit="percent", reason=reason,
+        evidence={"speedup": list(speedup), "concurrency": list(concurrency)},
+    )  # fmt: skip
+
+
+def _said(one: Interval) -> str:
+    if not math.isfinite(one.half_width):
+        return f"{one.effect:.2f}"
+    return f"{one.effect:.2f} [{one.low:.2f}, {one.high:.2f}]"
+
+
+def _busy(table: ThreadTable, version: str, limits: Limits) -> Finding:
+    busy = table.busy(version)
+    verdict, reason = threshold_verdict(busy, limits.busy)
+    histogram = table.histogram(version)
+    return Finding(
+        f"{version} keeps more than {limits.busy:g} % of what threads and cores allow busy",
+        f"{version} concurrency", verdict, *busy, unit="percent", reason=reason,
+        evidence={
+            "effective": list(table.concurrency(version)),
+            "share_of_time_by_threads_at_once": [round(float(one), 4) for one in histogram],
+        },
+    )  # fmt: skip
+
+
+# --- locks ---------------------------------------------------------------------------------------
+
+
+def _limiting(table: ThreadTable, version: str, limits: Limits) -> Finding:
+    waits = table.waits(version)
+    if not waits or not waits[0].share.effect > 0:
+        return Finding(
+            f"a lock costs the threads of {version} more than {limits.cost:g} % of their time",
+            f"{version} limiting lock", "refuted", 0.0, math.nan, math.nan, unit="percent",
+            reason="No thread waited for a lock.",
+        )  # fmt: skip
+    top = waits[0]
+    verdict, reason = threshold_verdict(top.share, limits.cost)
+    named = f"It is the first in {top.first} of {top.turns} turns"
+    if verdict == "supported" and top.first < _MOSTLY * top.turns:
+        verdict, reason = "inconclusive", f"{named} only: others cost about as much."
+    elif verdict == "supported":
+        reason = f"{named}{_next(waits)}."
+    return Finding(
+        f"{top.lock} costs the threads of {version} more than {limits.cost:g} % of their time, and "
+        "more than any other lock",
+        f"{version} limiting lock", verdict, *top.share, unit="percent", reason=reason,
+        evidence={
+            "lock": top.lock,
+            "point": table.points_of(version).get(top.lock, ""),
+            "locks_percent": {one.lock: list(one.share) for one in waits},
+            "account_percent": {one.lock: list(one.account) for one in waits},
+        },
+    )  # fmt: skip
+
+
+def _next(waits: list[WaitShare]) -> str:
+    if len(waits) < 2 or not waits[1].share.effect > 0:
+        return ""
+    return f"; the next is {waits[1].lock} with {waits[1].share.effect:.1f} %"
+
+
+def _waits(table: ThreadTable, version: str, limits: Limits) -> Finding:
+    claim = (
+        f"the profile's waiting for each lock of {version} is within {limits.distortion:g} % of the "
+        "job's own account"
+    )
+    subject = f"{version} waits beside the account"
+    waits = table.waits(version)
+    counted = [one for one in waits if one.account.effect > limits.cost]
+    if not counted:
+        why = f"The job waits for no lock for more than {limits.cost:g} % of its threads' time."
+        nothing = Interval(math.nan, math.nan, math.nan)
+        return Finding(claim, subject, "inconclusive", *nothing, unit="percent", reason=why)
+    each = {one.lock: _within(one.apart, limits.distortion) for one in counted}
+    verdict: Verdict = "inconclusive"
+    if "refuted" in each.values():
+        verdict = "refuted"
+    elif set(each.values()) == {"supported"}:
+        verdict = "supported"
+    worst = max(counted, key=lambda one: max(abs(one.apart.low), abs(one.apart.high)))
+    reason = f"The widest is {worst.lock}'s; {len(counted)} locks are waited for long enough."
+    return Finding(
+        claim, subject, verdict, *worst.apart, unit="percent", reason=reason,
+        evidence={"apart_percent": {one.lock: list(one.apart) for one in counted}},
+    )  # fmt: skip
+
+
+def _cores(table: ThreadTable, version: str, limits: Limits) -> Finding:
+    share = table.share(version, "free_ready_s")
+    verdict, reason = threshold_verdict(share, limits.cost)
+    threads, cpus = table.sizes(version)
+    if threads > cpus:
+        reason += f" There are {threads} threads and {cpus} CPUs."
+    elif verdict == "supported":
+        reason += f" There are no more threads ({threads}) than CPUs ({cpus}): others took them."
+    return Finding(
+        f"threads of {version} that wait for no lock are without a core for more than "
+        f"{limits.cost:g} % of their time",
+        f"{version} without a core", verdict, *share, unit="percent", reason=reason,
+        evidence={"threads": threads, "cpus": cpus},
+    )  # fmt: skip
+
+
+# --- what a point costs --------------------------------------------------------------------------
+
+
+def _without(gain: Gain, version: str, limits: Limits) -> list[Finding]:
+    verdict, reason = threshold_verdict(gain.measured, limits.cost)
+    evidence = {
+        "measured_percent": list(gain.measured),
+        "bound_percent": list(gain.bound),
+        "expected_percent": list(gain.expected),
+    }
+    found = [
+        Finding(
+            f"the loop of {version} is more than {limits.cost:g} % shorter without its point "
+            f"{gain.point!r}",
+            f"{version} without {gain.point}", verdict, *gain.measured, unit="percent",
+            reason=f"{reason}{_predicted(gain)}", evidence=evidence,
+        )
+    ]  # fmt: skip
+    if math.isfinite(gain.beyond.effect):
+        holds, why = _at_most(gain.beyond, limits.cost)
+        found.append(
+            Finding(
+                f"switching {gain.point!r} off in {version} gains no more than the profile's bound "
+                f"(and {limits.cost:g} percentage points)",
+                f"{version} bound of {gain.point}", holds, *gain.beyond, unit="percentage points",
+                reason=why, evidence=evidence,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _predicted(gain: Gain) -> str:
+    if not math.isfinite(gain.bound.effect):
+        return ""
+    return (
+        f" From the profile: {gain.expected.effect:.1f} % expected, "
+        f"{gain.bound.effect:.1f} % at most."
+    )
+
+
+# --- all versions --------------------------------------------------------------------------------
+
+
+def _order(table: ThreadTable) -> list[Finding]:
+    """Of pairs of versions that differ clearly in both: are they ordered alike?"""
+    compared = [one for one in table.versions if table.is_profiled(one) and ONE in table.arms(one)]
+    pairs = list(itertools.combinations(compared, 2))
+    if not pairs:
+        return []
+    confidence = 1 - _ALPHA / (2 * len(pairs))  # every interval of both at once
+    signs = {}
+    for first, second in pairs:
+        both = table.differences(first, second, confidence)
+        if all(one.low > 0 or one.high < 0 for one in both):
+            signs[f"{first}, {second}"] = 1 if (both[0].effect > 0) == (both[1].effect > 0) else -1
+    verdict: Verdict = "inconclusive"
+    clear = len(signs)
+    reason = f"Of {len(pairs)} pairs of versions, {clear} differ clearly in both."
+    if clear and min(signs.values()) < 0:
+        verdict = "refuted"
+        against = [pair for pair, sign in signs.items() if sign < 0]
+        reason += f" Against it: {'; '.join(against)}."
+    elif clear:
+        verdict = "supported"
+        reason += " All of them are ordered alike."
+    effect = sum(signs.values()) / clear if clear else math.nan
+    return [
+        Finding(
+            "versions with more effective concurrency have more speed-up", "order of versions",
+            verdict, effect, math.nan, math.nan, unit="rank correlation", reason=reason,
+            evidence={"pairs": signs},
+        )
+    ]  # fmt: skip

@@ -1,0 +1,471 @@
+"""All views of a recording of threads in one box; what is below the timeline follows it.
+
+Only the view that is open is computed, so that a long recording costs no more than what is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, Literal, NamedTuple
+
+import ipywidgets as widgets
+import pandas as pd
+
+from perflib.errors import PerflibError
+from perflib.lab.choice import Choice
+from perflib.lab.flamegraph import flame_graph
+from perflib.lab.tables import STYLE, Table
+from perflib.lab.theme import png
+from perflib.lab.thread_figures import concurrency_figure
+from perflib.lab.timeline import Selection, timeline
+from perflib.lab.timeline_page import LABELS, duration, shown
+from perflib.profiling import views
+from perflib.profiling.views import Node
+from perflib.threads.formats import State
+from perflib.threads.recording import Recording
+
+__all__ = ["By", "ThreadView", "thread_view"]
+
+By = Literal["CPU time", "waiting time"]
+"""What trees add up."""
+
+_MOST_ROWS = 50  # of a table
+_MOST_NODES = 300  # of a tree
+_LEAST_PERCENT = 0.5  # of a tree's node
+_STYLE = (
+    STYLE
+    + """
+.perflib-threads .widget-html-content, .perflib-threads .widget-html-content * { line-height: 1.3; }
+.perflib-threads table.perflib-table td.path { white-space: pre-wrap; overflow-wrap: anywhere;
+  font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 0.92em; }
+"""
+)
+_STATES = {
+    "running": "running",
+    "spinning": "spinning",
+    "ready": "ready, no core",
+    "waiting": "waiting, lock",
+    "sleeping": "sleeping, I/O",
+    "unknown": "unknown",
+}
+
+
+class ThreadView(widgets.VBox):
+    """What ``thread_view`` makes: ``timeline``, and below it the views of its selection.
+
+    ``view`` is the title of the view that is open, and may be set; ``by`` what the trees add up.
+    """
+
+    def __init__(self, recording: Recording, rows_per_page: int = 32) -> None:
+        self.recording = recording
+        self.timeline = timeline(recording, rows_per_page=rows_per_page)
+        self._selected = widgets.HTML()
+        self._selected.add_class("perflib-selected")
+        self.weight = widgets.ToggleButtons(
+            options=["CPU time", "waiting time"],
+            description="trees by",
+            style={"button_width": "9em"},
+        )
+        self.function = widgets.Dropdown(
+            description="function", layout=widgets.Layout(width="40em", max_width="100%")
+        )
+        self.threads = Choice(many=True)
+        self.locks = Choice()
+        self.waits = Choice()
+        self._paths = widgets.HTML()
+        self._at_once = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+        self._trees = {name: widgets.HTML() for name in ("Bottom-up", "Top-down")}
+        self._calls = widgets.HTML()
+        self._flame = widgets.VBox()
+        self._lock_numbers: list[int] = []
+        self._longest = pd.DataFrame()
+        self._thread_rows: list[int] = []
+        self._sampled: tuple[tuple[Selection, By], pd.DataFrame] | None = None
+        self._filling = False
+        parts: list[_Part] = [
+            _Part("Threads", self.threads, self._draw_threads),
+            _Part("Concurrency", self._at_once, self._draw_concurrency),
+            _Part("Locks", widgets.VBox([self.locks, self._paths]), self._draw_locks),
+            _Part("Longest waits", self.waits, self._draw_waits),
+            _Part("Bottom-up", self._trees["Bottom-up"], self._draw_bottom_up),
+            _Part("Top-down", self._trees["Top-down"], self._draw_top_down),
+            _Part("Callers, callees", widgets.VBox([self.function, self._calls]), self._draw_calls),
+            _Part("Flame graph", self._flame, self._draw_flame),
+        ]
+        self._parts = {part.title: part for part in parts}
+        self._stale = set(self._parts)
+        self._problem = widgets.HTML()
+        self.tabs = widgets.Tab(
+            [part.widget for part in parts], titles=[part.title for part in parts]
+        )
+        super().__init__(
+            [
+                widgets.HTML(f"<style>{_STYLE}</style>{_about(recording)}"),
+                self.timeline,
+                self._selected,
+                self.weight,
+                self._problem,
+                self.tabs,
+            ]
+        )
+        self.add_class("perflib-threads")
+        self.timeline.observe(self._follow, "selection")
+        self.tabs.observe(lambda _change: self._draw(), "selected_index")
+        self.weight.observe(self._reweigh, "value")
+        self.function.observe(self._draw_neighbours, "value")
+        self.threads.observe(self._choose_threads, "chosen")
+        self.locks.observe(lambda _change: self._draw_paths(), "chosen")
+        self.waits.observe(self._show_wait, "chosen")
+        self._follow()
+
+    # --- what a program may do -------------------------------------------------------------------
+
+    @property
+    def view(self) -> str:
+        """The title of the view that is open."""
+        return list(self._parts)[self.tabs.selected_index or 0]
+
+    @view.setter
+    def view(self, title: str) -> None:
+        self.tabs.selected_index = list(self._parts).index(title)
+
+    @property
+    def by(self) -> By:
+        """What trees add up: ``"CPU time"`` or ``"waiting time"``."""
+        return "CPU time" if self.weight.value == "CPU time" else "waiting time"
+
+    @by.setter
+    def by(self, by: By) -> None:
+        self.weight.value = by
+
+    # --- following -------------------------------------------------------------------------------
+
+    @property
+    def _selection(self) -> Selection:
+        return self.timeline.selection
+
+    def _asked(self) -> tuple[int, int, tuple[int, ...] | None]:
+        return self._selection.start_ns, self._selection.end_ns, self._selection.rows
+
+    def _follow(self, _change: object = None) -> None:
+        start, end, rows = self._asked()
+        first = self.recording.start_ns
+        who = len(self.recording.threads) if rows is None else len(rows)
+        states = self.recording.concurrency_over_time(1, start, end, rows).iloc[0]
+        cpus = int(self.recording.meta["cpus"])
+        self._selected.value = (
+            f"<b>Selection:</b> {(start - first) / 1e9:.6f} s to {(end - first) / 1e9:.6f} s "
+            f"({duration(end - start)}), {_number(who, 'thread')}: on average "
+            f"{states['concurrency']:.2f} at work on {_number(cpus, 'core')}, "
+            f"{states['waiting']:.2f} waiting for a lock, {states['ready']:.2f} ready without a "
+            "core."
+        )
+        self._stale = set(self._parts)
+        self._draw()
+
+    def _reweigh(self, _change: object) -> None:
+        self._stale |= {"Bottom-up", "Top-down", "Callers, callees", "Flame graph"}
+        self._draw()
+
+    def _draw(self) -> None:
+        part = self._parts[self.view]
+        if part.title not in self._stale:
+            return
+        self._stale.discard(part.title)
+        self._filling = True
+        try:
+            part.draw()
+            self._problem.value = ""
+        except PerflibError as error:
+            self._problem.value = f"<p>{escape(str(error))}</p>"
+        finally:
+            self._filling = False
+
+    # --- the views -------------------------------------------------------------------------------
+
+    def _draw_threads(self) -> None:
+        start, end, _ = self._asked()
+        states = self.recording.thread_states(self.timeline.found, start, end)
+        states = states.sort_values(["waiting", "running"], ascending=False, kind="stable")
+        listed = states.head(_MOST_ROWS)
+        self._thread_rows = [int(row) for row in listed.index]
+        self.threads.show(
+            f"Time in each state, {_many(len(listed), len(states), 'threads', 'waiting')}. A click "
+            "on a thread restricts every view to it.",
+            ["thread", "id", *_STATES.values()],
+            [
+                [shown(one["name"]), str(one["tid"])]
+                + [duration(1e9 * one[state]) for state in _STATES]
+                for one in listed.to_dict("records")
+            ],
+            prose=[0],
+            chosen=[
+                place for place, row in enumerate(self._thread_rows) if row in self.timeline.chosen
+            ],
+        )
+
+    def _choose_threads(self, change: Any) -> None:
+        if self._filling:
+            return
+        listed = set(self._thread_rows)
+        others = [row for row in self.timeline.chosen if row not in listed]
+        self.timeline.choose([*others, *(self._thread_rows[place] for place in change.new)])
+
+    def _draw_concurrency(self) -> None:
+        start, end, rows = self._asked()
+        self._at_once.value = png(concurrency_figure(self.recording, start, end, rows=rows))
+
+    def _draw_locks(self) -> None:
+        found = self.recording.lock_waits(*self._asked())
+        listed = found.head(_MOST_ROWS)
+        self._lock_numbers = [int(lock) for lock in listed["lock"]]
+        self.locks.show(
+            f"Waits for locks, {_many(len(listed), len(found), 'locks', 'waiting')}. A click on a "
+            "lock restricts what is below to it.",
+            ["lock", "kind", "waits", "waiting", "then ready", "together", "longest", "threads"],
+            [
+                [
+                    shown(one["name"]),
+                    one["kind"],
+                    f"{one['waits']:,}",
+                    *(duration(1e9 * one[name]) for name in ("waiting_s", "ready_s", "total_s")),
+                    duration(1e6 * one["longest_ms"]),
+                    f"{one['threads']:,}",
+                ]
+                for one in listed.to_dict("records")
+            ],
+            prose=[0, 1],
+        )
+        self._draw_paths()
+
+    def _draw_paths(self) -> None:
+        place = next(iter(self.locks.chosen), None)
+        lock = None if place is None else self._lock_numbers[place]
+        paths = self.recording.paths(lock, *self._asked())
+        holders = self.recording.holders(lock, *self._asked())
+        if paths.empty:
+            self._paths.value = "<p>Nothing was waited for here.</p>"
+            return
+        whole = paths["total_s"].sum()
+        name = "every lock" if lock is None else shown(self.recording.locks[lock].name)
+        calls = [
+            [_share(one, whole), *_waited(one), shown(one["name"]), _path(one["stack"])]
+            for one in paths.head(_MOST_ROWS).to_dict("records")
+        ]
+        held = [
+            [_share(one, whole), *_waited(one), shown(one["name"]), shown(one["thread"] or "?")]
+            for one in holders.head(_MOST_ROWS).to_dict("records")
+        ]
+        columns = ["share", "time", "waits", "lock"]
+        listed = [
+            _many(len(calls), len(paths), "paths", "waiting"),
+            _many(len(held), len(holders), "holders", "waiting"),
+        ]
+        where = f"From where {escape(name)} was waited for"
+        self._paths.value = "".join(
+            [
+                f"<p><b>{where}</b>, {listed[0]}, innermost call first:</p>",
+                _html([*columns, "path"], calls, {4: "path"}),
+                f"<p><b>Who held it</b>, {listed[1]}:</p>",
+                _html([*columns, "thread"], held, {}),
+            ]
+        )
+
+    def _draw_waits(self) -> None:
+        start, end, rows = self._asked()
+        self._longest = found = self.recording.longest(start, end, _MOST_ROWS, rows)
+        first = self.recording.start_ns
+        self.waits.show(
+            f"The {len(found)} longest waits for locks. A click shows the wait above."
+            if len(found)
+            else "Nothing was waited for here.",
+            ["from (s)", "time", "thread", "lock", "held by", "innermost calls"],
+            [
+                [
+                    f"{(one['start_ns'] - first) / 1e9:.6f}",
+                    duration(1e6 * one["total_ms"]),
+                    shown(one["thread"]),
+                    shown(one["name"]),
+                    shown(one["holder"] or "?"),
+                    _path(one["stack"], 3),
+                ]
+                for one in found.to_dict("records")
+            ],
+            prose=[2, 3, 4, 5],
+        )
+
+    def _show_wait(self, change: Any) -> None:
+        for place in change.new:
+            wait = self._longest.iloc[place]
+            self.timeline.show_place(int(wait["row"]), int(wait["start_ns"]))
+
+    def _samples(self) -> pd.DataFrame:
+        """Those of the selection, kept for the next view of it."""
+        wanted = (self._selection, self.by)
+        if self._sampled is None or self._sampled[0] != wanted:
+            ask = self.recording.cpu_samples
+            if self.by == "waiting time":
+                ask = self.recording.wait_samples
+            self._sampled = (wanted, ask(*self._asked()))
+        return self._sampled[1]
+
+    def _draw_bottom_up(self) -> None:
+        self._draw_tree("Bottom-up", views.bottom_up)
+
+    def _draw_top_down(self) -> None:
+        self._draw_tree("Top-down", views.top_down)
+
+    def _draw_tree(self, title: str, tree: Callable[..., Node]) -> None:
+        samples = self._samples()
+        self._trees[title].value = (
+            _tree(tree(samples, "period"), self.by) if len(samples) else self._nothing()
+        )
+
+    def _nothing(self) -> str:
+        what = "no samples of CPU time" if self.by == "CPU time" else "no waits for locks"
+        return f"<p>There are {what} in this selection.</p>"
+
+    def _draw_calls(self) -> None:
+        samples = self._samples()
+        flat = views.flat(samples, "period").head(500)
+        was = self.function.value
+        self.function.options = [
+            (shown(one["function"]), one["function"]) for one in flat.to_dict("records")
+        ]
+        if was in set(flat["function"]):
+            self.function.value = was
+        self._draw_neighbours()
+
+    def _draw_neighbours(self, change: Any = None) -> None:
+        if change is not None and self._filling:
+            return
+        samples = self._samples()
+        if self.function.value is None or samples.empty:
+            self._calls.value = self._nothing()
+            return
+        made = []
+        for title, table, column in (
+            ("Called by", views.callers(samples, self.function.value, "period"), "caller"),
+            ("Calls", views.callees(samples, self.function.value, "period"), "callee"),
+        ):
+            rows = [
+                [f"{one['percent']:.1f} %", duration(one["period"]), shown(one[column])]
+                for one in table.head(_MOST_ROWS).to_dict("records")
+            ]
+            made.append(
+                f"<p><b>{title}</b>, shares of the function's {self.by}</p>"
+                + _html(["share", "time", "function"], rows, {2: "path"})
+            )
+        self._calls.value = "".join(made)
+
+    def _draw_flame(self) -> None:
+        old = self._flame.children
+        samples = self._samples()
+        if samples.empty:
+            self._flame.children = [widgets.HTML(self._nothing())]
+        else:
+            graph = flame_graph(samples, weight="period")
+            graph.data = graph.data | {
+                "weight": f"ns of {self.by}",
+                "names": [shown(name) for name in graph.data["names"]],
+            }
+            self._flame.children = [graph]
+        for widget in old:
+            widget.close()
+
+
+class _Part(NamedTuple):
+    title: str
+    widget: widgets.Widget
+    draw: Callable[[], None]
+
+
+def thread_view(recording: Recording, *, rows_per_page: int = 32) -> ThreadView:
+    """All views of a recording: the timeline, and below it those of what is selected in it.
+
+    Threads by state, how many work at once, locks with the paths that wait for them and who held
+    them, the longest waits, call trees by CPU time or by waiting time.
+
+    Raises
+    ------
+    UserError
+        See `perflib.lab.timeline.timeline`.
+
+    Examples
+    --------
+    ``thread_view(Recording.open(folder))``
+    """
+    return ThreadView(recording, rows_per_page)
+
+
+def _about(recording: Recording) -> str:
+    """What was recorded, and what is uncertain about it."""
+    meta = recording.meta
+    length = duration(recording.end_ns - recording.start_ns)
+    who = f"{_number(len(recording.threads), 'thread')} on {_number(int(meta['cpus']), 'core')}"
+    words = [f"{who}, {length}, recorded by the backend “{meta['backend']}”."]
+    lost = meta["lost"]
+    if lost["events"] or lost["samples"]:
+        words.append(
+            f"Lost: {lost['events']:,} events and {lost['samples']:,} samples; what they touch is "
+            f"marked ({LABELS[State.UNKNOWN]})."
+        )
+    if meta["cut"]:
+        words.append(f"It ends early: {meta['cut']}.")
+    words += meta["remarks"]
+    return "".join(f"<p>{escape(text)}</p>" for text in words)
+
+
+def _number(many: int, what: str) -> str:
+    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
+
+
+def _many(listed: int, there_are: int, what: str, most: str) -> str:
+    return (
+        f"the {listed} {what} with the most {most} of {there_are:,}"
+        if listed < there_are
+        else f"the most {most} first"
+    )
+
+
+def _waited(one: Mapping[Any, Any]) -> list[str]:
+    return [duration(1e9 * one["total_s"]), f"{one['waits']:,}"]
+
+
+def _share(one: Mapping[Any, Any], whole_s: float) -> str:
+    return f"{100 * one['total_s'] / whole_s:.1f} %" if whole_s else ""
+
+
+def _path(stack: str, most: int = 40) -> str:
+    """A folded stack, innermost first."""
+    frames = [shown(frame) for frame in stack.split(";")[::-1] if frame]
+    more = ["…"] if len(frames) > most else []
+    return " ← ".join(frames[:most] + more) or "(not known)"
+
+
+def _html(columns: list[str], rows: list[list[str]], classes: dict[int, str]) -> str:
+    kinds = {
+        (row, column): classes.get(column, "number" if column < 3 and column not in classes else "")
+        for row in range(len(rows))
+        for column in range(len(columns))
+    }
+    return Table(columns, rows, {place: kind for place, kind in kinds.items() if kind}).html()
+
+
+def _tree(root: Node, by: By) -> str:
+    """A call tree as a table: total, own, function by depth."""
+    nodes = root.frame(_LEAST_PERCENT)
+    rows = [
+        [
+            f"{one['total_percent']:.1f} %",
+            duration(one["total"]),
+            f"{one['self_percent']:.1f} %",
+            "\N{EM SPACE}" * one["depth"] + shown(one["function"]),
+        ]
+        for one in nodes.head(_MOST_NODES).to_dict("records")
+    ]
+    left_out = sum(1 for _ in root.walk()) - len(rows)
+    note = f"{left_out:,} further nodes, most of less than {_LEAST_PERCENT:g} %, are left out."
+    table = _html([by, "", "of its own", "function"], rows, {3: "path"})
+    return table + (f"<p>{note}</p>" if left_out else "")

@@ -1,0 +1,311 @@
+"""Threads over time in the notebook: what each did, zoomable, however many and however long.
+
+A row is a thread. A column of pixels is a bin of time: its colours are the shares of the states in
+it, stacked. The page asks for every view, and the kernel answers with bins, never with intervals,
+so that a view's size does not depend on the recording's. Without a kernel the last view stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from perflib.errors import PerflibError, UserError
+from perflib.lab import timeline_page as page
+from perflib.threads.formats import STATES, State
+from perflib.threads.recording import Recording
+
+__all__ = ["Selection", "Timeline", "timeline"]
+
+_BINS = 1000
+_MOST_BINS = 2000
+_MOST_ROWS = 64
+_MOST_FRAMES = 200  # of a stack that is shown
+_DEEPEST = 200  # steps back that are kept
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is looked at: a span of time (ns, of the recording's clock) and threads (their rows).
+
+    ``rows`` is None for all threads.
+    """
+
+    start_ns: int
+    end_ns: int
+    rows: tuple[int, ...] | None = None
+
+
+class Timeline(anywidget.AnyWidget):
+    """The widget that ``timeline`` makes.
+
+    ``selection`` is the span of time that is drawn, and the threads that were chosen, by a click
+    on their names or by the filter. It may be set, and it may be observed; it changes after
+    the view is drawn. ``place`` describes the interval that was clicked; ``message`` what is wrong
+    with what the user asked for.
+    """
+
+    _esm = Path(__file__).with_suffix(".js")
+    _css = Path(__file__).with_suffix(".css")
+    data = traitlets.Dict().tag(sync=True)
+    place = traitlets.Dict().tag(sync=True)
+    message = traitlets.Unicode().tag(sync=True)
+    answered = traitlets.Int().tag(sync=True)  # the page waits for it before it asks again
+    selection = traitlets.Instance(Selection)
+
+    def __init__(self, recording: Recording, rows_per_page: int = 32) -> None:
+        if not 1 <= rows_per_page <= _MOST_ROWS:
+            msg = f"rows_per_page={rows_per_page}: from 1 to {_MOST_ROWS}"
+            raise UserError(msg)
+        self.recording = recording
+        self._per_page = rows_per_page
+        self._names = [page.shown(name) for name in recording.threads["name"]]
+        self._bins = _BINS
+        self._order = page.ORDERS[0]
+        self._pattern = ""
+        self._ordered = self._found = page.ordered(recording, self._order)
+        self._chosen: tuple[int, ...] = ()
+        self._page = 0
+        self._before: list[tuple[int, int]] = []
+        self._first_ns, last_ns = page.window(recording, None, None)
+        self._whole_ns = last_ns - self._first_ns
+        self._drawing = False
+        super().__init__(selection=Selection(self._first_ns, last_ns))
+        self._draw()
+        self.on_msg(self._on_message)
+
+    # --- what a program may do -------------------------------------------------------------------
+
+    def zoom(self, start_ns: float | None = None, end_ns: float | None = None) -> None:
+        """Draw a span of time; ``None`` is the recording's start or end."""
+        start, end = page.window(self.recording, start_ns, end_ns)
+        self._select(start, end)
+
+    def show_place(self, row: int, time_ns: float) -> None:
+        """Show what a thread did at a time, and where."""
+        self._show_place(row, round(time_ns))
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The rows of the threads that were chosen one by one."""
+        return self._chosen
+
+    @property
+    def found(self) -> tuple[int, ...] | None:
+        """The rows that the filter finds; None for all."""
+        return tuple(self._found) if self._pattern else None
+
+    def choose(self, rows: Sequence[int]) -> None:
+        """Restrict the selection to some threads; to all that the filter finds if there are none.
+
+        Raises
+        ------
+        UserError
+            There is no such row.
+        """
+        for row in rows:
+            self._check_row(row)
+        self._chosen = tuple(dict.fromkeys(rows))
+        self._select(self.selection.start_ns, self.selection.end_ns)
+
+    def filter(self, pattern: str) -> None:
+        """Show the threads in whose names a regular expression is found; empty: all."""
+        self._found = page.found(self.recording, pattern, self._ordered)
+        self._pattern = pattern
+        self._page = 0
+        self._chosen = ()
+        self._select(self.selection.start_ns, self.selection.end_ns)
+
+    def order(self, order: str) -> None:
+        """Order the threads by ``"start"``, ``"name"``, ``"waiting"`` or ``"CPU time"``."""
+        self._ordered = page.ordered(self.recording, order)
+        self._order = order
+        self._found = page.found(self.recording, self._pattern, self._ordered)
+        self._page = 0
+        self._draw()
+
+    # --- what the page asks for ------------------------------------------------------------------
+
+    def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        """Answer the page. Its times count from the recording's start: JavaScript's numbers
+        cannot hold those of a clock that has run for months.
+        """  # noqa: D205 - the second sentence is why there is a first
+        try:
+            self.message = ""
+            self._answer(content)
+        except PerflibError as error:
+            self.message = str(error)
+        finally:
+            self.answered += 1
+
+    def _answer(self, content: dict[str, Any]) -> None:
+        match content["ask"]:
+            case "zoom":
+                self._bins = min(_MOST_BINS, max(100, round(content["bins"])))
+                self.zoom(self._first_ns + content["start"], self._first_ns + content["end"])
+            case "back":
+                if self._before:
+                    start, end = self._before.pop()
+                    self._select(start, end, remember=False)
+            case "page":
+                self._page = min(max(0, round(content["page"])), self._pages() - 1)
+                self._draw()
+            case "order":
+                self.order(content["order"])
+            case "filter":
+                self.filter(content["pattern"])
+            case "choose":
+                row = self._check_row(content["row"])
+                others = [other for other in self._chosen if other != row]
+                self.choose(others if row in self._chosen else [*others, row])
+            case "at":
+                self._show_place(content["row"], self._first_ns + round(content["time"]))
+
+    # --- drawing ---------------------------------------------------------------------------------
+
+    @traitlets.observe("selection")
+    def _follow(self, change: Any) -> None:
+        """A selection that was set from outside is drawn like one that the page asked for."""
+        if self._drawing:
+            return
+        old, new = change.old, change.new
+        if not isinstance(old, Selection):  # the first one
+            return
+        start, end = page.window(self.recording, new.start_ns, new.end_ns)
+        self._chosen = tuple(self._check_row(row) for row in new.rows or ())
+        self._remember((old.start_ns, old.end_ns), (start, end))
+        self._draw()
+        self._set(Selection(start, end, self._rows()))
+
+    def _select(self, start: int, end: int, *, remember: bool = True) -> None:
+        if remember:
+            self._remember((self.selection.start_ns, self.selection.end_ns), (start, end))
+        selection = Selection(start, end, self._rows())
+        self._draw(selection)
+        self._set(selection)
+
+    def _set(self, selection: Selection) -> None:
+        self._drawing = True
+        try:
+            self.selection = selection
+        finally:
+            self._drawing = False
+
+    def _remember(self, old: tuple[int, int], new: tuple[int, int]) -> None:
+        if old != new:
+            self._before = [*self._before[1 - _DEEPEST :], old]
+
+    def _rows(self) -> tuple[int, ...] | None:
+        """The threads of the selection: those chosen, or those found, or all."""
+        return self._chosen or self.found
+
+    def _pages(self) -> int:
+        return max(1, -(-len(self._found) // self._per_page))
+
+    def _check_row(self, row: int) -> int:
+        if not 0 <= row < len(self._names):
+            msg = f"there is no row {row}: the recording has {len(self._names)} threads"
+            raise UserError(msg)
+        return int(row)
+
+    def _draw(self, selection: Selection | None = None) -> None:
+        start, end = selected = (
+            (self.selection.start_ns, self.selection.end_ns)
+            if selection is None
+            else (selection.start_ns, selection.end_ns)
+        )
+        bins = max(1, min(self._bins, end - start))
+        drawn = self._found[self._page * self._per_page :][: self._per_page]
+        work = self.recording.concurrency_over_time(bins, *selected, self._rows())
+        title, ticks = page.time_axis(start - self._first_ns, end - self._first_ns)
+        colours = page.colours()
+        threads = self.recording.threads
+        self.data = {
+            "start": start - self._first_ns,
+            "end": end - self._first_ns,
+            "whole": self._whole_ns,
+            "cpus": int(self.recording.meta["cpus"]),
+            "bins": bins,
+            "rows": drawn,
+            "names": [self._names[row] for row in drawn],
+            "tids": [int(threads["tid"].iloc[row]) for row in drawn],
+            "chosen": [int(row in self._chosen) for row in drawn],
+            "chosen_in_all": len(self._chosen),
+            "levels": page.levels(self.recording, *selected, bins, drawn).tobytes(),
+            "working": work["concurrency"].to_numpy("<f4").tobytes(),
+            "ready": work["ready"].to_numpy("<f4").tobytes(),
+            "states": [page.LABELS[state] for state in page.DRAWN],
+            "palette": [colours[state] for state in page.DRAWN],
+            "axis": title,
+            "ticks": ticks,
+            "page": self._page,
+            "pages": self._pages(),
+            "per_page": self._per_page,
+            "found": len(self._found),
+            "threads": len(self._names),
+            "order": self._order,
+            "orders": list(page.ORDERS),
+            "pattern": self._pattern,
+            "back": bool(self._before),
+        }
+
+    def _show_place(self, row: int, time_ns: int) -> None:
+        row = self._check_row(row)
+        found = self.recording.at(row, time_ns)
+        place: dict[str, Any] = {"row": row, "name": self._names[row]}
+        if not found:
+            self.place = place | {"state": "", "start": 0, "end": 0, "facts": [], "stack": []}
+            return
+        start, end = found["start_ns"], found["end_ns"]
+        notes = {
+            "lost": "events were lost within it: it may have been several",
+            "sampled": "its ends are those of samples, not stamped",
+        }
+        locked = bool(found["lock"])
+        facts = {
+            "from": f"{(start - self._first_ns) / 1e9:.9f} s",
+            "to": f"{(end - self._first_ns) / 1e9:.9f} s",
+            "for": page.duration(end - start),
+            "core": f"CPU {found['cpu']}" if found["cpu"] >= 0 else "",
+            "lock": page.shown(found["lock"]) if locked else "",
+            "held by" if locked else "woken by": found["holder"] and page.shown(found["holder"]),
+            "note": "; ".join(words for what, words in notes.items() if found[what]),
+        }
+        frames = [page.shown(frame) for frame in found["stack"].split(";") if frame]
+        self.place = place | {
+            "state": page.LABELS[State(STATES.index(found["state"]))],
+            "start": start - self._first_ns,
+            "end": end - self._first_ns,
+            "facts": [[what, words] for what, words in facts.items() if words],
+            "stack": frames[::-1][:_MOST_FRAMES],
+        }
+
+
+def timeline(recording: Recording, *, rows_per_page: int = 32) -> Timeline:
+    """The threads of a recording over time, for the notebook.
+
+    Drag over a span of time to zoom into it, click on a place to see what the thread did there and
+    from where, click on a thread's name to choose it. The keys are listed below the graph.
+
+    Parameters
+    ----------
+    recording
+        What was recorded.
+    rows_per_page
+        How many threads are drawn at once, up to 64; the graph pages through the others.
+
+    Raises
+    ------
+    UserError
+        So many rows cannot be drawn.
+
+    Examples
+    --------
+    ``timeline(Recording.open(folder))``
+    """
+    return Timeline(recording, rows_per_page)
