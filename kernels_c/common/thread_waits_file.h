@@ -38,8 +38,8 @@ typedef struct {
   int64_t skip_ns, duration_ns, period_ns; // duration 0: to the end; period 0: no samples
   uint64_t most_bytes;
   uint32_t follow, unwind; // unwind: callers of samples from unwind tables, else frame pointers
-  uint64_t start_ns, used_bytes;
-  uint32_t root, unused;
+  uint64_t start_ns, from_ns, until_ns, used_bytes; // by the first process that starts
+  uint32_t root, unused;                            // which this is
   char patterns[TW_PATTERNS]; // of programs left alone; each ends with a 0, an empty one is last
 } tw_shared;
 
@@ -63,7 +63,7 @@ typedef struct {
   uint64_t magic, bytes;
   int32_t tid;
   uint32_t thread, sequence, named;
-  uint64_t start_ns, end_ns;
+  uint64_t start_ns, end_ns, cpu_ns; // CPU time at the end
   char name[32];
   tw_open_wait open;
 } tw_chunk;

@@ -1,11 +1,11 @@
 """What the threads of a job do: run, wait for locks and for cores; and what each lock costs.
 
-The source (C. Jones, *Threading Performance Measurements with VTune*, 2015) looked at a job of eight
-threads after each of three rounds of fixes. Its profiler made the job up to nine times as long, and
-its concurrency did not match the real speed-up. Here each version of such a job is run with one
-thread, with all, under the profile, and with each of its serialisation points switched off, in
-turn: the profile is held to the job's own account of its waits, to its speed-up, and to what is
-gained in fact.
+The source (C. Jones, *Threading Performance Measurements with VTune*, 2015) looked at a job of
+eight threads after each of three rounds of fixes. Its profiler made the job up to nine times as
+long, and its concurrency did not match the real speed-up. Here each version of such a job is run
+with one thread, with all, under the profile, and with each of its serialisation points switched
+off, in turn: the profile is held to the job's own account of its waits, to its speed-up, and to
+what is gained in fact.
 """
 
 from __future__ import annotations
@@ -384,7 +384,7 @@ class Threads(Experiment):
             drawn["gains"] = threads_figures.gains(table)
         if any(ALONE in table.arms(version) for version in profiled):
             drawn["overhead"] = threads_figures.overhead(
-                table, ThreadsParams.make(run.params).distortion_percent
+                table, ThreadsParams.make(run.params).distortion_percent, self.published()
             )
         return drawn
 

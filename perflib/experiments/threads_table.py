@@ -217,6 +217,25 @@ class ThreadTable:
         """Seconds of a column in percent of the time that threads were awake for work."""
         return self._interval(100 * self._profile(version, column) / self._awake_s(version))
 
+    def states(self) -> pd.DataFrame:
+        """``[version, state]``: mean shares of the threads' time in percent.
+
+        ``locked_s``: waiting for locks, and without a core meanwhile. Waiting for the end of other
+        threads (join) is left out.
+        """
+        columns = ("running_s", "spinning_s", "free_ready_s", "sleeping_s", "unknown_s")
+        rows = {}
+        for version in self.versions:
+            if not self.is_profiled(version):
+                continue
+            seconds = {one: float(self._profile(version, one).sum()) for one in columns}
+            seconds["locked_s"] = float(
+                self._waited(version, lambda _name, kind: kind != "join").sum()
+            )
+            total = max(sum(seconds.values()), 1e-9)
+            rows[version] = {name: 100 * one / total for name, one in seconds.items()}
+        return pd.DataFrame.from_dict(rows, orient="index")
+
     def serial(self, version: str) -> Interval:
         """Begin and end that one thread worked alone, in percent of what was recorded."""
         alone = self._profile(version, "serial_begin_s") + self._profile(version, "serial_end_s")

@@ -38,8 +38,8 @@ _OFFSET = re.compile(r"(\+0x[0-9a-f]+|\[\d+\])+$")
 _OF_THE_TURN = ("version", "arm", "threads", "start_ns", "job_time_s", "wall_s", "account", "ok")
 _OF_THE_PROFILE = (
     "backend", "cpus", "recorded_s", "whole_s", "concurrency", "concurrency_s",
-    *(f"{state}_s" for state in STATES), "free_ready_s", "locks", "limiting", "serial_begin_s", "serial_end_s", "serial_middle_s",
-    "lost_events", "lost_samples",
+    *(f"{state}_s" for state in STATES), "free_ready_s", "locks", "limiting", "serial_begin_s",
+    "serial_end_s", "serial_middle_s", "lost_events", "lost_samples",
 )  # fmt: skip
 COLUMNS = (*_OF_THE_TURN, *_OF_THE_PROFILE)
 

@@ -140,8 +140,10 @@ class ThreadAccount:
 
 @dataclass(frozen=True)
 class Account:
-    """The job's account of itself. Times are of CLOCK_MONOTONIC; the event loop lasts from
-    ``begin_ns``, its first event's begin, to ``end_ns``, its last one's end.
+    """The job's account of itself.
+
+    Times are of CLOCK_MONOTONIC; the event loop lasts from ``begin_ns``, its first event's begin,
+    to ``end_ns``, its last one's end. ``checksum`` has 16 hexadecimal digits.
     """
 
     threads: int
@@ -177,6 +179,9 @@ class Account:
         values["per_thread"] = tuple(
             _record(ThreadAccount, one, "thread") for one in values["per_thread"]
         )
+        if not all(isinstance(point, str) for point in values["points"]):
+            msg = "the event loop's account is not whole: account: points are no names"
+            raise MeasurementError(msg)
         values["points"] = tuple(values["points"])
         return cls(**values)
 

@@ -30,7 +30,7 @@ __all__ = ["By", "ThreadView", "thread_view"]
 By = Literal["CPU time", "waiting time"]
 """What trees add up."""
 
-_MOST_ROWS = 50  # of a table
+_MOST_ROWS = 25  # of a table
 _MOST_NODES = 300  # of a tree
 _LEAST_PERCENT = 0.5  # of a tree's node
 _STYLE = (
@@ -90,7 +90,7 @@ class ThreadView(widgets.VBox):
             _Part("Longest waits", self.waits, self._draw_waits),
             _Part("Bottom-up", self._trees["Bottom-up"], self._draw_bottom_up),
             _Part("Top-down", self._trees["Top-down"], self._draw_top_down),
-            _Part("Callers, callees", widgets.VBox([self.function, self._calls]), self._draw_calls),
+            _Part("Calls", widgets.VBox([self.function, self._calls]), self._draw_calls),
             _Part("Flame graph", self._flame, self._draw_flame),
         ]
         self._parts = {part.title: part for part in parts}
@@ -165,7 +165,7 @@ class ThreadView(widgets.VBox):
         self._draw()
 
     def _reweigh(self, _change: object) -> None:
-        self._stale |= {"Bottom-up", "Top-down", "Callers, callees", "Flame graph"}
+        self._stale |= {"Bottom-up", "Top-down", "Calls", "Flame graph"}
         self._draw()
 
     def _draw(self) -> None:
@@ -329,12 +329,10 @@ class ThreadView(widgets.VBox):
     def _draw_calls(self) -> None:
         samples = self._samples()
         flat = views.flat(samples, "period").head(500)
+        names = list(flat["function"])
         was = self.function.value
-        self.function.options = [
-            (shown(one["function"]), one["function"]) for one in flat.to_dict("records")
-        ]
-        if was in set(flat["function"]):
-            self.function.value = was
+        self.function.options = [(shown(name), name) for name in names]
+        self.function.value = was if was in names else next(iter(names), None)
         self._draw_neighbours()
 
     def _draw_neighbours(self, change: Any = None) -> None:

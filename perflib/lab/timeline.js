@@ -8,10 +8,12 @@ const AXIS_PX = 40;
 const CLICK_PX = 4; // what moves less is no drag
 const PATIENCE_MS = 8000;
 const STATES = 6;
+const MOUSE =
+  "Drag to zoom, click on a place to see what the thread did there, on a name to choose the thread.";
 const KEYS =
   "With the graph in focus: ← → ↑ ↓ move the cursor, Enter shows what is there, + − zoom at the " +
   "cursor, Shift ← → move in time, Page Up and Page Down turn pages, Backspace goes back, Home " +
-  "shows the whole job. With the mouse: drag to zoom, Ctrl + wheel zooms, Shift + wheel moves.";
+  "shows the whole job. Ctrl + wheel zooms, Shift + wheel moves in time.";
 const count = (number) => number.toLocaleString("en");
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
@@ -33,7 +35,8 @@ function draw(tag, parent, attributes, text = "") {
 
 function duration(ns) {
   for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
-    if (ns >= 0.9995 * size) return `${Number((ns / size).toPrecision(3))} ${unit}`;
+    if (ns >= 999.5 * size) return `${count(Math.round(ns / size))} ${unit}`;
+    if (ns >= 0.9995 * size) return `${(ns / size).toPrecision(3)} ${unit}`;
   }
   return `${Math.round(ns)} ns`;
 }
@@ -65,7 +68,7 @@ function render({ model, el }) {
   pattern.type = "search";
   pattern.placeholder = "regular expression";
   pattern.addEventListener("change", () => ask({ ask: "filter", pattern: pattern.value }));
-  const message = make("div", "-message", root);
+  const message = make("span", "-message", bar);
   message.setAttribute("role", "alert");
   const legend = make("div", "-legend", root);
   const body = make("div", "-body", root);
@@ -81,7 +84,9 @@ function render({ model, el }) {
   const cursor = make("div", "-cursor", stage);
   const mark = make("div", "-mark", stage);
   const note = make("div", "-note", root);
-  make("div", "-keys", root, KEYS);
+  const help = make("details", "-keys", root);
+  make("summary", "-mouse", help, MOUSE);
+  help.append(KEYS);
   const panel = make("div", "-place", root);
   panel.setAttribute("aria-live", "polite");
   const tip = make("div", "-tip", root);
@@ -245,26 +250,28 @@ function render({ model, el }) {
     for (let i = 0; i < data.bins; i++) most = Math.max(most, working[i] + ready[i]);
     const y = (threads) => CHART_PX - (threads / (1.12 * most)) * (CHART_PX - 10);
     const x = (bin) => (bin * wide) / data.bins;
-    let above = `M0,${y(0)}`;
-    let below = "";
-    let line = "";
+    const [line, band] = [[], []]; // of those at work, and back along the tops of those ready
     for (let i = 0; i < data.bins; i++) {
       const both = y(working[i] + ready[i]).toFixed(1);
       const work = y(working[i]).toFixed(1);
-      above += `L${x(i)},${both}L${x(i + 1)},${both}`;
-      line += `${i ? "L" : "M"}${x(i)},${work}L${x(i + 1)},${work}`;
+      line.push(`${x(i)},${work}`, `${x(i + 1)},${work}`);
+      band.unshift(`${x(i + 1)},${both}`, `${x(i)},${both}`);
     }
-    below = `${line}L${wide},${y(0)}L0,${y(0)}Z`;
-    above += `L${wide},${y(0)}Z`;
-    draw("path", chart, { d: above, fill: data.palette[2], class: "ready" });
-    draw("path", chart, { d: below, fill: data.palette[0], "fill-opacity": 0.35 });
-    draw("path", chart, { d: line, fill: "none", stroke: data.palette[0], class: "working" });
+    const steps = `M${line.join("L")}`;
+    const under = `${steps}L${wide},${y(0)}L0,${y(0)}Z`;
+    draw("path", chart, { d: under, fill: data.palette[0], "fill-opacity": 0.35 });
+    draw("path", chart, { d: `${steps}L${band.join("L")}Z`, fill: data.palette[2] });
+    draw("path", chart, { d: steps, fill: "none", stroke: data.palette[0], class: "working" });
     const cores = `${data.cpus} ${data.cpus === 1 ? "core" : "cores"}`;
-    for (const [threads, text] of [[0, "0"], [data.cpus, cores]]) {
-      const dashes = threads ? "6 4" : "none";
-      const ends = { x1: 0, x2: wide, y1: y(threads), y2: y(threads) };
-      draw("line", chart, { ...ends, stroke: "currentColor", "stroke-dasharray": dashes });
-      if (threads) draw("text", chart, { x: 4, y: y(threads) - 3, class: "cores" }, text);
+    const named = [[0, "0"], [data.cpus, cores]];
+    if (y(most) < y(data.cpus) - 14) named.push([most, count(Number(most.toPrecision(2)))]);
+    for (const [threads, text] of named) {
+      const dashes = threads === data.cpus ? "6 4" : "none";
+      const ends = { x1: threads ? -4 : 0, x2: threads === most ? 0 : wide };
+      if (threads === data.cpus) ends.x2 = wide;
+      const level = { ...ends, y1: y(threads), y2: y(threads) };
+      draw("line", chart, { ...level, stroke: "currentColor", "stroke-dasharray": dashes });
+      draw("text", chart, { x: -7, y: y(threads) + 4, "text-anchor": "end" }, text);
     }
     for (const [ns, text] of data.ticks) {
       const place = share(ns) * wide;
@@ -300,7 +307,8 @@ function render({ model, el }) {
   /** The shares of the states in the bin at a place. */
   function describe(row, place) {
     const bin = clamp(Math.floor(place * data.bins), 0, data.bins - 1);
-    const lines = [`at ${duration(time(place))}`];
+    const digits = clamp(Math.ceil(-Math.log10(span() / data.bins / 1e9)), 0, 9);
+    const lines = [`at ${(time(place) / 1e9).toFixed(digits)} s`];
     if (row >= 0) {
       lines.unshift(data.names[row]);
       let drawn = 0;
@@ -329,18 +337,16 @@ function render({ model, el }) {
       const closer = make("button", "-closer", panel, "Zoom to it");
       closer.addEventListener("click", () => zoom(place.start - wide, place.end + wide));
     }
-    const facts = make("dl", "-facts", panel);
+    const facts = make("div", "-facts", panel);
     for (const [what, words] of place.facts) {
-      make("dt", "-what", facts, what);
-      make("dd", "-words", facts, words);
+      make("span", "-what", facts, what);
+      make("span", "-words", facts, words);
     }
-    if (place.stack.length) {
-      make("div", "-order", panel, "where it is, innermost call first:");
-      const stack = make("ol", "-stack", panel);
-      for (const frame of place.stack) make("li", "-frame", stack, frame);
-    } else if (place.state) {
-      make("div", "-order", panel, "where it is was not recorded");
-    }
+    if (!place.state) return;
+    const listed = place.stack.length ? ", innermost call first:" : "";
+    make("div", "-where", panel, place.where + listed);
+    const stack = make("ol", "-stack", panel);
+    for (const frame of place.stack) make("li", "-frame", stack, frame);
   }
 
   // --- the mouse --------------------------------------------------------------------------------

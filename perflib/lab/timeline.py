@@ -33,7 +33,7 @@ _DEEPEST = 200  # steps back that are kept
 class Selection:
     """What is looked at: a span of time (ns, of the recording's clock) and threads (their rows).
 
-    ``rows`` is None for all threads.
+    ``rows`` is None for all threads, or for all that the timeline's filter finds.
     """
 
     start_ns: int
@@ -74,7 +74,6 @@ class Timeline(anywidget.AnyWidget):
         self._before: list[tuple[int, int]] = []
         self._first_ns, last_ns = page.window(recording, None, None)
         self._whole_ns = last_ns - self._first_ns
-        self._drawing = False
         super().__init__(selection=Selection(self._first_ns, last_ns))
         self._draw()
         self.on_msg(self._on_message)
@@ -86,10 +85,6 @@ class Timeline(anywidget.AnyWidget):
         start, end = page.window(self.recording, start_ns, end_ns)
         self._select(start, end)
 
-    def show_place(self, row: int, time_ns: float) -> None:
-        """Show what a thread did at a time, and where."""
-        self._show_place(row, round(time_ns))
-
     @property
     def chosen(self) -> tuple[int, ...]:
         """The rows of the threads that were chosen one by one."""
@@ -98,7 +93,7 @@ class Timeline(anywidget.AnyWidget):
     @property
     def found(self) -> tuple[int, ...] | None:
         """The rows that the filter finds; None for all."""
-        return tuple(self._found) if self._pattern else None
+        return tuple(sorted(self._found)) if self._pattern else None
 
     def choose(self, rows: Sequence[int]) -> None:
         """Restrict the selection to some threads; to all that the filter finds if there are none.
@@ -129,12 +124,52 @@ class Timeline(anywidget.AnyWidget):
         self._page = 0
         self._draw()
 
+    def show_place(self, row: int, time_ns: int) -> None:
+        """Show what a thread did at a time, and where.
+
+        Raises
+        ------
+        UserError
+            There is no such row.
+        """
+        row = self._check_row(row)
+        found = self.recording.at(row, time_ns)
+        place: dict[str, Any] = {"row": row, "name": self._names[row]}
+        if not found:
+            self.place = place | {"state": "", "facts": [], "stack": []}
+            return
+        start, end = found["start_ns"], found["end_ns"]
+        notes = {
+            "lost": "events were lost within it: it may have been several",
+            "sampled": "its ends are those of samples, not stamped",
+        }
+        locked = bool(found["lock"])
+        facts = {
+            "from": f"{(start - self._first_ns) / 1e9:.9f} s",
+            "to": f"{(end - self._first_ns) / 1e9:.9f} s",
+            "for": page.duration(end - start),
+            "core": f"CPU {found['cpu']}" if found["cpu"] >= 0 else "",
+            "lock": page.shown(found["lock"]) if locked else "",
+            "held by" if locked else "woken by": found["holder"] and page.shown(found["holder"]),
+            "note": "; ".join(words for what, words in notes.items() if found[what]),
+        }
+        where, stack = "where it waits", found["stack"]
+        if not stack:
+            where, stack = self._sampled(row, start, end)
+        frames = [page.shown(frame) for frame in stack.split(";") if frame]
+        self.place = place | {
+            "state": page.LABELS[State(STATES.index(found["state"]))],
+            "start": start - self._first_ns,
+            "end": end - self._first_ns,
+            "facts": [[what, words] for what, words in facts.items() if words],
+            "where": where,
+            "stack": frames[::-1][:_MOST_FRAMES],
+        }
+
     # --- what the page asks for ------------------------------------------------------------------
 
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
-        """Answer the page. Its times count from the recording's start: JavaScript's numbers
-        cannot hold those of a clock that has run for months.
-        """  # noqa: D205 - the second sentence is why there is a first
+        """Answer the page, and say so: it waits for the answer before it asks again."""
         try:
             self.message = ""
             self._answer(content)
@@ -144,14 +179,16 @@ class Timeline(anywidget.AnyWidget):
             self.answered += 1
 
     def _answer(self, content: dict[str, Any]) -> None:
+        # The page's times count from the recording's start: JavaScript's numbers cannot hold those
+        # of a clock that has run for months.
         match content["ask"]:
             case "zoom":
                 self._bins = min(_MOST_BINS, max(100, round(content["bins"])))
-                self.zoom(self._first_ns + content["start"], self._first_ns + content["end"])
+                start, end = (self._first_ns + round(content[name]) for name in ("start", "end"))
+                self.zoom(start, end)
             case "back":
                 if self._before:
-                    start, end = self._before.pop()
-                    self._select(start, end, remember=False)
+                    self.zoom(*self._before[-1])
             case "page":
                 self._page = min(max(0, round(content["page"])), self._pages() - 1)
                 self._draw()
@@ -164,41 +201,38 @@ class Timeline(anywidget.AnyWidget):
                 others = [other for other in self._chosen if other != row]
                 self.choose(others if row in self._chosen else [*others, row])
             case "at":
-                self._show_place(content["row"], self._first_ns + round(content["time"]))
+                self.show_place(content["row"], self._first_ns + round(content["time"]))
 
     # --- drawing ---------------------------------------------------------------------------------
 
+    @traitlets.validate("selection")
+    def _valid(self, proposal: Any) -> Selection:
+        asked: Selection = proposal.value
+        start, end = page.window(self.recording, asked.start_ns, asked.end_ns)
+        if asked.rows is None:
+            return Selection(start, end, self.found)
+        return Selection(start, end, tuple(self._check_row(row) for row in asked.rows))
+
     @traitlets.observe("selection")
     def _follow(self, change: Any) -> None:
-        """A selection that was set from outside is drawn like one that the page asked for."""
-        if self._drawing:
+        """Draw what was selected, before whoever else observes it hears of it."""
+        if not isinstance(change.old, Selection):  # the first one
             return
-        old, new = change.old, change.new
-        if not isinstance(old, Selection):  # the first one
-            return
-        start, end = page.window(self.recording, new.start_ns, new.end_ns)
-        self._chosen = tuple(self._check_row(row) for row in new.rows or ())
-        self._remember((old.start_ns, old.end_ns), (start, end))
+        rows = self.selection.rows
+        self._chosen = () if rows is None or rows == self.found else rows
+        now, before = ((one.start_ns, one.end_ns) for one in (change.new, change.old))
+        if self._before and self._before[-1] == now:
+            self._before = self._before[:-1]
+        elif now != before:
+            self._before = [*self._before[1 - _DEEPEST :], before]
         self._draw()
-        self._set(Selection(start, end, self._rows()))
 
-    def _select(self, start: int, end: int, *, remember: bool = True) -> None:
-        if remember:
-            self._remember((self.selection.start_ns, self.selection.end_ns), (start, end))
-        selection = Selection(start, end, self._rows())
-        self._draw(selection)
-        self._set(selection)
-
-    def _set(self, selection: Selection) -> None:
-        self._drawing = True
-        try:
-            self.selection = selection
-        finally:
-            self._drawing = False
-
-    def _remember(self, old: tuple[int, int], new: tuple[int, int]) -> None:
-        if old != new:
-            self._before = [*self._before[1 - _DEEPEST :], old]
+    def _select(self, start: int, end: int) -> None:
+        wanted = Selection(start, end, self._rows())
+        if wanted == self.selection:
+            self._draw()
+        else:
+            self.selection = wanted
 
     def _rows(self) -> tuple[int, ...] | None:
         """The threads of the selection: those chosen, or those found, or all."""
@@ -213,15 +247,11 @@ class Timeline(anywidget.AnyWidget):
             raise UserError(msg)
         return int(row)
 
-    def _draw(self, selection: Selection | None = None) -> None:
-        start, end = selected = (
-            (self.selection.start_ns, self.selection.end_ns)
-            if selection is None
-            else (selection.start_ns, selection.end_ns)
-        )
+    def _draw(self) -> None:
+        start, end = self.selection.start_ns, self.selection.end_ns
         bins = max(1, min(self._bins, end - start))
         drawn = self._found[self._page * self._per_page :][: self._per_page]
-        work = self.recording.concurrency_over_time(bins, *selected, self._rows())
+        work = self.recording.concurrency_over_time(bins, start, end, self.selection.rows)
         title, ticks = page.time_axis(start - self._first_ns, end - self._first_ns)
         colours = page.colours()
         threads = self.recording.threads
@@ -236,7 +266,7 @@ class Timeline(anywidget.AnyWidget):
             "tids": [int(threads["tid"].iloc[row]) for row in drawn],
             "chosen": [int(row in self._chosen) for row in drawn],
             "chosen_in_all": len(self._chosen),
-            "levels": page.levels(self.recording, *selected, bins, drawn).tobytes(),
+            "levels": page.levels(self.recording, start, end, bins, drawn).tobytes(),
             "working": work["concurrency"].to_numpy("<f4").tobytes(),
             "ready": work["ready"].to_numpy("<f4").tobytes(),
             "states": [page.LABELS[state] for state in page.DRAWN],
@@ -254,36 +284,14 @@ class Timeline(anywidget.AnyWidget):
             "back": bool(self._before),
         }
 
-    def _show_place(self, row: int, time_ns: int) -> None:
-        row = self._check_row(row)
-        found = self.recording.at(row, time_ns)
-        place: dict[str, Any] = {"row": row, "name": self._names[row]}
-        if not found:
-            self.place = place | {"state": "", "start": 0, "end": 0, "facts": [], "stack": []}
-            return
-        start, end = found["start_ns"], found["end_ns"]
-        notes = {
-            "lost": "events were lost within it: it may have been several",
-            "sampled": "its ends are those of samples, not stamped",
-        }
-        locked = bool(found["lock"])
-        facts = {
-            "from": f"{(start - self._first_ns) / 1e9:.9f} s",
-            "to": f"{(end - self._first_ns) / 1e9:.9f} s",
-            "for": page.duration(end - start),
-            "core": f"CPU {found['cpu']}" if found["cpu"] >= 0 else "",
-            "lock": page.shown(found["lock"]) if locked else "",
-            "held by" if locked else "woken by": found["holder"] and page.shown(found["holder"]),
-            "note": "; ".join(words for what, words in notes.items() if found[what]),
-        }
-        frames = [page.shown(frame) for frame in found["stack"].split(";") if frame]
-        self.place = place | {
-            "state": page.LABELS[State(STATES.index(found["state"]))],
-            "start": start - self._first_ns,
-            "end": end - self._first_ns,
-            "facts": [[what, words] for what, words in facts.items() if words],
-            "stack": frames[::-1][:_MOST_FRAMES],
-        }
+    def _sampled(self, row: int, start: int, end: int) -> tuple[str, str]:
+        """The stack with most of the CPU time of the samples within an interval."""
+        samples = self.recording.cpu_samples(start, end, [row])
+        if samples.empty:
+            return "where it is was not recorded", ""
+        by_stack = samples.groupby("stack", observed=True)["period"].sum()
+        share = by_stack.max() / max(1, by_stack.sum())
+        return f"where {100 * share:.0f} % of its samples are", str(by_stack.idxmax())
 
 
 def timeline(recording: Recording, *, rows_per_page: int = 32) -> Timeline:

@@ -6,6 +6,7 @@ hours of thousands of threads is as large as one of seconds of two.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import unicodedata
@@ -68,6 +69,7 @@ _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
 _SHORTEST_NS = 1_000  # of a window
 
 
+@functools.cache
 def colours() -> dict[State, str]:
     """The colour of each state, of perflib's theme."""
     with themed():
@@ -98,7 +100,7 @@ def duration(ns: float) -> str:
     """A time with the unit that fits it.
 
     >>> duration(1_234_500), duration(0), duration(12e9)
-    ('1.23 ms', '0 s', '12 s')
+    ('1.23 ms', '0 s', '12.0 s')
     """
     if not ns:
         return "0 s"
@@ -106,7 +108,9 @@ def duration(ns: float) -> str:
         ((unit, size) for unit, size in _UNITS if abs(ns) >= 0.9995 * size), _UNITS[-1]
     )
     value = ns / size
-    return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
+    if unit == "ns" or abs(value) >= 999.5:
+        return f"{value:,.0f} {unit}"
+    return f"{value:#.3g}".rstrip(".") + f" {unit}"
 
 
 def window(recording: Recording, start_ns: float | None, end_ns: float | None) -> tuple[int, int]:

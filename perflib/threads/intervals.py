@@ -1,4 +1,4 @@
-"""Sums over the intervals of a recording, by ``kernels_c/thread_states.c``."""
+"""Sums over the intervals of a recording, by ``kernels_c/thread_bins.c``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perflib.threads.formats import STATES
 if TYPE_CHECKING:
     from perflib.threads.recording import Recording
 
-__all__ = ["RETRY_NS", "WAIT", "states_in_bins", "waits"]
+__all__ = ["RETRY_NS", "WAIT", "mark_lost", "states_in_bins", "waits"]
 
 RETRY_NS = 5_000
 """A thread that runs for less than this between two sleeps for one lock is in one operation.
@@ -44,7 +44,7 @@ WAIT = np.dtype(
 @functools.cache
 def load() -> kernels.Kernel:
     """The kernel, compiled and loaded once."""
-    return kernels.load("thread_states")
+    return kernels.load("thread_bins")
 
 
 def states_in_bins(
@@ -94,6 +94,25 @@ def waits(
         if n > len(found):
             found = np.empty(n, dtype=WAIT)
     return found
+
+
+def mark_lost(
+    intervals: npt.NDArray[np.void], first: npt.NDArray[np.int64], lost: npt.NDArray[np.void]
+) -> None:
+    """Flag, in place, the intervals that lost events touch.
+
+    Of a thread that ran, those on the CPU concerned (all where it is -1); of one that did not, all:
+    it may have run on that CPU meanwhile.
+    """
+    if len(intervals) and len(lost):
+        lib, ffi = load().lib, load().ffi
+        lib.thread_mark_lost(
+            ffi.from_buffer("thread_interval[]", intervals, require_writable=True),
+            ffi.from_buffer("int64_t[]", first),
+            len(first) - 1,
+            ffi.from_buffer("thread_lost[]", lost),
+            len(lost),
+        )
 
 
 def _pointers(ffi: Any, recording: Recording, rows: npt.NDArray[np.int32]) -> tuple[Any, Any, Any]:

@@ -56,20 +56,26 @@ class Serial(NamedTuple):
 
 
 class Cores(NamedTuple):
-    """Whether there were more threads than cores.
+    """Whether threads had no core, and why.
 
-    ``cpus``: how many the job could use. ``ready_s``: time that threads were ready without a core,
-    of all threads. ``over_share``: share of the time in which more threads wanted to run than
-    there are CPUs. ``others_s``: CPU time that other processes had while a thread of the job was
-    ready. ``more_threads_than_cores``: whether the job's own threads, not other processes, are why
-    threads had no core.
+    ``cpus``: how many the job could use. ``ready_s``: how long threads were ready without a core,
+    all threads together. ``over_share``: the share of the time in which more threads wanted to run
+    than there are CPUs. ``others_s``: CPU time that other processes had in the whole recording
+    while a thread of the job was ready.
     """
 
     cpus: int
     ready_s: float
     over_share: float
     others_s: float
-    more_threads_than_cores: bool
+
+    @property
+    def more_threads_than_cores(self) -> bool:
+        """Whether more threads than cores wanted to run for more than a twentieth of the time.
+
+        Time without a core is then the job's own doing and says nothing about its locks.
+        """
+        return self.over_share > 0.05
 
 
 class Limit(NamedTuple):
@@ -227,7 +233,7 @@ def _begin(lengths: npt.NDArray[np.int64], several: npt.NDArray[np.bool_], toler
 
 
 def cores(recording: Recording, start_ns: int | None = None, end_ns: int | None = None) -> Cores:
-    """Whether threads had no core because there were more of them than cores."""
+    """Whether threads had no core, and why: more of them than cores, or other processes."""
     start, end = recording.span(start_ns, end_ns)
     cpus = int(recording.meta["cpus"])
     rows = recording.rows()
@@ -235,7 +241,7 @@ def cores(recording: Recording, start_ns: int | None = None, end_ns: int | None 
     by_level = _by_level(_steps(recording, (start, end), rows, _RUNNABLE), len(rows))
     over = int(by_level[cpus + 1 :].sum())
     others_s = recording.meta["others_busy_ns"] / 1e9
-    return Cores(cpus, ready_s, over / max(end - start, 1), others_s, False)
+    return Cores(cpus, ready_s, over / max(end - start, 1), others_s)
 
 
 # --- waits ---------------------------------------------------------------------------------------
@@ -266,7 +272,8 @@ def _total_ns(found: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
 def _sums(
     keys: npt.NDArray[np.int64], values: Sequence[npt.NDArray[np.int64]], n: int
 ) -> list[npt.NDArray[np.float64]]:
-    return [np.bincount(keys, weights=each.astype(np.float64), minlength=n) for each in values]
+    sums = [np.bincount(keys, weights=each, minlength=n) for each in values]
+    return [each.astype(np.float64) for each in sums]
 
 
 def _names(recording: Recording, rows: npt.NDArray[np.integer[Any]]) -> list[str]:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from perflib.errors import MeasurementError
 from perflib.threads.formats import FORMAT, INTERVAL, LOST, META, SAMPLE, THREAD, Lock, Rows
+from perflib.threads.intervals import mark_lost
 
 __all__ = ["Writer"]
 
@@ -87,14 +88,15 @@ class Writer:
         row_of = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1).astype(np.int32)
         lock_map = None if lock_of is None else np.append(lock_of, -1).astype(np.int32)
         threads = threads[kept]
-        counts = self._order(row_of, int(kept.sum()), lock_map)
+        missing = np.ascontiguousarray([] if lost is None else lost, dtype=LOST)
+        counts = self._order(row_of, int(kept.sum()), lock_map, missing)
         self._order_samples(row_of)
         table = np.zeros(len(threads), dtype=THREAD)
         for column in ("tid", "pid", "start_ns", "end_ns"):
             table[column] = threads[column]
         table["intervals"] = counts
         np.save(self.folder / "threads.npy", table)
-        np.save(self.folder / "lost.npy", np.empty(0, dtype=LOST) if lost is None else lost)
+        np.save(self.folder / "lost.npy", missing)
         with (self.folder / "stacks.txt").open(
             "w", encoding="utf-8", errors="surrogateescape", newline="\n"
         ) as file:
@@ -113,9 +115,13 @@ class Writer:
         temporary.replace(self.folder / "meta.json")
 
     def _order(
-        self, row_of: npt.NDArray[np.int32], n_rows: int, lock_map: npt.NDArray[np.int32] | None
+        self,
+        row_of: npt.NDArray[np.int32],
+        n_rows: int,
+        lock_map: npt.NDArray[np.int32] | None,
+        missing: npt.NDArray[np.void],
     ) -> npt.NDArray[np.int64]:
-        """Group the intervals by row; how many each has."""
+        """Group the intervals by row, flag those that lost events touch; how many each row has."""
         for file in (self._rows, self._intervals):
             file.close()
         rows = _mapped(self.folder / "rows.unsorted", np.dtype("i4"))
@@ -128,7 +134,8 @@ class Writer:
                 raise MeasurementError(msg)
             counts += np.bincount(piece, minlength=len(row_of))
         counts = counts[:-1][row_of[:-1] >= 0]
-        following = np.append(0, np.cumsum(counts))
+        first = np.append(0, np.cumsum(counts))
+        following = first.copy()
         reached = np.full(n_rows, np.iinfo(np.int64).min)
         ordered = np.lib.format.open_memmap(
             self.folder / "intervals.npy", mode="w+", dtype=INTERVAL, shape=(int(counts.sum()),)
@@ -153,6 +160,7 @@ class Writer:
             reached[present] = piece["end_ns"][begins + many - 1]
             ordered[np.repeat(following[present] - begins, many) + np.arange(len(row))] = piece
             following[present] += many
+        mark_lost(ordered, first, missing)
         ordered.flush()
         del rows, unsorted
         for name in ("rows.unsorted", "intervals.unsorted"):

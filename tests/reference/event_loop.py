@@ -112,9 +112,7 @@ def checksum_class(passes: int) -> int:
 
 def process(seed: int, number: int, sizes: Sizes) -> int:
     """One event through all modules; its checksum."""
-    jets = [
-        Jet(seed, number * MOST_JETS + i) for i in range(jets_of(seed, number, sizes.jets))
-    ]
+    jets = [Jet(seed, number * MOST_JETS + i) for i in range(jets_of(seed, number, sizes.jets))]
     deposited = [0.0] * len(jets[0].event.deposited)
     for jet in jets:
         deposited = [a + b for a, b in zip(deposited, jet.event.deposited, strict=True)]

@@ -1,0 +1,420 @@
+"""Threads' states, looked up in /proc again and again: of a process and of what it starts.
+
+No privilege is needed for one's own processes. Of each thread are read its time on a CPU and its
+time without a core (schedstat), its state (stat), and if it is blocked the system call that it is
+in (syscall: for a futex its address). That takes some microseconds a thread, so the period adapts
+itself: looking never takes more than a share of a core, however many threads there are.
+
+/proc/PID/task/TID/schedstat is brought up to date at the kernel's ticks and when a thread leaves
+its CPU: what a thread that runs has had since then is missing from it until the next reading.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from perflib.errors import MeasurementError
+from perflib.threads.symbols import read_maps
+
+__all__ = ["LOOK", "Looks", "Sampler", "SeenThread", "unavailable"]
+
+LOOK = np.dtype(
+    [
+        ("time_ns", "i8"),
+        ("run_ns", "i8"),
+        ("delay_ns", "i8"),
+        ("futex", "u8"),
+        ("thread", "i4"),
+        ("operation", "i2"),
+        ("cpu", "i2"),
+        ("state", "S1"),
+    ],
+    align=True,
+)
+"""One look at a thread (its number): CPU time and time without a core since its start.
+
+``state``: the letter of /proc/PID/stat. ``futex``, ``operation``: what it is blocked on, 0 if that
+is no futex.
+"""
+
+_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
+_WAITS = (0, 6, 9, 11, 13)  # WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
+_UNKNOWN_FUTEX = 1  # it waits for one, but for which is not told to us
+_MOST_FILES = 192  # kept open: opening costs more than reading
+_LIST_S = 0.05  # how often new threads are looked for
+_NAMES_S = 0.5
+_LAST = "last look"
+
+
+@dataclass
+class SeenThread:
+    """A thread that was seen."""
+
+    number: int
+    pid: int
+    tid: int
+    name: str
+    start_ns: int  # when it began, to a hundredth of a second
+    seen_ns: int  # for the last time
+
+
+@dataclass(frozen=True)
+class Looks:
+    """All that was seen: threads, looks (in the order of time), and each process's mappings."""
+
+    threads: list[SeenThread]
+    looks: npt.NDArray[np.void]
+    maps: dict[int, str]
+    programs: dict[int, str]
+    remarks: list[str]
+
+
+def unavailable() -> str:
+    """Why threads' states cannot be sampled; empty where they can.
+
+    >>> unavailable()
+    ''
+    """
+    try:
+        words = Path("/proc/thread-self/schedstat").read_text().split()
+    except OSError as error:
+        return f"/proc/thread-self/schedstat cannot be read: {error.strerror}"
+    if len(words) < 2 or int(words[0]) == 0:
+        return "the kernel does not count threads' CPU time in schedstat (CONFIG_SCHED_INFO)"
+    return ""
+
+
+class Sampler:
+    """Looks at the threads of a process, and of those it starts, until it is stopped.
+
+    Parameters
+    ----------
+    pid
+        The process.
+    file
+        Where the looks are written: memory does not grow with the run.
+    period_s
+        Time between two looks at each thread; more if ``share`` of a core does not suffice.
+    share
+        The part of a core that looking may take.
+    follow
+        Also the processes that it starts.
+    ignore
+        Patterns of the names of programs that are left alone, with what they start.
+    most_bytes
+        The file's bound; when it is reached, looking ends and ``remarks`` says so.
+
+    Examples
+    --------
+    >>> with Sampler(os.getpid(), file) as sampler:  # doctest: +SKIP
+    ...     work()
+    >>> sampler.looks().threads[0].name  # doctest: +SKIP
+    'python'
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        file: Path,
+        *,
+        period_s: float = 0.01,
+        share: float = 0.01,
+        follow: bool = True,
+        ignore: tuple[str, ...] = (),
+        most_bytes: int = 1 << 31,
+    ) -> None:
+        self.pid = pid
+        self._path = file
+        self._period_s = period_s
+        self._share = share
+        self._follow = follow
+        self._ignore = ignore
+        self._left = most_bytes // LOOK.itemsize
+        self._futex = _FUTEX.get(os.uname().machine, -1)
+        self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        self._threads: list[SeenThread] = []
+        self._live: dict[tuple[int, int], _Live] = {}
+        self._files = 0
+        self._processes: dict[int, bool] = {}  # whether they are to be looked at
+        self._maps: dict[int, list[str]] = {}
+        self._programs: dict[int, str] = {}
+        self._remarks: list[str] = []
+        self._stop = threading.Event()
+        self._worker: threading.Thread | None = None
+        self._problem: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._out = self._path.open("wb")
+        self._list()
+        if not self._live:
+            self._out.close()
+            msg = f"there is no process {self.pid}, or its threads may not be seen"
+            raise MeasurementError(msg)
+        self._worker = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._worker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it; once is enough, more does no harm."""
+        self._stop.set()
+        if self._worker is not None:
+            self._worker.join()
+            self._worker = None
+            for live in self._live.values():
+                live.close()
+            self._out.close()
+
+    def looks(self) -> Looks:
+        """What was seen, after the end."""
+        assert self._stop.is_set(), "stop it first"
+        if self._problem is not None:
+            msg = f"the sampling of threads' states broke off: {self._problem}"
+            raise MeasurementError(msg) from self._problem
+        looks = (
+            np.memmap(self._path, LOOK, mode="r")
+            if self._path.stat().st_size >= LOOK.itemsize
+            else np.empty(0, LOOK)
+        )
+        maps = {pid: "".join(texts) for pid, texts in self._maps.items()}
+        return Looks(self._threads, looks, maps, self._programs, self._remarks)
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            listed = named = time.monotonic()
+            while not self._stop.is_set():
+                before = time.thread_time()
+                now = time.monotonic()
+                if now - named >= _NAMES_S:
+                    self._name()
+                    named = now
+                if now - listed >= _LIST_S or not self._live:
+                    self._list()
+                    listed = now
+                if not self._look():
+                    break
+                spent = time.thread_time() - before
+                self._stop.wait(max(self._period_s, spent / self._share))
+            else:
+                self._look()
+        except Exception as error:  # noqa: BLE001 (it is told by looks(), to whoever asks)
+            self._problem = error
+
+    def _list(self) -> None:
+        """Find the processes and threads that are new."""
+        pending = [self.pid]
+        found: set[int] = set()
+        while pending:
+            pid = pending.pop()
+            if pid in found:
+                continue
+            found.add(pid)
+            try:
+                tids = os.listdir(f"/proc/{pid}/task")
+            except OSError:
+                continue
+            if not self._wanted(pid):
+                continue
+            for tid in map(int, tids):
+                if (pid, tid) not in self._live:
+                    self._begin(pid, tid)
+                if self._follow:
+                    pending += _children(pid, tid)
+        if self._follow:  # whose parents have ended meanwhile: daemons
+            for pid in list(self._processes):
+                if pid not in found and self._processes[pid]:
+                    self._again(pid)
+
+    def _again(self, pid: int) -> None:
+        try:
+            tids = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            del self._processes[pid]
+            return
+        for tid in map(int, tids):
+            if (pid, tid) not in self._live:
+                self._begin(pid, tid)
+            for child in _children(pid, tid):
+                if child not in self._processes and self._wanted(child):
+                    self._again(child)
+
+    def _wanted(self, pid: int) -> bool:
+        if pid not in self._processes:
+            self._processes[pid] = not self._ignored(pid)
+        return self._processes[pid]
+
+    def _ignored(self, pid: int) -> bool:
+        if not self._ignore:
+            return False
+        names = [_text(f"/proc/{pid}/comm").rstrip("\n")]
+        try:
+            names.append(Path(f"/proc/{pid}/exe").readlink().name)
+        except OSError:
+            pass
+        return any(fnmatch.fnmatchcase(name, one) for name in names for one in self._ignore)
+
+    def _begin(self, pid: int, tid: int) -> None:
+        folder = f"/proc/{pid}/task/{tid}"
+        fields = _text(f"{folder}/stat").rpartition(")")[2].split()
+        if len(fields) < 20:
+            return  # it has ended
+        # stat counts from the boot, our clock does not count the time that the machine slept.
+        boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+        start_ns = int(fields[19]) * self._tick_ns - boot_ns
+        name = _text(f"{folder}/comm").rstrip("\n")
+        thread = SeenThread(len(self._threads), pid, tid, name, start_ns, time.monotonic_ns())
+        self._threads.append(thread)
+        keep = self._files + 3 <= _MOST_FILES
+        live = self._live[pid, tid] = _Live(thread, folder, keep)
+        self._files += live.files
+
+    def _name(self) -> None:
+        """Read anew what may have changed: threads' names, programs and their mappings."""
+        for live in list(self._live.values()):
+            name = _text(f"/proc/{live.thread.pid}/task/{live.thread.tid}/comm").rstrip("\n")
+            live.thread.name = name or live.thread.name
+        for pid, wanted in list(self._processes.items()):
+            if wanted:
+                if self._ignored(pid):  # it has become another program
+                    self._processes[pid] = False
+                else:
+                    self._map(pid)
+
+    def _map(self, pid: int) -> None:
+        text = "".join(
+            line for line in _text(f"/proc/{pid}/maps").splitlines(keepends=True) if "/" in line
+        )
+        seen = self._maps.setdefault(pid, [])
+        if text and (not seen or seen[-1] != text):
+            known = {row for one in seen for row in read_maps(one)}
+            if not known.issuperset(read_maps(text)):
+                seen.append(text)
+        try:
+            self._programs[pid] = str(Path(f"/proc/{pid}/exe").readlink())
+        except OSError:
+            pass
+
+    def _look(self) -> bool:
+        """Look at every thread once; whether there is room for more."""
+        rows = []
+        for key, live in list(self._live.items()):
+            row = live.look(self._futex)
+            if row is None:
+                del self._live[key]
+                self._files -= live.files
+                live.close()
+            elif row:
+                rows.append(row)
+        for live in list(self._live.values()):
+            if live.thread.pid not in self._maps:
+                self._map(live.thread.pid)
+        if len(rows) > self._left:
+            self._remarks.append("States were sampled until the data reached their bound.")
+            return False
+        self._left -= len(rows)
+        self._out.write(np.array(rows, LOOK).tobytes())
+        return True
+
+
+class _Live:
+    """A thread that lives, its files open if there are not too many."""
+
+    def __init__(self, thread: SeenThread, folder: str, keep: bool) -> None:
+        self.thread = thread
+        self._paths = [f"{folder}/{name}" for name in ("schedstat", "stat", "syscall")]
+        self._open: list[int | None] = [None, None, None]
+        self._unreadable = False
+        self._last: tuple[int, ...] | None = None
+        self._skipped: tuple[object, ...] | None = None
+        if keep:
+            for i, path in enumerate(self._paths):
+                try:
+                    self._open[i] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                except OSError:
+                    pass
+        self.files = 3 if keep else 0
+
+    def close(self) -> None:
+        for file in self._open:
+            if file is not None:
+                os.close(file)
+        self._open = [None, None, None]
+
+    def _read(self, which: int) -> bytes:
+        file = self._open[which]
+        if file is not None:
+            return os.pread(file, 512, 0)
+        file = os.open(self._paths[which], os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(file, 512)
+        finally:
+            os.close(file)
+
+    def look(self, futex_call: int) -> tuple[object, ...] | None:
+        """One row; empty if nothing has changed since the last; None: the thread has ended.
+
+        Of a thread that is blocked all the time only the first and the last look are needed.
+        """
+        thread = self.thread
+        try:
+            words = self._read(0).split()
+            fields = self._read(1).rpartition(b")")[2].split()
+            now = time.monotonic_ns()
+            state = fields[0]
+            if state in b"ZX":
+                return None
+            run, delay, times = int(words[0]), int(words[1]), int(words[2])
+        except (OSError, IndexError):
+            return None
+        thread.seen_ns = now
+        last = (run, delay, times)
+        if last == self._last and state in b"SDTtI":
+            return ()
+        self._last = last if state in b"SDTtI" else None
+        futex, operation = 0, 0
+        if state in b"SD":
+            futex, operation = self._blocked(futex_call)
+        return (now, run, delay, futex, thread.number, operation, int(fields[36]), state)
+
+    def _blocked(self, futex_call: int) -> tuple[int, int]:
+        if not self._unreadable:
+            try:
+                words = self._read(2).split()
+            except OSError:
+                self._unreadable = True  # another user's, or ptrace is restricted here
+            else:
+                if len(words) > 2 and words[0] == str(futex_call).encode():
+                    operation = int(words[2], 16) & 0xFFFF
+                    if operation & 0x7F in _WAITS:
+                        return int(words[1], 16), operation
+                return 0, 0
+        try:
+            with open(self._paths[2].replace("syscall", "wchan"), "rb") as file:  # noqa: PTH123
+                return (_UNKNOWN_FUTEX if file.read(64).startswith(b"futex") else 0), 0
+        except OSError:
+            return 0, 0
+
+
+def _children(pid: int, tid: int) -> list[int]:
+    return [int(word) for word in _text(f"/proc/{pid}/task/{tid}/children").split()]
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,297 @@
+"""event_loop.c: the same result with and without every lock, and an account that adds up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from perflib import kernels
+from perflib.errors import MeasurementError
+from perflib.jobs.event_loop import LOCK_KINDS, POINTS, VERSIONS, Account, argv
+from perflib.kernels import Kernel
+from tests.reference import event_loop as reference
+from tests.reference.event_loop import Sizes
+
+SIZES = Sizes(jets=2, formula=40, interface=20, queue=300, output=50, checksum=50)
+MERGE, SEED, EVENTS = 3, 5, 60
+SMALL = {
+    "jets": SIZES.jets, "formula": SIZES.formula, "interface": SIZES.interface,
+    "queue": SIZES.queue, "output": SIZES.output, "checksum": SIZES.checksum, "merge": MERGE,
+}  # fmt: skip
+FOREVER = 1_000_000_000  # tries
+
+NINES = "9" * 30
+NO_POINT = (
+    "is none of formula, interface, output, checksum, queue (several with commas, or none alone)"
+)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return kernels.load("event_loop")
+
+
+@pytest.fixture(scope="module")
+def expected(kernel: Kernel) -> str:
+    """The checksum of the small job, one event after the other."""
+    records = [alone(kernel, SEED, number, SIZES) for number in range(EVENTS)]
+    return f"{reference.merge(records, MERGE):016x}"
+
+
+def alone(kernel: Kernel, seed: int, number: int, sizes: Sizes) -> int:
+    given = kernel.ffi.new("int64_t[6]", astuple(sizes))
+    return int(kernel.lib.event_checksum(seed, number, given))
+
+
+def run(
+    threads: int, points: Sequence[str] = tuple(POINTS), spin: int = 0, lock: str = "mutex"
+) -> Account:
+    command = argv(threads, EVENTS, points, seed=SEED, spin=spin, lock=lock, sizes=SMALL)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr == ""
+    return Account.parse(done.stdout)
+
+
+# --- the work ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seed", "number", "sizes"),
+    [
+        (1, 0, Sizes()),
+        (2**62, 2**33 + 1, Sizes()),
+        (3, 7, Sizes(jets=3, formula=9, interface=90, queue=40, output=3, checksum=4)),
+        (4, 1, Sizes(formula=0, interface=0, queue=0, output=0, checksum=0)),
+    ],
+)
+def test_events_are_those_of_the_reference(
+    kernel: Kernel, seed: int, number: int, sizes: Sizes
+) -> None:
+    assert alone(kernel, seed, number, sizes) == reference.process(seed, number, sizes)
+
+
+def test_every_event_is_another(kernel: Kernel) -> None:
+    seen = {alone(kernel, seed, number, SIZES) for seed in (1, 2) for number in range(20)}
+    assert len(seen) == 40
+
+
+def test_bad_sizes_are_refused(kernel: Kernel) -> None:
+    assert alone(kernel, 1, 0, Sizes(jets=0)) == 0
+    assert alone(kernel, 1, 0, Sizes(jets=33)) == 0
+    assert alone(kernel, 1, 0, Sizes(formula=4097)) == 0
+
+
+def test_merging_depends_on_the_order(kernel: Kernel) -> None:
+    records = [3, 1, 2]
+    given = kernel.ffi.new("uint64_t[3]", records)
+    assert kernel.lib.event_merge(given, 3, MERGE) == reference.merge(records, MERGE)
+    assert reference.merge(records, MERGE) != reference.merge([1, 2, 3], MERGE)
+
+
+# --- threads, points and locks change no result --------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_the_result_is_the_same_in_every_version(expected: str, version: str, threads: int) -> None:
+    account = run(threads, VERSIONS[version])
+    assert account.checksum == expected
+    _check(account, threads, VERSIONS[version], spins=False)
+
+
+@pytest.mark.parametrize("lock", LOCK_KINDS)
+@pytest.mark.parametrize("spin", [0, 40])
+def test_the_result_is_the_same_with_every_kind_of_lock(
+    expected: str, lock: str, spin: int
+) -> None:
+    account = run(3, spin=spin, lock=lock)
+    assert account.checksum == expected
+    _check(account, 3, tuple(POINTS), spins=spin > 0)
+
+
+@pytest.mark.parametrize("point", [*POINTS, None])
+def test_a_point_alone(expected: str, point: str | None) -> None:
+    points = [point] if point else []
+    account = run(2, points)
+    assert account.checksum == expected
+    _check(account, 2, points, spins=False)
+
+
+def _check(account: Account, threads: int, points: Sequence[str], *, spins: bool) -> None:
+    """What must be true of any account, however the threads were scheduled."""
+    duration_ns = account.end_ns - account.begin_ns
+    assert (account.threads, account.events, account.points) == (threads, EVENTS, tuple(points))
+    assert len(account.per_thread) == threads
+    assert [thread.name for thread in account.per_thread] == [
+        f"event-{row}" for row in range(threads)
+    ]
+    assert len({thread.tid for thread in account.per_thread} - {account.pid}) == threads
+    assert sum(thread.events for thread in account.per_thread) == EVENTS
+    assert sum(thread.waiting_ns for thread in account.per_thread) == sum(
+        lock.waiting_ns for lock in account.locks
+    )
+    for thread in account.per_thread:
+        assert 0 <= thread.waiting_ns <= duration_ns
+
+    jets = sum(reference.jets_of(SEED, number, SIZES.jets) for number in range(EVENTS))
+    taken = {
+        "formula_lock": reference.LEVELS * jets, "interface_lock": jets, "output_module": EVENTS,
+        "monitor_module": EVENTS, "class_lock": 2 * EVENTS, "task_queue": jets,
+    }  # fmt: skip
+    assert [lock.name for lock in account.locks] == list(taken)
+    for lock in account.locks:
+        assert lock.name in POINTS[lock.point]
+        if lock.point not in points:
+            assert set(astuple(lock)[3:]) == {0}
+            continue
+        assert lock.taken == taken[lock.name]
+        assert 0 < lock.held_ns <= duration_ns  # by one thread at a time
+        assert (lock.waits == 0) == (lock.waiting_ns == 0)
+        assert lock.longest_ns <= lock.waiting_ns <= lock.waits * lock.longest_ns
+        assert spins or lock.spinning_ns == 0
+        if lock.name != "task_queue":  # its mutex is asked for more than once a task
+            assert lock.waits <= lock.taken
+        if threads == 1:
+            assert lock.waits == lock.spinning_ns == 0
+
+
+def test_threads_that_have_no_event() -> None:
+    command = argv(9, 2, sizes=SMALL)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    account = Account.parse(done.stdout)
+    events = sorted(thread.events for thread in account.per_thread)
+    assert sum(events) == 2
+    assert events[:7] == [0] * 7
+    assert account.begin_ns < account.end_ns
+
+
+# --- waiting and spinning ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ["formula", "queue"])
+def test_who_spins_long_enough_never_waits(point: str) -> None:
+    """Nearly all the time is spent at one point, which four threads cannot always find free."""
+    sizes = SMALL | {"jets": 1, "formula": 10, "queue": 10, "output": 1}
+    sizes |= {"formula": {"formula": 250}, "queue": {"queue": 4000}}[point]
+    seen = {}
+    for spin in (0, FOREVER):
+        command = argv(4, 300, [point], spin=spin, sizes=sizes)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        [name] = POINTS[point]
+        [seen[spin]] = [lock for lock in Account.parse(done.stdout).locks if lock.name == name]
+    assert seen[0].waits > 0
+    assert seen[0].spinning_ns == 0
+    assert seen[FOREVER].waits == seen[FOREVER].waiting_ns == 0
+    assert seen[FOREVER].spinning_ns > 0
+
+
+# --- the program -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def endless() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        argv(3, 100_000_000, sizes=SMALL), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_threads_have_names_and_a_killed_job_no_account(endless: subprocess.Popen[str]) -> None:
+    wanted = ["event-0", "event-1", "event-2", "event_loop"]
+    tasks = Path(f"/proc/{endless.pid}/task")
+    deadline, names = time.monotonic() + 30, [""]
+    while names != wanted and time.monotonic() < deadline:
+        names = sorted(file.read_text().strip() for file in tasks.glob("*/comm"))
+    assert names == wanted
+    endless.kill()
+    printed, said = endless.communicate()
+    assert (printed, said, endless.returncode) == ("", "", -signal.SIGKILL)
+    with pytest.raises(MeasurementError, match="did not come to its end"):
+        Account.parse(printed)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--thread", "2"], "unknown option '--thread' (--help names them)"),
+        (["2"], "unknown option '2' (--help names them)"),
+        (["--threads"], "--threads needs a whole number from 1 to 4096, not ''"),
+        (["--threads", "0"], "--threads needs a whole number from 1 to 4096, not '0'"),
+        (["--threads", "-1"], "--threads needs a whole number from 1 to 4096, not '-1'"),
+        (["--events", "1e3"], "--events needs a whole number from 1 to 100000000, not '1e3'"),
+        (["--spin", NINES], f"--spin needs a whole number from 0 to 1000000000, not '{NINES}'"),
+        (["--points", "formla"], f"--points: 'formla' {NO_POINT}"),
+        (["--points", "queue,none"], f"--points: 'none' {NO_POINT}"),
+        (["--points", "queue,"], f"--points: '' {NO_POINT}"),
+        (["--points", ""], f"--points: '' {NO_POINT}"),
+        (["--points"], f"--points: '' {NO_POINT}"),
+        (["--lock", "rw"], "--lock: 'rw' is none of mutex, adaptive, recursive, robust"),
+        (["--events", "3", "--lock"], "--lock: '' is none of mutex, adaptive, recursive, robust"),
+    ],
+)  # fmt: skip
+def test_wrong_options_are_one_sentence(options: list[str], said: str) -> None:
+    program = kernels.build("event_loop", executable=True).library
+    done = subprocess.run([program, *options], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"event_loop: {said}\n")
+
+
+def test_help_names_every_option() -> None:
+    words = argv(1, 1, sizes=SMALL)
+    done = subprocess.run([words[0], "--help"], capture_output=True, text=True, check=True)
+    assert [word for word in words[1::2] if f"  {word} " not in done.stdout] == []
+    assert [point for point in POINTS if point not in done.stdout] == []
+
+
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(argv(1, 1, sizes=SMALL), stdout=full, check=False)
+    assert done.returncode == 1
+
+
+def test_locks_and_functions_have_symbols() -> None:
+    """A profiler names them by these."""
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("nm is not installed")
+    [program, *_] = argv(1)
+    listed = subprocess.run([nm, program], capture_output=True, text=True, check=True).stdout
+    symbols = {line.split()[-1]: line.split()[0] for line in listed.splitlines()}
+    page = os.sysconf("SC_PAGE_SIZE")
+    for lock in run(1).locks:
+        assert lock.address % page == int(symbols[lock.name], 16) % page
+    functions = {
+        "simulate", "correct_jets", "formula_construct", "select_jets", "interface_call",
+        "evaluate_items", "task_queue_push", "task_queue_run", "item_evaluate", "output_write",
+        "checksum_class", "take_lock", "wait_for_lock", "wait_for_task", "spin_for_lock",
+        "spin_for_task", "prepare", "merge",
+    }  # fmt: skip
+    assert functions <= set(symbols)
+
+
+@pytest.mark.parametrize("spin", [0, 50])
+@pytest.mark.parametrize("points", ["none", ",".join(POINTS)])
+def test_no_data_race_with_or_without_locks(points: str, spin: int) -> None:
+    try:
+        program = kernels.build("event_loop", variant="tsan", executable=True).library
+    except MeasurementError as error:
+        pytest.skip(f"no thread sanitizer: {str(error).splitlines()[-1]}")
+    command = [str(program), "--threads", "3", "--events", "12", "--spin", str(spin)]
+    command += ["--points", points, "--jets", "1", "--formula-work", "30", "--queue-work", "100"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if "FATAL: ThreadSanitizer" in done.stderr:
+        pytest.skip(f"the thread sanitizer does not work here: {done.stderr.splitlines()[0]}")
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert Account.parse(done.stdout).events == 12
