@@ -35,8 +35,9 @@ typedef struct {
   int32_t cpu;   /* -1: the record has none, as for the two that follow */
   int32_t pid;
   int32_t tid;
-  int32_t text; /* number of a name; -1: none */
-  int32_t pad;
+  int32_t text;  /* number of a name; -1: none */
+  int32_t bytes; /* of the record, and where it begins in the records */
+  int64_t offset;
 } perf_data_record;
 
 typedef struct {
@@ -146,7 +147,7 @@ struct perf_data {
   size_t id_event_room;
   table names;
   uint64_t skip;      /* bytes that follow a record and belong to it */
-  uint64_t index_at;  /* bytes taken of the records in all */
+  uint64_t taken;     /* bytes of the records in all */
   int64_t index_next; /* entry of the ID_INDEX record that comes next */
   int no_memory;
   perf_data_report report;
@@ -479,7 +480,7 @@ int64_t perf_data_feed(perf_data *p, const char *bytes, int64_t n, int last,
     memcpy(&misc, at + 4, 2);
     memcpy(&size, at + 6, 2);
     if (size < HEADER) {
-      p->report.broken = (int64_t)p->index_at + (at - bytes);
+      p->report.broken = (int64_t)p->taken + (at - bytes);
       continue;
     }
     if (end - at < size)
@@ -489,6 +490,8 @@ int64_t perf_data_feed(perf_data *p, const char *bytes, int64_t n, int last,
     cursor body = {at + HEADER, at + size, 0};
     perf_data_record r = {.misc = misc, .event = -1, .cpu = -1, .pid = -1, .tid = -1, .text = -1};
     r.type = (int32_t)(type & INT32_MAX);
+    r.bytes = size;
+    r.offset = (int64_t)p->taken + (at - bytes);
     if (type == ID_INDEX && read_index(p, body, &r)) {
       records[(*count)++] = r;
       continue;
@@ -506,7 +509,7 @@ int64_t perf_data_feed(perf_data *p, const char *bytes, int64_t n, int last,
     p->report.cut = end - at;
     at = end;
   }
-  p->index_at += (uint64_t)(at - bytes);
+  p->taken += (uint64_t)(at - bytes);
   return p->no_memory ? -1 : at - bytes;
 }
 

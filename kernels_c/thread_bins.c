@@ -14,6 +14,7 @@
  * flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
  */
 #include <stdint.h>
+#include <stdlib.h>
 
 // @interface
 typedef struct {
@@ -52,6 +53,18 @@ void thread_bins(const thread_interval *intervals, const int64_t *first, const i
 int64_t thread_waits(const thread_interval *intervals, const int64_t *first, const int32_t *rows,
                      int64_t n_rows, int64_t start_ns, int64_t end_ns, int64_t retry_ns,
                      thread_wait *out, int64_t capacity);
+
+/*
+ * For how many ns within [start_ns, end_ns) k of the rows were counted at once: by_level[k], for
+ * k from 0 to n_rows. Counted is an interval in one of the states (bit by bit), and a wait for a
+ * lock with awake[lock] (awake[-1]: for no known one). The times at which the number goes above
+ * `most` or back are written, the first `capacity` of them. Returns how many there are; -1: no
+ * memory.
+ */
+int64_t thread_levels(const thread_interval *intervals, const int64_t *first, const int32_t *rows,
+                      int64_t n_rows, int64_t start_ns, int64_t end_ns, int states,
+                      const uint8_t *awake, int64_t most, int64_t *by_level, int64_t *times,
+                      int64_t capacity);
 
 /*
  * Flag the intervals that lost events touch: of a thread that ran, those on that CPU (all if it is
@@ -149,6 +162,98 @@ int64_t thread_waits(const thread_interval *intervals, const int64_t *first, con
     }
   }
   return n;
+}
+
+/* One thread's next time to be counted, or not to be any more. */
+typedef struct {
+  int64_t time_ns, at, end; /* at: the next of its intervals */
+  int counted;              /* now, before that time */
+} edge;
+
+typedef struct {
+  const thread_interval *intervals;
+  int64_t start_ns, end_ns;
+  int states;
+  const uint8_t *awake;
+} selection;
+
+static int is_counted(const selection *s, int64_t i) {
+  const thread_interval *one = &s->intervals[i];
+  return one->start_ns < one->end_ns &&
+         ((s->states >> one->state & 1) || (one->state == WAITING && s->awake[one->lock]));
+}
+
+/* The next edge of a thread; 0: there is none. Intervals that touch are one. */
+static int next_edge(const selection *s, edge *e) {
+  const thread_interval *intervals = s->intervals;
+  if (!e->counted) {
+    while (e->at < e->end && !is_counted(s, e->at))
+      e->at++;
+    if (e->at >= e->end)
+      return 0;
+    e->time_ns = later(intervals[e->at].start_ns, s->start_ns);
+  } else {
+    while (e->at + 1 < e->end && intervals[e->at + 1].start_ns <= intervals[e->at].end_ns &&
+           is_counted(s, e->at + 1))
+      e->at++;
+    e->time_ns = intervals[e->at++].end_ns;
+  }
+  return e->time_ns < s->end_ns;
+}
+
+/* The top of the heap has changed. */
+static void sink(edge *heap, int64_t n) {
+  edge moved = heap[0];
+  int64_t i = 0;
+  for (int64_t child; (child = 2 * i + 1) < n; i = child) {
+    child += child + 1 < n && heap[child + 1].time_ns < heap[child].time_ns;
+    if (heap[child].time_ns >= moved.time_ns)
+      break;
+    heap[i] = heap[child];
+  }
+  heap[i] = moved;
+}
+
+static int by_time(const void *a, const void *b) {
+  int64_t first = ((const edge *)a)->time_ns, second = ((const edge *)b)->time_ns;
+  return (first > second) - (first < second);
+}
+
+int64_t thread_levels(const thread_interval *intervals, const int64_t *first, const int32_t *rows,
+                      int64_t n_rows, int64_t start_ns, int64_t end_ns, int states,
+                      const uint8_t *awake, int64_t most, int64_t *by_level, int64_t *times,
+                      int64_t capacity) {
+  selection selected = {intervals, start_ns, end_ns, states, awake};
+  edge *heap = malloc(((size_t)n_rows + 1) * sizeof *heap);
+  if (heap == NULL)
+    return -1;
+  int64_t n = 0, found = 0, level = 0, time = start_ns;
+  for (int64_t r = 0; r < n_rows; r++) {
+    int64_t end = first[rows[r] + 1];
+    heap[n] = (edge){.at = first_after(intervals, first[rows[r]], end, start_ns), .end = end};
+    n += next_edge(&selected, &heap[n]);
+  }
+  qsort(heap, (size_t)n, sizeof *heap, by_time); /* what is sorted is a heap */
+  for (int above = 0; n > 0;) {
+    by_level[level] += heap[0].time_ns - time;
+    time = heap[0].time_ns;
+    while (n > 0 && heap[0].time_ns == time) {
+      heap[0].counted = !heap[0].counted;
+      level += heap[0].counted ? 1 : -1;
+      if (!next_edge(&selected, &heap[0]))
+        heap[0] = heap[--n];
+      if (n > 0)
+        sink(heap, n);
+    }
+    if ((level > most) != above) {
+      above = !above;
+      if (found++ < capacity)
+        times[found - 1] = time;
+    }
+  }
+  by_level[level] += end_ns - time;
+  free(heap);
+  return found;
 }
 
 void thread_mark_lost(thread_interval *intervals, const int64_t *first, int64_t n_rows,

@@ -14,7 +14,7 @@ static const struct {
   const char *text;
 } event_options[] = {
     {"--threads", &job.threads, 1, EVENT_MOST_THREADS, 2, "threads that take events"},
-    {"--events", &job.events, 1, 100000000, 160, "events in all"},
+    {"--events", &job.events, 1, 100000000, 140, "events in all"},
     {"--first", &job.first, 0, INT64_MAX / 256, 0, "number of the first event"},
     {"--seed", (int64_t *)&job.seed, 0, INT64_MAX, 1, "with an event's number, fixes the event"},
     {"--spin", &job.spin, 0, 1000000000, 0, "tries for a lock before waiting for it"},

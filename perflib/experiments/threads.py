@@ -11,13 +11,14 @@ what is gained in fact.
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import pandas as pd
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, field_validator, model_validator
 
 from perflib.errors import MeasurementError, UserError, choose
 from perflib.experiments.base import Column, Experiment, Session
@@ -70,6 +71,9 @@ def points_of(version: str) -> tuple[str, ...]:
     points = version.split("+")
     if set(points) <= set(event_loop.POINTS):
         return tuple(point for point in event_loop.POINTS if point in points)
+    if len(points) > 1:
+        wrong = next(point for point in points if point not in event_loop.POINTS)
+        raise UserError(choose("point", wrong, event_loop.POINTS))
     known = [*event_loop.VERSIONS, _NO_POINTS, *event_loop.POINTS]
     raise UserError(choose("version", version, known) + ", several points with + between")
 
@@ -158,19 +162,33 @@ class ThreadsParams(Params):
     job_pid: int | None = parameter(None, "process id of job=running", ge=1, le=2**22)
     job_timeout_s: float = JOB_TIMEOUT_S
 
+    @field_validator("versions")
+    @classmethod
+    def _versions_are_known(cls, versions: list[str]) -> list[str]:
+        try:
+            for version in versions:
+                points_of(version)
+        except UserError as error:
+            msg = str(error)
+            raise ValueError(msg) from None
+        return versions
+
+    @field_validator("keep_threads")
+    @classmethod
+    def _is_an_expression(cls, expression: str) -> str:
+        try:
+            re.compile(expression)
+        except re.error as error:
+            msg = f"it is no regular expression: {error}"
+            raise ValueError(msg) from None
+        return expression
+
     @model_validator(mode="after")
     def _job_is_whole(self) -> ThreadsParams:
         check_command(self.job, self.job_command)
         if (self.job == "running") != (self.job_pid is not None):
             msg = "job=running and job_pid=... go together"
             raise ValueError(msg)
-        try:
-            for version in self.versions:
-                points_of(version)
-            self.recorded()
-        except UserError as error:
-            msg = str(error)
-            raise ValueError(msg) from None
         return self
 
     def recorded(self) -> Settings:

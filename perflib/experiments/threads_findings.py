@@ -65,7 +65,7 @@ def _of_the_profile(table: ThreadTable, version: str, limits: Limits) -> list[Fi
         found.append(_waits(table, version, limits))
     found.append(_cores(table, version, limits))
     spinning = table.share(version, "spinning_s")
-    if spinning.effect > 0:
+    if spinning.effect > limits.cost / 2:
         found.append(
             _share(f"the threads of {version} spin", f"{version} spinning", spinning, limits)
         )
@@ -122,7 +122,9 @@ def _predicts(table: ThreadTable, version: str, limits: Limits) -> Finding:
     verdict = _within(ratio, limits.ratio)
     speedup, concurrency = table.speedup(version), table.concurrency(version)
     reason = f"Speed-up {_said(speedup)}, effective concurrency {_said(concurrency)}"
-    if verdict == "inconclusive":
+    if not math.isfinite(ratio.half_width):
+        reason += ": it takes two rounds or more."
+    elif verdict == "inconclusive":
         reason += f": {limits.ratio:g} % lies within the interval, more rounds would narrow it."
     elif ratio.low > 0:
         reason += ": not all that threads run beside each other is gained."

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,8 +28,13 @@ __all__ = ["Gain", "ThreadTable", "WaitShare", "removed"]
 
 Floats = NDArray[np.float64]
 _WHOLE = 0.999  # of the loop is recorded where its waits are compared with the account
-_MOST_STEPS = 500
+_MOST_STEPS, _SETTLED, _TINY = 500, 1e-7, 1e-12
 _MOST_LOG = 700.0
+_OF_THE_PROFILE = (
+    "locks", "limiting", "concurrency", "concurrency_s", "recorded_s", "whole_s", "cpus",
+    "running_s", "ready_s", "free_ready_s", "waiting_s", "sleeping_s", "spinning_s", "unknown_s",
+    "serial_begin_s", "serial_end_s",
+)  # fmt: skip
 _NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
@@ -89,13 +94,21 @@ class ThreadTable:
         self.versions = [*(one for one in versions if one in known)]
         self.versions += [one for one in known if one not in self.versions]
         profiled = self.rows[self.rows["arm"] == PROFILED]
-        if "locks" not in profiled:  # samples of a user, without a profile
-            profiled = profiled.iloc[:0].assign(locks="")
-        self.profiled = profiled.assign(lock_table=[json.loads(text) for text in profiled["locks"]])
+        for column in _OF_THE_PROFILE:
+            if column not in profiled:  # samples of a user, without a profile
+                profiled = profiled.iloc[:0].assign(**{column: math.nan})
+        tables = {"lock_table": [json.loads(text) for text in profiled["locks"]]}
+        self._profiled = {
+            str(version): mine.set_index("round")
+            for version, mine in profiled.assign(**tables).groupby("version")
+        }
+        begun = ["round", "start_ns"] if "start_ns" in rows else ["round"]
+        self._rounds = self.rows[begun].groupby("round", as_index=False).min()
+        self._waits: dict[str, list[WaitShare]] = {}
 
     def is_profiled(self, version: str) -> bool:
         """Whether it was recorded."""
-        return bool((self.profiled["version"] == version).any())
+        return version in self._profiled
 
     def has_account(self, version: str) -> bool:
         """Whether the job's own account covers what was recorded."""
@@ -103,7 +116,7 @@ class ThreadTable:
 
     def sizes(self, version: str) -> tuple[int, int]:
         """How many threads, and how many CPUs they may use."""
-        mine = self.profiled[self.profiled["version"] == version]
+        mine = self._profiled[version]
         return int(mine["threads"].max()), int(mine["cpus"].max())
 
     def calibration(self, published: pd.DataFrame) -> pd.DataFrame:
@@ -153,7 +166,7 @@ class ThreadTable:
         by_round = by_round[np.isfinite(by_round)]
         if by_round.empty:
             return _NOTHING
-        starts = round_starts(self.rows, by_round.index)
+        starts = round_starts(self._rounds, by_round.index)
         blocks = time_blocks(starts, len(by_round))
         means = block_means(by_round.to_numpy(np.float64)[:, None], blocks)[:, 0]
         return t_interval(means, confidence)
@@ -178,8 +191,9 @@ class ThreadTable:
 
     def _profile(self, version: str, column: str) -> pd.Series[float]:
         """A column of the profiled turns, by round."""
-        mine = self.profiled[self.profiled["version"] == version]
-        return mine.set_index("round")[column].astype(np.float64)
+        if version not in self._profiled:
+            return pd.Series(dtype=np.float64)
+        return self._profiled[version][column].astype(np.float64)
 
     def concurrency(self, version: str) -> Interval:
         """How many threads ran at once, on average over the loop."""
@@ -206,8 +220,8 @@ class ThreadTable:
 
     def histogram(self, version: str) -> Floats:
         """The share of the time in which k threads ran at once, for k = 0, 1 ..."""
-        mine = self.profiled.loc[self.profiled["version"] == version, "concurrency_s"]
-        turns = [np.array(json.loads(text), dtype=np.float64) for text in mine]
+        texts = self._profiled[version]["concurrency_s"]
+        turns = [np.array(json.loads(text), dtype=np.float64) for text in texts]
         total = np.zeros(max((len(turn) for turn in turns), default=0))
         for turn in turns:
             total[: len(turn)] += turn
@@ -253,7 +267,7 @@ class ThreadTable:
 
     def _waited(self, version: str, counted: Callable[[str, str], bool]) -> pd.Series[float]:
         """By round: seconds of all threads for some locks, being ready meanwhile included."""
-        mine = self.profiled[self.profiled["version"] == version]
+        mine = self._profiled[version]
         seconds = [
             sum(
                 one["waiting_s"] + one["ready_s"]
@@ -262,13 +276,13 @@ class ThreadTable:
             )
             for locks in mine["lock_table"]
         ]
-        return pd.Series(seconds, index=mine["round"], dtype=np.float64)
+        return pd.Series(seconds, index=mine.index, dtype=np.float64)
 
     def _accounts(self, version: str) -> pd.Series[Any]:
         """By round: the job's own account in the profiled turns that were recorded whole."""
-        mine = self.profiled[self.profiled["version"] == version].set_index("round")
-        if "account" not in mine:
+        if version not in self._profiled or "account" not in self._profiled[version]:
             return pd.Series(dtype=object)
+        mine = self._profiled[version]
         whole = mine["recorded_s"] >= _WHOLE * mine["job_time_s"]
         return mine.loc[whole & mine["account"].notna(), "account"].map(json.loads)
 
@@ -282,7 +296,15 @@ class ThreadTable:
 
     def waits(self, version: str) -> list[WaitShare]:
         """What locks cost, the dearest first."""
-        mine = self.profiled[self.profiled["version"] == version]
+        if version not in self._profiled:
+            return []
+        if version not in self._waits:
+            found = self._all_waits(version)
+            self._waits[version] = sorted(found, key=lambda one: -one.share.effect)
+        return self._waits[version]
+
+    def _all_waits(self, version: str) -> Iterator[WaitShare]:
+        mine = self._profiled[version]
         kinds = {
             name: one["kind"]
             for locks in mine["lock_table"]
@@ -292,72 +314,66 @@ class ThreadTable:
         accounts = self._accounts(version)
         kinds |= {name: "" for account in accounts for name in account if name not in kinds}
         awake, first = self._awake_s(version), mine["limiting"].value_counts()
-        found = []
         for lock, kind in kinds.items():
             here = self._waited(version, lambda name, _kind, lock=lock: name == lock)
-            said = accounts.map(
-                lambda account, lock=lock: account.get(lock, {}).get("waiting_s", 0)
-            )
-            said = said.astype(np.float64)
-            apart = 100 * (here / said.where(said > 0) - 1)
-            found.append(
-                WaitShare(
-                    lock, kind, self._interval(100 * here / awake), int(first.get(lock, 0)),
-                    len(mine), self._interval(100 * said / awake), self._interval(apart),
-                )
+            said = pd.Series(
+                [account.get(lock, {}).get("waiting_s", 0.0) for account in accounts],
+                index=accounts.index, dtype=np.float64,
             )  # fmt: skip
-        return sorted(found, key=lambda one: -one.share.effect)
+            apart = 100 * (here / said.where(said > 0) - 1)
+            yield WaitShare(
+                lock, kind, self._interval(100 * here / awake), int(first.get(lock, 0)), len(mine),
+                self._interval(100 * said / awake), self._interval(apart),
+            )  # fmt: skip
 
     # --- what a point costs ----------------------------------------------------------------------
 
     @cached_property
     def _predictions(self) -> dict[str, pd.DataFrame]:
         """By version: ``[round, (bound, expected) x point]`` in percent of the loop."""
-        found = {}
-        for version in self.versions:
-            points = self.points_of(version)
-            mine = self.profiled[self.profiled["version"] == version].set_index("round")
-            rows: dict[Any, dict[tuple[str, str], float]] = {}
-            for number, row in mine.iterrows():
-                waited = dict.fromkeys(points.values(), 0.0)
-                for lock, one in row["lock_table"].items():
-                    if lock in points:
-                        waited[points[lock]] += one["waiting_s"] + one["ready_s"]
-                threads, loop_s = int(row["threads"]), float(row["recorded_s"])
-                shares = {point: s / (threads * loop_s) for point, s in waited.items()}
-                spun = float(row["spinning_s"]) / (threads * loop_s)  # at which lock is not known
-                # However little is waited for, the CPUs have the threads' work to do.
-                most = max(0.0, 1 - float(row["running_s"]) / (float(row["cpus"]) * loop_s))
-                expected = removed(list(shares.values()), threads)
-                rows[number] = {
-                    **{
-                        ("bound", point): 100 * min(one + spun, most)
-                        for point, one in shares.items()
-                    },
-                    **{
-                        ("expected", point): 100 * min(one, most)
-                        for point, one in zip(shares, expected, strict=True)
-                    },
-                }
-            found[version] = pd.DataFrame.from_dict(rows, orient="index", dtype=np.float64)
-        return found
+        return {version: self._predicted(version) for version in self._profiled}
+
+    def _predicted(self, version: str) -> pd.DataFrame:
+        point_of = self.points_of(version)
+        points = list(dict.fromkeys(point_of.values()))
+        mine = self._profiled[version]
+        threads = int(mine["threads"].max())
+        loop_s = self._profile(version, "recorded_s")
+        waited = [
+            self._waited(version, lambda name, _kind, point=point: point_of.get(name) == point)
+            / (threads * loop_s)
+            for point in points
+        ]
+        shares = np.array(waited).T.reshape(len(mine), len(points))
+        spun = self._profile(version, "spinning_s") / (threads * loop_s)  # for which is not known
+        # However little is waited for, the CPUs have the threads' work to do.
+        least = self._profile(version, "running_s") / (self._profile(version, "cpus") * loop_s)
+        most = (1 - least).clip(lower=0.0).to_numpy()[:, None]
+        found = {
+            "bound": np.minimum(shares + spun.to_numpy()[:, None], most),
+            "expected": np.minimum(removed(shares, threads), most),
+        }
+        columns = {
+            (kind, point): 100 * values[:, place]
+            for kind, values in found.items()
+            for place, point in enumerate(points)
+        }
+        return pd.DataFrame(columns, index=mine.index)
 
     def gain(self, version: str, point: str) -> Gain:
         """What switching a point off gains: measured, and predicted from the profile alone."""
         shorter = self._log_time(version, WITHOUT + point) - self._log_time(version, ALONE)
         measured = -100 * np.expm1(shorter)
-        table = self._predictions[version]
-        bound, expected = (
-            table[kind, point] if (kind, point) in table else pd.Series(math.nan, table.index)
-            for kind in ("bound", "expected")
-        )
+        table = self._predictions.get(version, pd.DataFrame())
+        nothing = pd.Series(math.nan, index=measured.index)
+        bound, expected = (table.get((kind, point), nothing) for kind in ("bound", "expected"))
         return Gain(
             point, self._interval(measured), self._interval(bound), self._interval(expected),
             self._interval(measured - bound),
         )  # fmt: skip
 
 
-def removed(waiting: Sequence[float], threads: int) -> list[float]:
+def removed(waiting: Floats, threads: int) -> Floats:
     """What share of the loop would be gained, for each lock, if it were not taken any more.
 
     A closed queueing network: threads go round and work, or ask for locks one after the other. From
@@ -369,43 +385,46 @@ def removed(waiting: Sequence[float], threads: int) -> list[float]:
     Parameters
     ----------
     waiting
-        For each lock, the share of the threads' time that they wait there.
+        ``[..., lock]``: the share of the threads' time that they wait there.
     threads
         How many threads there are.
 
     Examples
     --------
-    >>> [round(gain, 3) for gain in removed([0.31, 0.32], 8)]  # each alone hardly helps
-    [0.123, 0.131]
+    >>> removed(np.array([0.31, 0.32]), 8).round(2)  # each alone hardly helps
+    array([0.12, 0.13])
     """
-    waits = np.maximum(np.asarray(waiting, dtype=np.float64), 0.0)
-    worked = 1 - float(waits.sum())
-    if threads < 2 or worked <= 0:
-        return [float(one) for one in waits]
-    held = np.sqrt(waits * worked / (threads - 1))
+    waits = np.maximum(waiting, 0.0)
+    worked = 1 - waits.sum(axis=-1)
+    if threads < 2 or not waits.size or (worked <= 0).any():
+        return waits
+    held = np.sqrt(waits * worked[..., None] / (threads - 1))
     for _ in range(_MOST_STEPS):
-        held *= min(1.0, worked / max(float(held.sum()), 1e-12))
-        found = _network(threads, worked - float(held.sum()), held)
+        held = held * np.minimum(1.0, worked / np.maximum(held.sum(axis=-1), _TINY))[..., None]
+        found = _network(threads, worked, held)
         better = held * np.sqrt(np.divide(waits, found, out=np.zeros_like(waits), where=found > 0))
-        settled = float(np.abs(better - held).max(initial=0.0)) < 1e-9
+        settled = float(np.abs(better - held).max()) < _SETTLED
         held = better
         if settled:
             break
     gains = []
-    for lock, share in enumerate(waits):
-        left = np.where(np.arange(len(held)) == lock, 0.0, held)
-        loop = worked + float(_network(threads, worked - float(left.sum()), left).sum())
-        gains.append(min(max(0.0, 1 - loop), float(share)))
-    return gains
+    for lock in range(waits.shape[-1]):
+        left = np.where(np.arange(waits.shape[-1]) == lock, 0.0, held)
+        gains.append(1 - worked - _network(threads, worked, left).sum(axis=-1))
+    return np.asarray(np.clip(np.stack(gains, axis=-1), 0.0, waits))
 
 
-def _network(threads: int, working: float, held: Floats) -> Floats:
-    """How long a thread waits at each lock in one round, by mean value analysis."""
+def _network(threads: int, worked: Floats, held: Floats) -> Floats:
+    """How long a thread waits at each lock in one round, by mean value analysis.
+
+    ``worked``: how long it works in one round, also while it has the locks.
+    """
+    without_locks = np.maximum(worked - held.sum(axis=-1), 0.0)
     waiting, there = np.zeros_like(held), np.zeros_like(held)
     for others in range(1, threads + 1):
         waiting = held * there
         stays = held + waiting
-        there = others / (max(working, 0.0) + float(stays.sum())) * stays
+        there = stays * (others / (without_locks + stays.sum(axis=-1)))[..., None]
     return waiting
 
 

@@ -86,11 +86,11 @@ def summary(
         mine["ready_s"] += float(one["ready_s"])
         mine["longest_ms"] = max(mine["longest_ms"], float(one["longest_ms"]))
     locks = dict(sorted(locks.items(), key=lambda item: -_total_s(item[1]))[:_MOST_LOCKS])
-    at_once = recording.concurrency(begin_ns, end_ns)
+    at_once = recording.concurrency(begin_ns, end_ns, rows)
     real = [name for name, one in locks.items() if one["kind"] != "join"]
     return {
         "recorded_s": (end_ns - begin_ns) / 1e9,
-        "concurrency": float(recording.effective_concurrency(begin_ns, end_ns)),
+        "concurrency": float(recording.effective_concurrency(begin_ns, end_ns, rows)),
         "concurrency_s": json.dumps(np.round(np.trim_zeros(at_once, "b") / 1e9, 6).tolist()),
         **seconds,
         "free_ready_s": max(0.0, seconds["ready_s"] - float(waits["ready_s"].sum())),
@@ -276,6 +276,7 @@ class ThreadTurns(Jobs):
             "serial_middle_s": serial.alone_share * middle_s if middle_s > 0 else 0.0,
             "lost_events": int(meta["lost"]["events"]),
             "lost_samples": int(meta["lost"]["samples"]),
+            "threads": row["threads"] if self._accounts else len(recording.threads),
         }  # fmt: skip
         parts = np.linspace(begin_ns, end_ns, 2 if self._pid is None else STRETCHES + 1)
         edges = parts.astype(np.int64).tolist()

@@ -16,6 +16,7 @@ from perflib.lab import timeline_page as page
 from perflib.lab.theme import themed
 from perflib.threads.formats import State
 from perflib.threads.recording import Recording
+from perflib.threads.waits import Serial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,10 +80,11 @@ def timeline_figure(
         figure = Figure(figsize=(width_inches, lanes + 3.0))
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=[lanes, 1.4])
         edges = (start - first, end - first)
-        above.imshow(
-            _image(page.levels(recording, start, end, bins, drawn), bins),
-            extent=(*edges, len(drawn), 0), aspect="auto", interpolation="nearest",
-        )  # fmt: skip
+        if drawn:
+            above.imshow(
+                _image(page.levels(recording, start, end, bins, drawn), bins),
+                extent=(*edges, len(drawn), 0), aspect="auto", interpolation="nearest",
+            )  # fmt: skip
         names = recording.threads["name"]
         above.set_yticks(
             [place + 0.5 for place in range(len(drawn))],
@@ -120,6 +122,7 @@ def concurrency_figure(
     end_ns: float | None = None,
     *,
     rows: Sequence[int] | None = None,
+    serial: Serial | None = None,
     title: str = "Threads that work at once",
     width_inches: float = 9.0,
 ) -> Figure:
@@ -136,6 +139,9 @@ def concurrency_figure(
         A span, on the recording's clock; None: its start, its end.
     rows
         The threads to count; None: all.
+    serial
+        What ``recording.serial()`` says, if that is known already: of a long recording it takes
+        seconds.
     title
         Of the figure.
     width_inches
@@ -161,7 +167,7 @@ def concurrency_figure(
                 if percent:
                     words = f"{percent:.1f} %" if percent >= 0.05 else "< 0.1 %"
                     above.annotate(
-                        words, (k, percent), (0, 2), textcoords="offset points", ha="center",
+                        words, (k, percent), (0, 4), textcoords="offset points", ha="center",
                         fontsize=9 if highest <= 10 else 7, bbox=_BACKGROUND, zorder=4,
                     )  # fmt: skip
             above.set_xticks(range(highest + 1))
@@ -177,7 +183,7 @@ def concurrency_figure(
         )  # fmt: skip
         _work(below, recording, (start, end), max(1, min(_BINS // 2, end - start)), rows)
         if rows is None:
-            _serial(below, recording, start, end)
+            _shade(below, recording, serial or recording.serial(), (start, end))
         below.legend(fontsize=9, loc="upper left", bbox_to_anchor=(0, -0.28), ncols=4)
         _time(below, recording, start, end)
     return figure
@@ -195,7 +201,7 @@ def _image(levels: np.ndarray, bins: int) -> np.ndarray:
     lane[(which == len(page.DRAWN) - 1) & hatched[None]] = _HATCH
     image = np.ones((len(levels), _ROW_PIXELS, bins, 3))
     image[:, _GAP_PIXELS // 2 : _GAP_PIXELS // 2 + high] = lane
-    return image.reshape(max(0, len(levels)) * _ROW_PIXELS, bins, 3)
+    return image.reshape(len(levels) * _ROW_PIXELS, bins, 3)
 
 
 def _work(
@@ -231,15 +237,14 @@ def _work(
     axes.set_ylabel("threads at work")
 
 
-def _serial(axes: Axes, recording: Recording, start: int, end: int) -> None:
+def _shade(axes: Axes, recording: Recording, serial: Serial, span: tuple[int, int]) -> None:
     """Shade what only one thread worked at the job's begin and end."""
-    serial = recording.serial()
     first, last = recording.start_ns, recording.end_ns
     for begins, ends, hatch, what in (
         (first, first + serial.start_s * 1e9, "//", "begin"),
         (last - serial.end_s * 1e9, last, "\\\\", "end"),
     ):
-        low, high = max(begins, start), min(ends, end)
+        low, high = max(begins, span[0]), min(ends, span[1])
         if low < high:
             axes.axvspan(
                 low - first, high - first, facecolor="0.5", alpha=0.3, hatch=hatch,

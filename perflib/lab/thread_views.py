@@ -24,6 +24,7 @@ from perflib.profiling import views
 from perflib.profiling.views import Node
 from perflib.threads.formats import State
 from perflib.threads.recording import Recording
+from perflib.threads.waits import Serial
 
 __all__ = ["By", "ThreadView", "thread_view"]
 
@@ -74,7 +75,9 @@ class ThreadView(widgets.VBox):
         self.locks = Choice()
         self.waits = Choice()
         self._paths = widgets.HTML()
-        self._at_once = widgets.Image(format="png", layout=widgets.Layout(max_width="100%"))
+        self._at_once = widgets.Image(
+            format="png", layout=widgets.Layout(max_width="100%", display="none")
+        )
         self._trees = {name: widgets.HTML() for name in ("Bottom-up", "Top-down")}
         self._calls = widgets.HTML()
         self._flame = widgets.VBox()
@@ -82,6 +85,7 @@ class ThreadView(widgets.VBox):
         self._longest = pd.DataFrame()
         self._thread_rows: list[int] = []
         self._sampled: tuple[tuple[Selection, By], pd.DataFrame] | None = None
+        self._serial: Serial | None = None
         self._filling = False
         parts: list[_Part] = [
             _Part("Threads", self.threads, self._draw_threads),
@@ -170,17 +174,17 @@ class ThreadView(widgets.VBox):
 
     def _draw(self) -> None:
         part = self._parts[self.view]
-        if part.title not in self._stale:
-            return
-        self._stale.discard(part.title)
-        self._filling = True
-        try:
-            part.draw()
-            self._problem.value = ""
-        except PerflibError as error:
-            self._problem.value = f"<p>{escape(str(error))}</p>"
-        finally:
-            self._filling = False
+        problem = ""
+        if part.title in self._stale:
+            self._filling = True
+            try:
+                part.draw()
+                self._stale.discard(part.title)
+            except PerflibError as error:
+                problem = f"<p>{escape(str(error))}</p>"
+            finally:
+                self._filling = False
+        self._problem.value = problem
 
     # --- the views -------------------------------------------------------------------------------
 
@@ -214,7 +218,11 @@ class ThreadView(widgets.VBox):
 
     def _draw_concurrency(self) -> None:
         start, end, rows = self._asked()
-        self._at_once.value = png(concurrency_figure(self.recording, start, end, rows=rows))
+        if self._serial is None:
+            self._serial = self.recording.serial()
+        figure = concurrency_figure(self.recording, start, end, rows=rows, serial=self._serial)
+        self._at_once.value = png(figure)
+        self._at_once.layout.display = None
 
     def _draw_locks(self) -> None:
         found = self.recording.lock_waits(*self._asked())
@@ -410,7 +418,7 @@ def _about(recording: Recording) -> str:
             f"marked ({LABELS[State.UNKNOWN]})."
         )
     if meta["cut"]:
-        words.append(f"It ends early: {meta['cut']}.")
+        words.append(f"It ends early: {meta['cut'].rstrip('.')}.")
     words += meta["remarks"]
     return "".join(f"<p>{escape(text)}</p>" for text in words)
 

@@ -67,7 +67,13 @@ function render({ model, el }) {
   const pattern = make("input", "-pattern", make("label", "-field", bar, "names"));
   pattern.type = "search";
   pattern.placeholder = "regular expression";
-  pattern.addEventListener("change", () => ask({ ask: "filter", pattern: pattern.value }));
+  let wanted = "";
+  const filter = () => {
+    if (pattern.value !== wanted) ask({ ask: "filter", pattern: (wanted = pattern.value) });
+  };
+  pattern.addEventListener("change", filter);
+  pattern.addEventListener("search", filter); // the field's own cross
+  pattern.addEventListener("keydown", (event) => event.key === "Enter" && filter());
   const message = make("span", "-message", bar);
   message.setAttribute("role", "alert");
   const legend = make("div", "-legend", root);
@@ -106,13 +112,21 @@ function render({ model, el }) {
       later = question;
       return;
     }
-    waiting = setTimeout(() => {
-      waiting = null;
-      message.textContent =
-        "The kernel does not answer: it is busy, or there is none. This is the last view.";
-    }, PATIENCE_MS);
+    waiting = setTimeout(giveUp, PATIENCE_MS);
     stage.style.cursor = "progress";
-    model.send(question);
+    try {
+      model.send(question);
+    } catch {
+      giveUp(); // there is nobody to send it to
+    }
+  }
+
+  function giveUp() {
+    clearTimeout(waiting);
+    waiting = later = null;
+    stage.style.cursor = "";
+    message.textContent =
+      "The kernel does not answer: it is busy, or there is none. This is the last view.";
   }
 
   function answered() {
@@ -172,7 +186,7 @@ function render({ model, el }) {
     paged.textContent = `page ${data.page + 1} of ${data.pages}`;
     order.replaceChildren(...data.orders.map((name) => new Option(name, name)));
     order.value = data.order;
-    if (document.activeElement !== pattern) pattern.value = data.pattern;
+    if (document.activeElement !== pattern) pattern.value = wanted = data.pattern;
     const first = data.page * data.per_page;
     const last = first + data.rows.length;
     const which = data.rows.length ? `Threads ${first + 1} to ${last}` : "No threads";
@@ -351,18 +365,32 @@ function render({ model, el }) {
 
   // --- the mouse --------------------------------------------------------------------------------
 
-  /** Place in the window, and row of this page (-1: none), of a pointer. */
+  /** Place in the window, row of this page (-1: none) and place in the row of a pointer. */
   function pointed(event) {
     const box = stage.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top) / ROW_PX);
+    const y = event.clientY - box.top;
+    const row = Math.floor(y / ROW_PX);
     return {
       share: clamp((event.clientX - box.left) / box.width, 0, 1),
       row: row < data.rows.length ? row : -1,
+      y: y - row * ROW_PX,
     };
   }
 
-  function showAt() {
-    if (data.rows.length) ask({ ask: "at", row: data.rows[at.row], time: time(at.share) });
+  /** Ask for what the thread does in the column at the cursor; of a state, if one is pointed at. */
+  function showAt(state = -1) {
+    if (!data.rows.length) return;
+    const bin = clamp(Math.floor(at.share * data.bins), 0, data.bins - 1);
+    const [start, end] = [bin, bin + 1].map((edge) => time(edge / data.bins));
+    ask({ ask: "at", row: data.rows[at.row], start, end, state });
+  }
+
+  /** Which of the states stacked in a column is pointed at. */
+  function stateAt(here) {
+    const bin = clamp(Math.floor(here.share * data.bins), 0, data.bins - 1);
+    const first = (here.row * data.bins + bin) * STATES;
+    const level = 255 * clamp(1 - here.y / (ROW_PX - GAP_PX), 0.01, 1);
+    return levels.slice(first, first + STATES).findIndex((top) => top >= level);
   }
 
   stage.addEventListener("pointerdown", (event) => {
@@ -391,7 +419,7 @@ function render({ model, el }) {
     } else if (here.row >= 0) {
       at = here;
       drawCursor();
-      showAt();
+      showAt(stateAt(here));
     }
   });
   const stopDrag = () => {
@@ -437,8 +465,8 @@ function render({ model, el }) {
     ArrowDown: () => moveCursor(1, 0),
     ArrowLeft: (event) => (event.shiftKey ? move(-0.5) : moveCursor(0, -0.01)),
     ArrowRight: (event) => (event.shiftKey ? move(0.5) : moveCursor(0, 0.01)),
-    Enter: showAt,
-    " ": showAt,
+    Enter: () => showAt(),
+    " ": () => showAt(),
     "+": () => scale(0.5),
     "=": () => scale(0.5), // the key of + without Shift
     "-": () => scale(2),

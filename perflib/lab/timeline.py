@@ -201,7 +201,7 @@ class Timeline(anywidget.AnyWidget):
                 others = [other for other in self._chosen if other != row]
                 self.choose(others if row in self._chosen else [*others, row])
             case "at":
-                self.show_place(content["row"], self._first_ns + round(content["time"]))
+                self._show_column(content)
 
     # --- drawing ---------------------------------------------------------------------------------
 
@@ -283,6 +283,21 @@ class Timeline(anywidget.AnyWidget):
             "pattern": self._pattern,
             "back": bool(self._before),
         }
+
+    def _show_column(self, content: dict[str, Any]) -> None:
+        """Show the longest interval of what is a column of pixels: there may be thousands."""
+        start, end = (self._first_ns + round(content[name]) for name in ("start", "end"))
+        row, drawn = self._check_row(content["row"]), round(content["state"])
+        state = page.DRAWN[drawn] if 0 <= drawn < len(page.DRAWN) else None
+        time_ns, many = page.longest_within(self.recording, row, (start, end), state)
+        self.show_place(row, time_ns)
+        if many > 1:
+            which = "" if state is None else " of its state"
+            note = [
+                "column",
+                f"the longest of {many:,}{which} that it has here: zoom in for others",
+            ]
+            self.place = self.place | {"facts": [*self.place["facts"], note]}
 
     def _sampled(self, row: int, start: int, end: int) -> tuple[str, str]:
         """The stack with most of the CPU time of the samples within an interval."""

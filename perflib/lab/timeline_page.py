@@ -10,6 +10,7 @@ import functools
 import math
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import matplotlib as mpl
@@ -29,6 +30,7 @@ __all__ = [
     "duration",
     "found",
     "levels",
+    "longest_within",
     "ordered",
     "shown",
     "time_axis",
@@ -147,6 +149,26 @@ def levels(
     inside = recording.states_in_bins(start_ns, end_ns, bins, rows)[:, :, list(DRAWN)]
     stacked = np.cumsum(inside, axis=2) * (bins / (end_ns - start_ns))
     return np.rint(255 * np.clip(stacked, 0, 1)).astype(np.uint8)
+
+
+def longest_within(
+    recording: Recording, row: int, span: tuple[int, int], state: State | None
+) -> tuple[int, int]:
+    """A time (ns) at which a thread's longest interval within a span is, of a state or of any.
+
+    Also how many there are; of none the time is the middle of the span.
+    """
+    start, end = span
+    low, high = int(recording.first[row]), int(recording.first[row + 1])
+    low = bisect_right(recording.intervals, start, low, high, key=lambda one: one["end_ns"])
+    high = bisect_left(recording.intervals, end, low, high, key=lambda one: one["start_ns"])
+    inside = recording.intervals[low:high]
+    if state is not None:
+        inside = inside[inside["state"] == state]
+    if not len(inside):
+        return (start + end) // 2, 0
+    longest = inside[np.argmax(inside["end_ns"] - inside["start_ns"])]
+    return max(start, int(longest["start_ns"])), len(inside)
 
 
 def time_axis(start_ns: int, end_ns: int) -> tuple[str, list[tuple[float, str]]]:

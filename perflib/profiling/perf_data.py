@@ -28,12 +28,14 @@ __all__ = ["RECORD", "Event", "Field", "PerfData", "Type", "lost"]
 RECORD = np.dtype(
     [
         *((name, "i8") for name in ("time_ns", "period", "a", "b", "c", "d")),
-        *((name, "i4") for name in ("type", "misc", "event", "cpu", "pid", "tid", "text", "pad")),
+        *((name, "i4") for name in ("type", "misc", "event", "cpu", "pid", "tid", "text", "bytes")),
+        ("offset", "i8"),
     ]
 )
 """A record: ``time_ns`` (0: it has none), ``period`` (0: none), ``type`` (see `Type`), ``misc``,
 ``event`` (number of its event; -1: unknown), ``cpu``, ``pid`` and ``tid`` (-1: none), ``text``
-(number of a name, see `PerfData.names`; -1: none), and what its type has in ``a`` to ``d``."""
+(number of a name, see `PerfData.names`; -1: none), what its type has in ``a`` to ``d``, and where
+it lies: ``offset`` (from `PerfData.begin`) and ``bytes``."""
 
 
 class Type:
@@ -127,6 +129,8 @@ class PerfData:
         Bytes that are no UTF-8 are replaced.
     clock : str
         What the records' time is read from.
+    begin : int
+        Where the records begin in the file.
     cut : str
         Why the file ends early, in a sentence; empty if it does not, or is not read to its end.
     remarks : list of str
@@ -156,7 +160,7 @@ class PerfData:
             msg = f"{path} cannot be read: {error.strerror}"
             raise UserError(msg) from error
         try:
-            self._begin, self._size = self._read_header()
+            self.begin, self._size = self._read_header()
             kernel = kernels.load("perf_data")
             self._lib: Any = kernel.lib
             self._ffi: Any = kernel.ffi
@@ -285,7 +289,7 @@ class PerfData:
         records_at = self._ffi.from_buffer("perf_data_record[]", records)
         count = self._ffi.new("int64_t *")
         left = self._size or (1 << 62)
-        self._file.seek(self._begin)
+        self._file.seek(self.begin)
         filled, last = 0, False
         while not last:
             got = self._file.readinto(memoryview(piece)[filled : filled + left]) or 0

@@ -21,7 +21,7 @@ import pandas as pd
 from perflib import kernels
 from perflib.errors import MeasurementError, UserError
 
-__all__ = ["Profile", "Unread", "read"]
+__all__ = ["Profile", "StackReader", "Unread", "read"]
 
 _PIECE = 1 << 21  # bytes of text in memory; a line may have half of it
 _ROOM = 1 << 14  # samples that the kernel hands over at once
@@ -168,6 +168,14 @@ def _no_memory() -> MeasurementError:
 def _columns(reader: _Reader, file: FileIO, path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """Every sample's numbers; strings are numbers still."""
     pieces: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in _COLUMNS}
+    for samples in _parts(reader, file, path):
+        for name in _COLUMNS:
+            pieces[name].append(samples[name].copy())
+    return {name: np.concatenate(pieces.pop(name)) for name in _COLUMNS}
+
+
+def _parts(reader: _Reader, file: FileIO, path: Path) -> Iterator[np.ndarray[Any, Any]]:
+    """The samples of a text as it comes; each part is valid until the next one."""
     text = bytearray(_PIECE)
     text_at = reader.ffi.from_buffer(text, require_writable=True)
     samples = np.empty(_ROOM, dtype=_SAMPLE)
@@ -189,13 +197,43 @@ def _columns(reader: _Reader, file: FileIO, path: Path) -> dict[str, np.ndarray[
             if used < 0:
                 raise _no_memory()
             taken += used
-            for name in _COLUMNS:
-                pieces[name].append(samples[name][: count[0]].copy())
+            yield samples[: count[0]]
             if count[0] <= _ROOM - 3:
                 break
         text[: filled - taken] = text[taken:filled]
         filled -= taken
-    return {name: np.concatenate(pieces.pop(name)) for name in _COLUMNS}
+
+
+class StackReader:
+    """The stacks of a text that ``perf script`` is still writing, in its order.
+
+    Parameters
+    ----------
+    file
+        A pipe from it.
+
+    Attributes
+    ----------
+    texts : list of str
+        Every different stack so far, folded as in :func:`read`'s ``stack``, by its number.
+
+    Examples
+    --------
+    >>> for times_ns, tids, stacks in StackReader(pipe):  # doctest: +SKIP
+    ...     print(reader.texts[stacks[0]])
+    """
+
+    def __init__(self, file: FileIO) -> None:
+        self.texts: list[str] = []
+        self._file = file
+
+    def __iter__(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], Any]]:
+        """Parts: when each sample was taken, of which thread, and the number of its stack."""
+        stack = _STRINGS.index("stack")
+        with _reader() as reader:
+            for part in _parts(reader, self._file, Path("perf script")):
+                self.texts += _strings(reader, stack, len(self.texts))
+                yield part["time_ns"].copy(), part["tid"].copy(), part["stack"].copy()
 
 
 def _check_kind(begin: bytes, path: Path) -> None:
@@ -209,17 +247,25 @@ def _check_kind(begin: bytes, path: Path) -> None:
             raise UserError(msg)
 
 
-def _strings(reader: _Reader, kind: int) -> list[str]:
-    """Every string of one kind, by its number."""
+def _strings(reader: _Reader, kind: int, first: int = 0) -> list[str]:
+    """Every string of one kind from a number on."""
     found: list[str] = []
-    total = reader.lib.perf_script_count(reader.state, kind)
+    total = reader.lib.perf_script_count(reader.state, kind) - first
+    if total == 0:
+        return found
     room = 1 << 20
     ends = np.empty(1 << 14, dtype="i8")
     ends_at = reader.ffi.from_buffer("int64_t[]", ends)
     buffer = bytearray(room)
     while len(found) < total:
         got = reader.lib.perf_script_strings(
-            reader.state, kind, len(found), reader.ffi.from_buffer(buffer), room, ends_at, len(ends)
+            reader.state,
+            kind,
+            first + len(found),
+            reader.ffi.from_buffer(buffer),
+            room,
+            ends_at,
+            len(ends),
         )
         if got == 0:  # one that is longer than the buffer
             room *= 4

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from perflib import kernels
-from perflib.errors import UserError
+from perflib.errors import MeasurementError, UserError
 from perflib.threads.formats import STATES
 
 if TYPE_CHECKING:
     from perflib.threads.recording import Recording
 
-__all__ = ["RETRY_NS", "WAIT", "mark_lost", "states_in_bins", "waits"]
+__all__ = ["RETRY_NS", "WAIT", "levels", "mark_lost", "states_in_bins", "waits"]
 
 RETRY_NS = 5_000
 """A thread that runs for less than this between two sleeps for one lock is in one operation.
@@ -76,6 +77,55 @@ def states_in_bins(
             ffi.from_buffer("double[]", found, require_writable=True),
         )
     return found
+
+
+def levels(
+    recording: Recording,
+    rows: npt.NDArray[np.int32],
+    span: tuple[int, int],
+    states: Sequence[int],
+    *,
+    awake: npt.NDArray[np.bool_] | None = None,
+    most: int = 0,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """How many threads were in one of some states at once.
+
+    Those who wait for a lock with ``awake[lock]`` count too; ``awake[-1]``, the last one, is for
+    waits for no known lock.
+
+    Returns
+    -------
+    tuple
+        For how many ns there were k, for k from 0 to all; and the times at which there came to be
+        more than ``most``, and not more, in turn.
+    """
+    lib, ffi = load().lib, load().ffi
+    by_level, times = np.zeros(len(rows) + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
+    if not len(recording.intervals):
+        by_level[0] = span[1] - span[0]
+        return by_level, times
+    wakes = np.zeros(len(recording.locks) + 1, dtype=np.uint8)
+    if awake is not None:
+        wakes[0], wakes[1:] = awake[-1], awake[:-1]
+    while True:  # the first time they are only counted
+        by_level[:] = 0
+        n = lib.thread_levels(
+            *_pointers(ffi, recording, rows),
+            len(rows),
+            *span,
+            sum(1 << state for state in states),
+            ffi.from_buffer("uint8_t[]", wakes) + 1,
+            most,
+            ffi.from_buffer("int64_t[]", by_level, require_writable=True),
+            ffi.from_buffer("int64_t[]", times),
+            len(times),
+        )
+        if n < 0:
+            msg = f"there is not enough memory for the {len(rows)} threads of this recording"
+            raise MeasurementError(msg)
+        if n <= len(times):
+            return by_level, times
+        times = np.empty(n, dtype=np.int64)
 
 
 def waits(

@@ -19,11 +19,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol, Self
 
 from perflib.conditions import Conditions, check
 from perflib.errors import MeasurementError, UserError, choose
-from perflib.measure.launch import command
+from perflib.measure import launch
+from perflib.threads import perf_backend
+from perflib.threads.preload_backend import Preloaded, States
 from perflib.threads.recording import Recording
 from perflib.threads.settings import Settings
 
@@ -34,6 +37,8 @@ _OUTPUT_BYTES = 1 << 20
 _LOOK_S = 0.05  # how often a job is asked whether it has ended, should its output not tell
 _SETTLED_S = 0.1
 _MOST_KILLS = 20
+_LAUNCHER = os.fsencode(launch.__file__)
+_NOT_STARTED = 2  # what `perflib.measure.launch` ends with then
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,24 @@ class Backend(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
 
     def environment(self) -> Mapping[str, str]:
         """Variables that a job which we start must have."""
 
-    def started(self, pid: int) -> None:
+    def started(self, pid: int, /) -> None:
         """The process to be recorded is there."""
 
-    def enable(self) -> None:
+    def enable(self) -> object:
         """Record from now on."""
 
-    def disable(self) -> None:
+    def disable(self) -> object:
         """Record no more."""
 
     def recording(self, pid: int, out: Path) -> Recording:
@@ -89,15 +100,19 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """A backend: for jobs that run already, for those that we start, or (None) for both."""
 
     running: bool | None
     unavailable: Callable[[], str]
-    open: Callable[[Path, Settings], contextlib.AbstractContextManager[Backend]]
+    open: Callable[[Path, Settings], Backend]
 
 
-_KINDS: dict[str, _Kind] = {}
+KINDS = {
+    "perf": Kind(None, perf_backend.unavailable, perf_backend.PerfThreads),
+    "preload": Kind(False, Preloaded.unavailable, Preloaded),
+    "states": Kind(True, States.unavailable, States),
+}
 
 
 def backends() -> dict[str, str]:
@@ -106,7 +121,7 @@ def backends() -> dict[str, str]:
     ``perf`` (scheduler and futex events) and ``preload`` (a library of ours in a job that we start)
     stamp every wait; ``states`` asks /proc again and again about a job that runs already.
     """
-    return {name: kind.unavailable() for name, kind in _KINDS.items()}
+    return {name: kind.unavailable() for name, kind in KINDS.items()}
 
 
 def chosen(backend: str | None, *, running: bool) -> str:
@@ -119,19 +134,19 @@ def chosen(backend: str | None, *, running: bool) -> str:
     MeasurementError
         None can be used.
     """
-    fitting = [name for name, kind in _KINDS.items() if kind.running in (None, running)]
+    fitting = [name for name, kind in KINDS.items() if kind.running in (None, running)]
     if backend not in (None, "auto"):
-        if backend not in _KINDS:
-            raise UserError(choose("backend", str(backend), ["auto", *_KINDS]))
+        if backend not in KINDS:
+            raise UserError(choose("backend", str(backend), ["auto", *KINDS]))
         if backend not in fitting:
             such = "that runs already" if running else "that we start"
             msg = f"backend={backend}: a job {such} is recorded by {' or '.join(fitting)}"
             raise UserError(msg)
-        if why := _KINDS[backend].unavailable():
+        if why := KINDS[backend].unavailable():
             msg = f"backend={backend} cannot be used here: {why}"
             raise UserError(msg)
         return backend
-    reasons = {name: _KINDS[name].unavailable() for name in fitting}
+    reasons = {name: KINDS[name].unavailable() for name in fitting}
     for name, why in reasons.items():
         if not why:
             return name
@@ -221,7 +236,7 @@ def profile_job(
         raise UserError(msg)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".threads-", dir=folder.parent) as raw:
-        with _KINDS[name].open(Path(raw), settings) as on:
+        with KINDS[name].open(Path(raw), settings) as on:
             if isinstance(job, int):
                 ran = _record_running(job, on, settings, timeout_s, stop)
                 pid = job
@@ -244,6 +259,7 @@ def _record_started(
     if not settings.skip_s:  # from its first instruction
         backend.enable()
     with _Started(argv, conditions, cpus, timeout_s, seen) as job:
+        job.become()
         backend.started(job.pid)
         if settings.skip_s:
             if job.wait(settings.skip_s):
@@ -276,7 +292,7 @@ def _record_running(
         if _watched(pid, begun + settings.skip_s, stop):
             backend.enable()
             enabled = time.monotonic()
-            limit = begun + settings.skip_s + (settings.duration_s or timeout_s)
+            limit = enabled + (settings.duration_s or timeout_s)
             if _watched(pid, limit, stop) and settings.duration_s is None:
                 problem = f"was recorded for {timeout_s:g} s; it did not end by then"
     except KeyboardInterrupt:
@@ -303,13 +319,13 @@ def _lives(pid: int) -> bool:
 
 
 def _with(conditions: Conditions, variables: Mapping[str, str]) -> Conditions:
-    """Conditions with a backend's variables; its library comes before the user's."""
+    """Conditions with a backend's variables; its library comes behind those that are wanted."""
     own = dict(variables)
     libraries = tuple(own.pop("LD_PRELOAD", "").split())
     inherited = () if conditions.preload else tuple(_inherited_preload())
     return replace(
         conditions,
-        preload=(*libraries, *conditions.preload, *inherited) if libraries else conditions.preload,
+        preload=(*conditions.preload, *inherited, *libraries) if libraries else conditions.preload,
         environment={**conditions.environment, **own},
     )
 
@@ -350,7 +366,7 @@ class _Started:
         self._end: float | None = None
 
     def __enter__(self) -> Self:
-        launched, environment = command(self._conditions, self._argv)
+        launched, environment = launch.command(self._conditions, self._argv)
         self._pipe, theirs = os.pipe()
         try:
             with _on(self._cpus):
@@ -376,6 +392,18 @@ class _Started:
         self._kill()
         self._process.wait()
         os.close(self._pipe)
+
+    def become(self) -> None:
+        """Wait until the process has become the job: it begins as a Python that starts it."""
+        limit = self._begun + self._timeout_s
+        while time.monotonic() < limit:
+            try:
+                words = Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                return
+            if _LAUNCHER not in words:  # nor has what has ended
+                return
+            time.sleep(0.001)
 
     def wait(self, until_s: float | None = None) -> bool:
         """Wait for the end, or until so long after the start; whether it has ended."""
@@ -405,6 +433,9 @@ class _Started:
         code = self._process.wait()
         problem = self._problem
         output = self._output.decode(errors="replace")
+        if code == _NOT_STARTED and output.startswith("perflib: cannot start"):
+            msg = f"the job: {output.strip().removeprefix('perflib: ')}"
+            raise MeasurementError(msg)
         if not problem and code < 0:
             problem = f"died of {_signal_name(-code)}"
         elif not problem and code:

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError  # numpy reads a header as Python
 from typing import Any, Self
 
 import numpy as np
@@ -118,11 +119,11 @@ class Recording:
         MeasurementError
             Intervals of one thread overlap, or belong to no thread.
         """
-        writer = Writer(folder)
         order = np.argsort(intervals["start_ns"], kind="stable")
-        writer.add(np.asarray(rows, dtype=np.int32)[order], intervals[order])
-        writer.add_samples(samples)
-        writer.close(threads=threads, stacks=stacks, locks=locks, lost=lost, meta=meta)
+        with Writer(folder) as writer:
+            writer.add(np.asarray(rows, dtype=np.int32)[order], intervals[order])
+            writer.add_samples(samples)
+            writer.close(threads=threads, stacks=stacks, locks=locks, lost=lost, meta=meta)
         return cls.open(folder)
 
     @classmethod
@@ -149,7 +150,7 @@ class Recording:
         if first[-1] != len(intervals) or len(threads["name"].dropna()) != len(table):
             raise _damaged(folder, "its threads and its intervals do not belong together")
         try:
-            text = (folder / "stacks.txt").read_text("utf-8", errors="surrogateescape")
+            text = (folder / "stacks.txt").read_bytes().decode(errors="surrogateescape")
         except OSError as error:
             raise _damaged(folder, f"stacks.txt: {error.strerror}") from error
         stacks = text.split("\n")[:-1]
@@ -196,9 +197,11 @@ class Recording:
         if rows is None:
             return np.arange(len(self.threads), dtype=np.int32)
         wanted = np.asarray(rows, dtype=np.int64)
-        if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(self.threads)):
-            msg = f"there is no thread {wanted.max()}: rows go from 0 to {len(self.threads) - 1}"
-            raise UserError(msg)
+        wrong = wanted[(wanted < 0) | (wanted >= len(self.threads))]
+        if len(wrong):
+            there = f"rows go from 0 to {len(self.threads) - 1}"
+            msg = f"there is no thread {wrong[0]}: "
+            raise UserError(msg + (there if len(self.threads) else "there are no threads"))
         return wanted.astype(np.int32)
 
     def states_in_bins(
@@ -368,7 +371,7 @@ def _array(folder: Path, name: str, dtype: np.dtype[Any]) -> npt.NDArray[np.void
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise _damaged(folder, f"{path.name}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, SyntaxError, TypeError, OverflowError, TokenError) as error:
         raise _damaged(folder, f"{path.name}: {error}") from error
     if array.dtype != dtype or array.ndim != 1:
         raise _damaged(folder, f"{path.name} has other records than it should")

@@ -11,6 +11,7 @@ its CPU: what a thread that runs has had since then is missing from it until the
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import threading
@@ -25,7 +26,7 @@ import numpy.typing as npt
 from perflib.errors import MeasurementError
 from perflib.threads.symbols import read_maps
 
-__all__ = ["LOOK", "Looks", "Sampler", "SeenThread", "unavailable"]
+__all__ = ["LOOK", "UNKNOWN_FUTEX", "Looks", "Sampler", "SeenThread", "unavailable"]
 
 LOOK = np.dtype(
     [
@@ -46,13 +47,14 @@ LOOK = np.dtype(
 is no futex.
 """
 
+UNKNOWN_FUTEX = 1
+"""Instead of an address: it waits for a futex, but for which is not told to us."""
+
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 _WAITS = (0, 6, 9, 11, 13)  # WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
-_UNKNOWN_FUTEX = 1  # it waits for one, but for which is not told to us
 _MOST_FILES = 192  # kept open: opening costs more than reading
 _LIST_S = 0.05  # how often new threads are looked for
 _NAMES_S = 0.5
-_LAST = "last look"
 
 
 @dataclass
@@ -127,7 +129,7 @@ class Sampler:
         file: Path,
         *,
         period_s: float = 0.01,
-        share: float = 0.01,
+        share: float = 0.015,
         follow: bool = True,
         ignore: tuple[str, ...] = (),
         most_bytes: int = 1 << 31,
@@ -223,12 +225,12 @@ class Sampler:
                 continue
             found.add(pid)
             try:
-                tids = os.listdir(f"/proc/{pid}/task")
+                tids = _numbers(f"/proc/{pid}/task")
             except OSError:
                 continue
             if not self._wanted(pid):
                 continue
-            for tid in map(int, tids):
+            for tid in tids:
                 if (pid, tid) not in self._live:
                     self._begin(pid, tid)
                 if self._follow:
@@ -240,11 +242,11 @@ class Sampler:
 
     def _again(self, pid: int) -> None:
         try:
-            tids = os.listdir(f"/proc/{pid}/task")
+            tids = _numbers(f"/proc/{pid}/task")
         except OSError:
             del self._processes[pid]
             return
-        for tid in map(int, tids):
+        for tid in tids:
             if (pid, tid) not in self._live:
                 self._begin(pid, tid)
             for child in _children(pid, tid):
@@ -260,10 +262,8 @@ class Sampler:
         if not self._ignore:
             return False
         names = [_text(f"/proc/{pid}/comm").rstrip("\n")]
-        try:
+        with contextlib.suppress(OSError):
             names.append(Path(f"/proc/{pid}/exe").readlink().name)
-        except OSError:
-            pass
         return any(fnmatch.fnmatchcase(name, one) for name in names for one in self._ignore)
 
     def _begin(self, pid: int, tid: int) -> None:
@@ -302,10 +302,8 @@ class Sampler:
             known = {row for one in seen for row in read_maps(one)}
             if not known.issuperset(read_maps(text)):
                 seen.append(text)
-        try:
+        with contextlib.suppress(OSError):
             self._programs[pid] = str(Path(f"/proc/{pid}/exe").readlink())
-        except OSError:
-            pass
 
     def _look(self) -> bool:
         """Look at every thread once; whether there is room for more."""
@@ -337,14 +335,11 @@ class _Live:
         self._paths = [f"{folder}/{name}" for name in ("schedstat", "stat", "syscall")]
         self._open: list[int | None] = [None, None, None]
         self._unreadable = False
-        self._last: tuple[int, ...] | None = None
-        self._skipped: tuple[object, ...] | None = None
+        self._blocked_at: tuple[int, int, int] | None = None  # counts of a thread that was blocked
         if keep:
             for i, path in enumerate(self._paths):
-                try:
+                with contextlib.suppress(OSError):
                     self._open[i] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                except OSError:
-                    pass
         self.files = 3 if keep else 0
 
     def close(self) -> None:
@@ -368,26 +363,23 @@ class _Live:
 
         Of a thread that is blocked all the time only the first and the last look are needed.
         """
-        thread = self.thread
         try:
             words = self._read(0).split()
+            self.thread.seen_ns = now = time.monotonic_ns()
+            counts = (int(words[0]), int(words[1]), int(words[2]))
+            if counts == self._blocked_at:  # it cannot have run since
+                return ()
             fields = self._read(1).rpartition(b")")[2].split()
-            now = time.monotonic_ns()
-            state = fields[0]
-            if state in b"ZX":
-                return None
-            run, delay, times = int(words[0]), int(words[1]), int(words[2])
         except (OSError, IndexError):
             return None
-        thread.seen_ns = now
-        last = (run, delay, times)
-        if last == self._last and state in b"SDTtI":
-            return ()
-        self._last = last if state in b"SDTtI" else None
+        state = fields[0]
+        if state in b"ZX":
+            return None
+        self._blocked_at = counts if state in b"SDTtI" else None
         futex, operation = 0, 0
         if state in b"SD":
             futex, operation = self._blocked(futex_call)
-        return (now, run, delay, futex, thread.number, operation, int(fields[36]), state)
+        return (now, *counts[:2], futex, self.thread.number, operation, int(fields[36]), state)
 
     def _blocked(self, futex_call: int) -> tuple[int, int]:
         if not self._unreadable:
@@ -403,9 +395,14 @@ class _Live:
                 return 0, 0
         try:
             with open(self._paths[2].replace("syscall", "wchan"), "rb") as file:  # noqa: PTH123
-                return (_UNKNOWN_FUTEX if file.read(64).startswith(b"futex") else 0), 0
+                return (UNKNOWN_FUTEX if file.read(64).startswith(b"futex") else 0), 0
         except OSError:
             return 0, 0
+
+
+def _numbers(folder: str) -> list[int]:
+    with os.scandir(folder) as entries:
+        return [int(entry.name) for entry in entries]
 
 
 def _children(pid: int, tid: int) -> list[int]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,7 +97,8 @@ class _Table:
         row = int(np.searchsorted(self.starts, np.uint64(address), side="right")) - 1
         if row < 0 or address >= int(self.ends[row]):
             return None
-        return _string(self.strings, int(self.names[row])), address - int(self.starts[row])
+        name = _plain(_string(self.strings, int(self.names[row])))
+        return name, address - int(self.starts[row])
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,37 @@ class _Module:
 def _string(strings: bytes, start: int) -> str:
     raw = strings[start : strings.find(b"\0", start)]
     return raw.decode(errors="replace").partition("@")[0]  # of a version: pthread_join@GLIBC_2.34
+
+
+@functools.cache
+def _demangler() -> Callable[[bytes], str] | None:
+    """What turns C++'s names of the linker into those of the source: C++'s own library, if any."""
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+        demangle, free = library["__cxa_demangle"], ctypes.CDLL(None)["free"]
+    except (OSError, AttributeError):
+        return None
+    demangle.restype = ctypes.c_void_p
+    demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    free.argtypes = [ctypes.c_void_p]
+    free.restype = None
+
+    def demangled(name: bytes) -> str:
+        text = demangle(name, None, None, None)
+        if not text:
+            return name.decode(errors="replace")
+        try:
+            return ctypes.string_at(text).decode(errors="replace")
+        finally:
+            free(text)
+
+    return demangled
+
+
+def _plain(name: str) -> str:
+    """A name as its source has it."""
+    demangled = _demangler() if name.startswith("_Z") else None
+    return demangled(name.encode()) if demangled is not None else name
 
 
 @functools.lru_cache(maxsize=64)
@@ -189,8 +222,8 @@ def _table(
     # pthread_mutex_lock, not ___pthread_mutex_lock.
     local = kept["info"] >> 4 == _LOCAL
     texts = [_string(strings, int(start)) for start in kept["name"]]
-    underscores = [len(text) - len(text.lstrip("_")) for text in texts]
-    lengths = [len(text) for text in texts]
+    underscores = np.array([len(text) - len(text.lstrip("_")) for text in texts], np.int64)
+    lengths = np.array([len(text) for text in texts], np.int64)
     kept = kept[np.lexsort((lengths, underscores, local, kept["bytes"] == 0, kept["value"]))]
     starts, first = np.unique(kept["value"], return_index=True)
     kept = kept[first]

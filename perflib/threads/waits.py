@@ -40,7 +40,6 @@ __all__ = [
 _AT_WORK = (State.RUNNING, State.SPINNING)
 _RUNNABLE = (State.RUNNING, State.SPINNING, State.READY)
 _NO_WORK = ("join", "condition", "barrier")  # who waits so, waits for work, not for permission
-_PIECE = 1 << 20  # intervals looked at at once
 
 
 class Serial(NamedTuple):
@@ -94,58 +93,6 @@ class Limit(NamedTuple):
 # --- how many at once ----------------------------------------------------------------------------
 
 
-class _Steps(NamedTuple):
-    """``level[i]`` threads from ``time_ns[i]`` to ``time_ns[i + 1]``."""
-
-    time_ns: npt.NDArray[np.int64]
-    level: npt.NDArray[np.int64]
-
-
-def _steps(
-    recording: Recording,
-    span: tuple[int, int],
-    rows: npt.NDArray[np.int32],
-    states: Sequence[int],
-    awake: npt.NDArray[np.bool_] | None = None,
-) -> _Steps:
-    """How many threads were in one of some states at once, or waited for a lock of some."""
-    start, end = span
-    counted = np.isin(np.arange(256), states)
-    keys = [np.empty(0, dtype=np.int64)]
-    for low, high in _pieces(recording, rows):
-        piece = recording.intervals[low:high]
-        kept = counted[piece["state"]]
-        if awake is not None:
-            kept |= (piece["state"] == State.WAITING) & awake[piece["lock"]]
-        begins = np.maximum(piece["start_ns"][kept], start)
-        ends = np.minimum(piece["end_ns"][kept], end)
-        inside = begins < ends
-        # Time and direction in one number: sorted, and at one time those that end come first.
-        keys += [begins[inside] * 2 + 1, ends[inside] * 2]
-    edges = np.concatenate(keys)
-    edges.sort()
-    level = np.cumsum((edges & 1) * 2 - 1)
-    return _Steps(np.concatenate([[start], edges >> 1, [end]]), np.append(0, level))
-
-
-def _pieces(recording: Recording, rows: npt.NDArray[np.int32]) -> list[tuple[int, int]]:
-    """Where the rows' intervals lie, neighbours together, in pieces of bounded size."""
-    spans: list[list[int]] = []
-    for row in np.unique(rows).tolist():
-        low, high = int(recording.first[row]), int(recording.first[row + 1])
-        if spans and spans[-1][1] == low:
-            spans[-1][1] = high
-        else:
-            spans.append([low, high])
-    return [(at, min(at + _PIECE, high)) for low, high in spans for at in range(low, high, _PIECE)]
-
-
-def _by_level(steps: _Steps, most: int) -> npt.NDArray[np.int64]:
-    """For how long there were k at once; exact, as sums stay below 2^53."""
-    lengths = np.diff(steps.time_ns)
-    return np.bincount(steps.level, weights=lengths, minlength=most + 1).astype(np.int64)
-
-
 def concurrency(
     recording: Recording,
     start_ns: int | None = None,
@@ -153,9 +100,8 @@ def concurrency(
     rows: Rows | None = None,
 ) -> npt.NDArray[np.int64]:
     """For how many ns k threads were running (or spinning) at once, for k from 0 to all."""
-    wanted = recording.rows(rows)
-    steps = _steps(recording, recording.span(start_ns, end_ns), wanted, _AT_WORK)
-    return _by_level(steps, len(np.unique(wanted)))
+    wanted = np.unique(recording.rows(rows))
+    return intervals.levels(recording, wanted, recording.span(start_ns, end_ns), _AT_WORK)[0]
 
 
 def effective_concurrency(
@@ -207,11 +153,13 @@ def serial(recording: Recording, tolerance: float = 0.01) -> Serial:
     variable) or at a barrier is not, nor is one of which nothing is known.
     """
     start, end = recording.span(None, None)
-    rows = recording.rows()
     # The last place is that of no lock: a futex that is not known may be anybody's lock.
     awake = np.array([lock.kind not in _NO_WORK for lock in recording.locks] + [True])
-    steps = _steps(recording, (start, end), rows, _RUNNABLE, awake)
-    lengths, several = np.diff(steps.time_ns), steps.level > 1
+    _, times = intervals.levels(
+        recording, recording.rows(), (start, end), _RUNNABLE, awake=awake, most=1
+    )
+    lengths = np.diff(np.concatenate([[start], times, [end]]))
+    several = np.arange(len(lengths)) % 2 == 1
     begin_ns = _begin(lengths, several, tolerance)
     end_ns = _begin(lengths[::-1], several[::-1], tolerance)
     middle = (start + begin_ns, end - end_ns)
@@ -238,7 +186,7 @@ def cores(recording: Recording, start_ns: int | None = None, end_ns: int | None 
     cpus = int(recording.meta["cpus"])
     rows = recording.rows()
     ready_s = float(recording.thread_states(rows, start, end)["ready"].sum())
-    by_level = _by_level(_steps(recording, (start, end), rows, _RUNNABLE), len(rows))
+    by_level, _ = intervals.levels(recording, rows, (start, end), _RUNNABLE)
     over = int(by_level[cpus + 1 :].sum())
     others_s = recording.meta["others_busy_ns"] / 1e9
     return Cores(cpus, ready_s, over / max(end - start, 1), others_s)

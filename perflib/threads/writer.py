@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,21 +24,37 @@ _PIECE = 1 << 19  # intervals in memory while they are put in order
 class Writer:
     """Writes a recording piece by piece: intervals go to disk as they come, in any thread's turn.
 
+    Used in a ``with`` statement, it leaves no file behind that is no recording's.
+
     Examples
     --------
-    >>> writer = Writer(folder)  # doctest: +SKIP
-    >>> writer.add(rows, intervals)  # doctest: +SKIP
-    >>> writer.close(threads=threads, stacks=[], locks=[], lost=None, meta={})  # doctest: +SKIP
+    >>> with Writer(folder) as writer:  # doctest: +SKIP
+    ...     for rows, intervals, samples in pieces:
+    ...         writer.add(rows, intervals)
+    ...         writer.add_samples(samples)
+    ...     writer.close(threads=threads, stacks=[], locks=[], lost=None, meta={})
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "meta.json").unlink(missing_ok=True)  # from here on it is no recording
         self.folder = folder
-        self._intervals = (folder / "intervals.unsorted").open("w+b")
-        self._rows = (folder / "rows.unsorted").open("w+b")
-        self._samples = (folder / "samples.unsorted").open("w+b")
+        self._intervals = (folder / "intervals.unsorted").open("wb")
+        self._rows = (folder / "rows.unsorted").open("wb")
+        self._samples = (folder / "samples.unsorted").open("wb")
         self._sampled_ns = np.iinfo(np.int64).min
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Close and remove what is only needed until the recording is there."""
+        for file in (self._intervals, self._rows, self._samples):
+            file.close()
+            Path(file.name).unlink(missing_ok=True)
 
     def add(self, rows: Rows, intervals: npt.NDArray[np.void]) -> None:
         """Add intervals, each of the thread of its row, each thread's in the order of time."""
@@ -84,6 +100,8 @@ class Writer:
         MeasurementError
             Intervals of one thread overlap, or belong to no thread.
         """
+        for file in (self._intervals, self._rows, self._samples):
+            file.flush()
         kept = np.ones(len(threads), dtype=bool) if keep is None else np.asarray(keep, dtype=bool)
         row_of = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1).astype(np.int32)
         lock_map = None if lock_of is None else np.append(lock_of, -1).astype(np.int32)
@@ -97,10 +115,9 @@ class Writer:
         table["intervals"] = counts
         np.save(self.folder / "threads.npy", table)
         np.save(self.folder / "lost.npy", missing)
-        with (self.folder / "stacks.txt").open(
-            "w", encoding="utf-8", errors="surrogateescape", newline="\n"
-        ) as file:
-            file.writelines(stack.replace("\n", " ") + "\n" for stack in stacks)
+        with (self.folder / "stacks.txt").open("wb") as lines:
+            for stack in stacks:
+                lines.write(stack.replace("\n", " ").encode(errors="surrogateescape") + b"\n")
         written = {
             **META,
             **meta,
@@ -113,6 +130,7 @@ class Writer:
         temporary = self.folder / "meta.json.new"
         temporary.write_text(json.dumps(written, indent=1))
         temporary.replace(self.folder / "meta.json")
+        self.discard()
 
     def _order(
         self,
@@ -122,8 +140,6 @@ class Writer:
         missing: npt.NDArray[np.void],
     ) -> npt.NDArray[np.int64]:
         """Group the intervals by row, flag those that lost events touch; how many each row has."""
-        for file in (self._rows, self._intervals):
-            file.close()
         rows = _mapped(self.folder / "rows.unsorted", np.dtype("i4"))
         unsorted = _mapped(self.folder / "intervals.unsorted", INTERVAL)
         counts = np.zeros(len(row_of), dtype=np.int64)
@@ -162,15 +178,10 @@ class Writer:
             following[present] += many
         mark_lost(ordered, first, missing)
         ordered.flush()
-        del rows, unsorted
-        for name in ("rows.unsorted", "intervals.unsorted"):
-            (self.folder / name).unlink()
         return counts
 
     def _order_samples(self, row_of: npt.NDArray[np.int32]) -> None:
-        self._samples.close()
-        path = self.folder / "samples.unsorted"
-        unsorted = _mapped(path, SAMPLE)
+        unsorted = _mapped(self.folder / "samples.unsorted", SAMPLE)
         pieces = range(0, len(unsorted), _PIECE)
         n = sum(int((row_of[unsorted["thread"][at : at + _PIECE]] >= 0).sum()) for at in pieces)
         samples = np.lib.format.open_memmap(
@@ -184,8 +195,6 @@ class Writer:
             samples[filled : filled + len(piece)] = piece
             filled += len(piece)
         samples.flush()
-        del unsorted
-        path.unlink()
 
 
 def _mapped(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

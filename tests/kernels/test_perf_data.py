@@ -19,7 +19,7 @@ from tests.reference.perf_data import CompressedError, Fields, Parsed, perf_data
 
 NUMBERS = (
     *("time_ns", "period", "a", "b", "c", "d"),
-    *("type", "misc", "event", "cpu", "pid", "tid"),
+    *("type", "misc", "event", "cpu", "pid", "tid", "bytes", "offset"),
 )
 
 

@@ -75,13 +75,14 @@ def perf_data(data: bytes, events: Sequence[FileEvent], fields: Fields) -> Parse
             raise CompressedError
         body = data[at + 8 : at + size]
         parsed.count += 1
+        begin = at
         at += size + _following(kind, body)
         if kind not in KERNEL_TYPES and kind not in USER_TYPES:
             parsed.unknown += 1
         elif kind == 69:
-            parsed.records += _index(body, misc)
+            parsed.records += [one | _place(begin, size) for one in _index(body, misc)]
         elif kind in KNOWN:
-            now = _blank(kind, misc)
+            now = _blank(kind, misc) | _place(begin, size)
             try:
                 _read(now, body, events, event_of, fields)
             except ShortError:
@@ -100,11 +101,15 @@ def _blank(kind: int, misc: int) -> dict[str, Any]:
     )
 
 
+def _place(begin: int, size: int) -> dict[str, Any]:
+    return {"offset": begin, "bytes": size}
+
+
 def _following(kind: int, body: bytes) -> int:
     if kind == 71 and len(body) >= 8:
         return int(struct.unpack_from("<Q", body)[0]) & (2**63 - 1)
     if kind == 66 and len(body) >= 4:
-        return -(-struct.unpack_from("<I", body)[0] // 8) * 8 & (2**32 - 1)
+        return -(-int.from_bytes(body[:4], "little") // 8) * 8 & (2**32 - 1)
     return 0
 
 
@@ -208,7 +213,10 @@ def _event_of_sample(body: bytes, events: Sequence[FileEvent], event_of: Mapping
         at = 8 * sum(bool(first & bit) for bit in (has.IP, has.TID, has.TIME, has.ADDR))
     else:
         return 0 if len(events) == 1 else -1
-    return event_of.get(struct.unpack_from("<Q", body, at)[0], -1) if len(body) >= at + 8 else -1
+    if len(body) < at + 8:
+        return -1
+    (id_,) = struct.unpack_from("<Q", body, at)
+    return event_of.get(id_, -1)
 
 
 def _sample(

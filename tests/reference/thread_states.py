@@ -54,6 +54,7 @@ class Thread:
     futex: int = -1
     futex_stack: int = -1
     early_waker: Any = NOBODY
+    process: list[str] = field(default_factory=list)
     spins: list[tuple[int, int, int]] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
 
@@ -68,12 +69,10 @@ class Machine:
         self.follow = follow
         self.threads: list[Thread] = []
         self.by_tid: dict[int, int] = {}
-        self.processes: dict[int, str] = {}
+        self.processes: dict[int, list[str]] = {}
         self.keys: dict[tuple[int, int], int] = {}
         self.samples: list[tuple[int, int, int, int]] = []
         self.lost: list[tuple[int, int, int, int]] = []
-        self.who: dict[int, str] = {}
-        self.steps: list[tuple[int, int, int]] = []  # time, threads ready, CPUs of others
         self.impossible = 0
 
     # --- states ---
@@ -94,9 +93,7 @@ class Machine:
     @staticmethod
     def emit(t: Thread, start: int, end: int, state: int, stack: int) -> None:
         if end > start:
-            t.intervals.append(
-                Interval(start, end, state, t.flags, t.cpu, t.lock, t.other, stack)
-            )
+            t.intervals.append(Interval(start, end, state, t.flags, t.cpu, t.lock, t.other, stack))
 
     def begin_state(self, t: Thread, state: int, cpu: int = -1) -> None:
         t.state, t.cpu = state, cpu
@@ -133,8 +130,9 @@ class Machine:
 
     def add(self, tid: int, pid: int, time: int) -> Thread:
         self.by_tid[tid] = len(self.threads)
-        self.threads.append(Thread(tid, pid, time, since=time, certain=time))
-        return self.threads[-1]
+        t = Thread(tid, pid, time, since=time, certain=time, process=self.processes[pid])
+        self.threads.append(t)
+        return t
 
     def whose(self, tid: int, pid: int, time: int) -> Thread | None:
         if tid in self.by_tid:
@@ -231,9 +229,7 @@ class Machine:
             self.begin_state(t, READY)
             t.lock, t.stack, t.other = lock, stack, waker
 
-    def futex(
-        self, at: int, kind: int, cpu: int, tid: int, pid: int, a: int, stack: int
-    ) -> None:
+    def futex(self, at: int, kind: int, cpu: int, tid: int, pid: int, a: int, stack: int) -> None:
         t = self.whose(tid, pid, at)
         if t:
             self.is_running(t, at, cpu)
@@ -252,6 +248,8 @@ class Machine:
                 t.spins.append((begin, at + weight - weight // 2, stack))
 
     def fork(self, time: int, tid: int, pid: int, a: int, b: int) -> None:
+        if tid <= 0:
+            return
         at = max(time, self.start_ns)
         parent, old = self.living(b), self.by_tid.get(tid)
         if old is not None and self.threads[old].alive:
@@ -262,10 +260,10 @@ class Machine:
         if old is not None:
             self.threads[old].dying = False
         if tid == pid:
-            ours = (self.follow and a in self.processes) or self.processes.get(pid) == "expected"
+            ours = (self.follow and a in self.processes) or self.processes.get(pid) == ["expected"]
             self.processes.pop(pid, None)
             if ours:
-                self.processes[pid] = "born"
+                self.processes[pid] = ["born"]
         if pid in self.processes:
             t = self.add(tid, pid, at)
             t.name = self.threads[parent].name if parent >= 0 else -1
@@ -286,10 +284,10 @@ class Machine:
         if b == 1:
             t.futex = -1
         for one in self.threads:
-            if b and one.alive and one.pid == t.pid and (one is not t or b == 2):
+            if b and one.alive and one.process is t.process and (one is not t or b == 2):
                 self.end_life(one, at)
-        if b == 2:
-            self.processes.pop(t.pid, None)
+        if b == 2 and self.processes.get(t.pid) is t.process:
+            self.processes.pop(t.pid)
 
     def finish(self, end_ns: int) -> None:
         for t in self.threads:
@@ -350,9 +348,7 @@ def running_at_once(threads: Sequence[Sequence[Interval]], start: int, end: int)
     return [at_once[k] for k in range(len(threads) + 1)]
 
 
-def serial_of(
-    awake: Sequence[int], tolerance: float
-) -> tuple[int, int]:
+def serial_of(awake: Sequence[int], tolerance: float) -> tuple[int, int]:
     """Begin and end, of how many threads are awake in each nanosecond."""
 
     def begin(levels: Sequence[int]) -> int:

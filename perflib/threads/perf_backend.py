@@ -1,0 +1,301 @@
+"""Threads recorded by perf: every switch of the scheduler, every wait for a futex, and samples.
+
+perf watches the whole machine, because who wakes a thread may be anywhere, and so may be what runs
+instead of it. Costs arise per event: a switch has the addresses of its callers copied, a wait for a
+futex a piece of the stack, as the C library keeps no frame pointers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import functools
+import os
+import re
+import subprocess
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perflib.errors import MeasurementError
+from perflib.profiling.perf_control import ControlledPerf
+from perflib.profiling.perf_data import PerfData
+from perflib.profiling.perf_tool import PerfUnavailableError, find_perf, refusal
+from perflib.threads.lock_names import name_locks
+from perflib.threads.perf_events import Converted, Tracepoints, Tree, read_tree, tracefs
+from perflib.threads.perf_stacks import Stacks, write_job_only
+from perflib.threads.recording import Recording
+from perflib.threads.settings import Settings
+from perflib.threads.states import StateMachine
+from perflib.threads.symbols import Symbols
+from perflib.threads.writer import Writer
+
+__all__ = ["PerfThreads", "unavailable"]
+
+_INITIAL_PIDS = "pid:[4026531836]"  # the kernel's own number of it
+_WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2 = 0, 6, 9, 11, 13
+_FLAGS = (0, 128, 256, 384)  # of an operation: private, with the real-time clock
+_BUFFER_PAGES, _ALL_BUFFERS_PAGES = 4096, 65_536  # 16 MiB a CPU, 256 MiB in all
+_LIMIT = "size limit reached"
+
+
+def unavailable() -> str:
+    """Why perf cannot record threads here, in a sentence; empty where it can."""
+    try:
+        perf = find_perf()
+    except PerfUnavailableError as error:
+        return str(error)
+    return _refused(perf, os.geteuid())
+
+
+@functools.cache
+def _refused(perf: Path, _user: int) -> str:
+    with contextlib.suppress(OSError):
+        if str(Path("/proc/self/ns/pid").readlink()) != _INITIAL_PIDS:
+            return "In a container the scheduler's events name threads by numbers of the host."
+    argv = [str(perf), "stat", "-a", "-e", "sched:sched_switch", "-e", "syscalls:sys_enter_futex"]
+    done = subprocess.run([*argv, "true"], capture_output=True, check=False)
+    if done.returncode:
+        return refusal(perf, None)
+    if tracefs() is None:
+        return "The kernel's tracepoints cannot be read: tracefs is not mounted, or not allowed."
+    try:
+        Tracepoints.read()
+    except MeasurementError as error:
+        return str(error)
+    return ""
+
+
+class PerfThreads(ControlledPerf):
+    """perf attached to the whole machine, for the threads of one job.
+
+    Entering waits until perf is ready, with its events off. Leaving ends perf.
+
+    Parameters
+    ----------
+    folder
+        Where perf's data file is made.
+    settings
+        What is recorded.
+
+    Raises
+    ------
+    PerfUnavailableError
+        There is no perf, it is too old, or it is not allowed here (a MeasurementError).
+    MeasurementError
+        perf cannot record, or has died; its own words are in the message.
+
+    Examples
+    --------
+    >>> with PerfThreads(Path("raw"), Settings()) as recorder:  # doctest: +SKIP
+    ...     recorder.enable()
+    ...     job = subprocess.Popen(["./job"])
+    ...     job.wait()
+    ...     recorder.disable()
+    >>> recording = recorder.recording(job.pid, Path("recording"))  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        super().__init__(folder, None)
+        self._settings = settings
+        self._tracepoints = Tracepoints.read()
+        self._cpus: frozenset[int] = frozenset(os.sched_getaffinity(0))
+        self._job = -1
+        self._on_ns = self._off_ns = 0
+        self._cut = ""
+
+    # --- while it runs -------------------------------------------------------------------------
+
+    def environment(self) -> dict[str, str]:
+        """Variables that a job which we start must have: none."""
+        return {}
+
+    def started(self, pid: int) -> None:
+        """The process to be recorded is there."""
+        self._job = pid
+        self._look_at_cpus()
+
+    def enable(self) -> int:
+        """Record from now on; returns when that is in force, on CLOCK_MONOTONIC in ns."""
+        self._on_ns = super().enable()
+        return self._on_ns
+
+    def disable(self) -> int:
+        """Record no more; returns when that is in force, on CLOCK_MONOTONIC in ns."""
+        self._look_at_cpus()
+        before_ns = time.monotonic_ns()
+        if self._limited():
+            return before_ns
+        try:
+            after_ns = super().disable()
+        except MeasurementError:
+            if not self._limited():
+                raise
+            return before_ns
+        self._off_ns = before_ns
+        return after_ns
+
+    def _limited(self) -> bool:
+        """Whether perf has ended because its data is as large as it may be."""
+        return _LIMIT in self._said()
+
+    def _look_at_cpus(self) -> None:
+        if self._job > 0:
+            with contextlib.suppress(OSError):
+                self._cpus = frozenset(os.sched_getaffinity(self._job))
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._limited():
+            self._cut = (
+                f"The data on disk reached {self._settings.max_data_mb} MB (max_data_mb): the "
+                "recording ends there."
+            )
+        super().__exit__(kind, *rest)
+
+    def _cpu(self) -> int | None:
+        return None
+
+    def _options(self) -> list[str]:
+        chosen = self._settings
+        operations = [_WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2]
+        waits = [op | bits for op in operations for bits in _FLAGS]
+        copied = f"call-graph=dwarf,stack-size={chosen.stack_bytes}"
+        graph = copied if chosen.call_graph == "dwarf" else f"call-graph={chosen.call_graph}"
+        graph = graph.replace("none", "no")
+        period = f"period={round(1000 * chosen.sample_period_us)}"
+        options = ["-a", "-d"]  # without what maps data, no caller is found from a copied stack
+        if os.geteuid() == 0:  # others may lock little memory
+            options += ["-m", str(_buffer_pages())]
+        options += ["-e", "sched:sched_switch/call-graph=fp/"]
+        options += ["-e", "sched:sched_waking/call-graph=no/"]
+        options += ["-e", f"syscalls:sys_enter_futex/{copied}/"]
+        options += ["--filter", "||".join(f"op=={op}" for op in waits)]
+        options += ["-e", "syscalls:sys_exit_futex/call-graph=no/"]
+        options += ["-e", f"cpu-clock/{period},{graph},name=cpu/I"]
+        return [*options, "--max-size", f"{chosen.max_data_mb}M"]
+
+    # --- what was recorded ---------------------------------------------------------------------
+
+    def recording(self, pid: int, out: Path) -> Recording:
+        """What was recorded of a process and of those it started, written to a folder.
+
+        Raises
+        ------
+        MeasurementError
+            Nothing was recorded of it.
+        """
+        tree = read_tree(self.path, pid)
+        job_only = self.path.with_suffix(".job")
+        try:
+            write_job_only(self.path, job_only, tree, self._tracepoints)
+            return self._convert(pid, tree, job_only, out)
+        finally:
+            job_only.unlink(missing_ok=True)
+
+    def _convert(self, pid: int, tree: Tree, job_only: Path, out: Path) -> Recording:
+        chosen = self._settings
+        writer = Writer(out)
+        with PerfData(self.path) as data, Stacks(self._perf, job_only) as stacks:
+            found = Converted(data, self._tracepoints)
+            machine = StateMachine(
+                start_ns=self._on_ns,
+                names=data.names,
+                stacks=stacks.texts,
+                spin_functions=chosen.spin_functions,
+                cpus=self._cpus,
+                follow=chosen.follow,
+                belongs=_Belongs(chosen.ignore, tree) if chosen.ignore else None,
+            )
+            machine.process(pid)
+            for batch in found.batches():
+                events = batch[batch["time_ns"] <= self._off_ns] if self._off_ns else batch
+                stacks.join(events)
+                pieces = machine.feed(events)
+                writer.add(pieces.rows, pieces.intervals)
+                writer.add_samples(pieces.samples)
+            end_ns = self._off_ns or found.last_ns
+            pieces = machine.finish(end_ns)
+            writer.add(pieces.rows, pieces.intervals)
+            writer.add_samples(pieces.samples)
+            stacks.finish()
+        threads = machine.threads
+        if threads.empty:
+            msg = f"nothing was recorded of process {pid}: it did not run while perf was recording"
+            raise MeasurementError(msg)
+        locks, lock_of = name_locks(
+            machine.keys, stacks.texts, found.hints, lambda one: Symbols(tree.mappings(one))
+        )
+        kept = np.array([bool(re.search(chosen.threads, name)) for name in threads["name"]])
+        writer.close(
+            threads=threads,
+            stacks=stacks.texts,
+            locks=locks,
+            lock_of=lock_of,
+            lost=machine.lost,
+            keep=kept,
+            meta=self._meta(pid, data, found, machine, stacks, end_ns),
+        )
+        return Recording.open(out)
+
+    def _meta(
+        self,
+        pid: int,
+        data: PerfData,
+        found: Converted,
+        machine: StateMachine,
+        stacks: Stacks,
+        end_ns: int,
+    ) -> dict[str, Any]:
+        remarks = [*self.remarks, *data.remarks]
+        if stacks.remark:
+            remarks.append(stacks.remark)
+        if found.throttled:
+            remarks.append(
+                f"The kernel thinned out the samples {found.throttled} times, as they took too "
+                "much time: sample_period_us should be longer."
+            )
+        if machine.impossible:
+            remarks.append(
+                f"{machine.impossible} events could not be after those before them: the state of "
+                "their threads is unknown since then."
+            )
+        return {
+            "backend": "perf",
+            "clock": data.clock,
+            "start_ns": self._on_ns,
+            "end_ns": end_ns,
+            "job_pid": pid,
+            "cpus": len(self._cpus),
+            "sample_period_ns": round(1000 * self._settings.sample_period_us),
+            "remarks": remarks,
+            "lost": {"events": max(found.lost), "samples": found.lost_samples},
+            "cut": self._cut or data.cut,
+            "others_busy_ns": machine.others_busy_ns,
+        }
+
+
+class _Belongs:
+    """Whether a process that executes a program stays in the job, by the program's file name.
+
+    The kernel cuts a program's name to 15 bytes; what the process mapped then has the whole name.
+    """
+
+    def __init__(self, ignore: tuple[str, ...], tree: Tree) -> None:
+        self._ignore = ignore
+        self._files = {pid: deque(files) for pid, files in tree.executed.items()}
+
+    def __call__(self, pid: int, name: str) -> bool:
+        files = self._files.get(pid)
+        names = [name, Path(files.popleft()).name if files else ""]
+        return not any(
+            fnmatch.fnmatchcase(one, pattern) for one in names for pattern in self._ignore
+        )
+
+
+def _buffer_pages() -> int:
+    """Of each CPU's buffer: a power of two, and all of them together bounded."""
+    most = min(_BUFFER_PAGES, _ALL_BUFFERS_PAGES // (os.cpu_count() or 1))
+    return max(128, 1 << (most.bit_length() - 1))

@@ -1,0 +1,404 @@
+"""What perf recorded of a whole machine, as events of threads in the order of time.
+
+A data file has the records of each CPU's buffer in pieces. Where perf ends a round, what is earlier
+than all of the round before is complete; so a round's worth of records is in memory, and no more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from perflib.errors import MeasurementError
+from perflib.machine.files import text
+from perflib.profiling.perf_data import Field, PerfData, Type, lost
+from perflib.threads.formats import EVENT, Event
+from perflib.threads.symbols import Mapping as Mapped
+
+__all__ = ["Converted", "Numbers", "Tracepoints", "Tree", "numbers", "read_tree", "tracefs"]
+
+_BATCH = 1 << 18  # records in memory at least, before they are put in order
+_TRACEPOINT, _SOFTWARE = 2, 1
+_CPU_CLOCK = 0
+_INTERRUPT = 0x58  # of common_flags: hard and soft interrupts, and those that cannot be masked
+_EXECUTABLE = 4
+_WAIT, _LOCK_PI, _PRIVATE = 0, (6, 13), 128  # a futex's operations
+_WAITERS, _MOST_PIDS = 1 << 31, 1 << 22
+_FIELD = re.compile(r"field:[^;]*?(\w+)(?:\[\d+\])?;\s*offset:(\d+);\s*size:(\d+);\s*signed:(\d);")
+
+
+# --- what the kernel says of its tracepoints ------------------------------------------------------
+
+
+def tracefs(root: Path = Path("/")) -> Path | None:
+    """Where the kernel's tracepoints are described; None: nowhere that may be read."""
+    for folder in ("sys/kernel/tracing", "sys/kernel/debug/tracing"):
+        if text(root / folder / "events/sched/sched_switch/id"):
+            return root / folder
+    return None
+
+
+@dataclass(frozen=True)
+class Tracepoints:
+    """The tracepoints' numbers and fields on the kernel that runs.
+
+    Attributes
+    ----------
+    ids
+        Their numbers by their names.
+    state_bits
+        Of ``prev_state``: those of a thread that sleeps. Others mark one that could go on.
+    """
+
+    ids: dict[str, int]
+    fields: dict[str, list[Field]]
+    state_bits: int
+
+    @classmethod
+    def read(cls, root: Path = Path("/")) -> Tracepoints:
+        """Read them.
+
+        Raises
+        ------
+        MeasurementError
+            They may not be read, or one of them has not the fields that are known.
+        """
+        wanted = {  # in the order of a record's a to d
+            "sched:sched_switch": ("next_pid", "prev_state", "prev_pid"),
+            "sched:sched_waking": ("pid", "common_pid", "common_flags"),
+            "syscalls:sys_enter_futex": ("uaddr", "op", "val"),
+            "syscalls:sys_exit_futex": ("ret",),
+        }
+        base = tracefs(root)
+        if base is None:
+            msg = "the kernel's tracepoints cannot be read (tracefs is not there, or not allowed)"
+            raise MeasurementError(msg)
+        ids, fields = {}, {}
+        state_bits = 0xFF
+        for name, words in wanted.items():
+            folder = base / "events" / name.replace(":", "/")
+            described = text(folder / "format") or ""
+            found = {
+                word: Field(int(offset), int(size), signed == "1")
+                for word, offset, size, signed in _FIELD.findall(described)
+            }
+            number = text(folder / "id")
+            if number is None or not set(words) <= set(found):
+                msg = f"the kernel has no tracepoint {name} with {', '.join(words)}"
+                raise MeasurementError(msg)
+            ids[name] = int(number)
+            fields[name] = [found[word] for word in words]
+            if name == "sched:sched_switch":
+                state_bits = _state_bits(described)
+        return cls(ids, fields, state_bits)
+
+
+def _state_bits(described: str) -> int:
+    """All states that the kernel has a letter for; the next bit is that of a preempted thread."""
+    letters = re.findall(r'\{ (0x[0-9a-fA-F]+), "\w" \}', described)
+    known = 0
+    for bit in letters:
+        known |= int(bit, 16)
+    return known or 0xFF
+
+
+# --- whose processes ------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    time_ns: int
+    start: int
+    size: int
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The processes that descend from one, whatever they execute later.
+
+    Attributes
+    ----------
+    pids
+        Process ids. One that the kernel gave anew, to another process, is among them.
+    executed_ns
+        When each executed its last program, if it executed one.
+    executed
+        The files of the programs that each executed, in order.
+    """
+
+    pids: frozenset[int]
+    parents: Mapping[int, int]
+    executed_ns: Mapping[int, int]
+    executed: Mapping[int, Sequence[str]]
+    rows: Mapping[int, Sequence[_Row]]
+
+    def mappings(self, pid: int) -> list[Mapped]:
+        """What its last program mapped where; with what it inherited, if it executed none."""
+        chain = [pid]
+        while chain[-1] not in self.executed_ns and self.parents.get(chain[-1]) in self.pids:
+            parent = self.parents[chain[-1]]
+            if parent in chain:
+                break
+            chain.append(parent)
+        return [
+            Mapped(row.start, row.start + row.size, row.offset, row.text)
+            for one in reversed(chain)
+            for row in self.rows.get(one, ())
+            if row.time_ns >= self.executed_ns.get(one, 0)
+        ]
+
+
+def read_tree(path: Path, root: int) -> Tree:
+    """Go through a data file for the processes that descend from one, and their mappings."""
+    parents: dict[int, int] = {}
+    execs: dict[int, list[int]] = defaultdict(list)
+    rows: dict[int, list[_Row]] = defaultdict(list)
+    executable: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    seen: set[tuple[int, _Row]] = set()
+    with PerfData(path) as data:
+        for part in data.records():
+            kinds = part["type"]
+            forks = part[(kinds == Type.FORK) & (part["pid"] != part["a"])]
+            parents.update(zip(forks["pid"].tolist(), forks["a"].tolist(), strict=True))
+            for one in part[(kinds == Type.COMM) & (part["misc"] & Type.EXEC != 0)]:
+                execs[int(one["pid"])].append(int(one["time_ns"]))
+            for one in part[np.isin(kinds, (Type.MMAP, Type.MMAP2))]:
+                name = data.names[one["text"]]
+                if not name.startswith("/") or name.startswith("//"):
+                    continue  # anonymous memory, of which there may be very much
+                row = _Row(int(one["time_ns"]), int(one["a"]), int(one["b"]), int(one["c"]), name)
+                pid = int(one["pid"])
+                if one["d"] & _EXECUTABLE:
+                    executable[pid].append((row.time_ns, name))
+                if (pid, row._replace(time_ns=0)) not in seen or row.time_ns:
+                    seen.add((pid, row._replace(time_ns=0)))
+                    rows[pid].append(row)
+    pids = {root}
+    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    executed = {}
+    for pid in pids & execs.keys():
+        found = sorted(executable[pid], key=lambda row: row[0])
+        executed[pid] = [
+            next((name for at, name in found if at >= time_ns), "")
+            for time_ns in sorted(execs[pid])
+        ]
+    return Tree(
+        pids=frozenset(pids),
+        parents=parents,
+        executed_ns={pid: max(execs[pid]) for pid in pids & execs.keys()},
+        executed=executed,
+        rows={pid: sorted(rows[pid], key=lambda row: row.time_ns) for pid in pids & rows.keys()},
+    )
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+class Numbers(NamedTuple):
+    """Numbers of a file's events; -1: it has none of them."""
+
+    switch: int
+    waking: int
+    wait: int
+    exit: int
+    clock: int
+
+
+def numbers(data: PerfData, tracepoints: Tracepoints) -> Numbers:
+    """Which event is what."""
+    place = {(event.type, event.config): i for i, event in reversed([*enumerate(data.events)])}
+    ids = tracepoints.ids
+    return Numbers(
+        place.get((_TRACEPOINT, ids["sched:sched_switch"]), -1),
+        place.get((_TRACEPOINT, ids["sched:sched_waking"]), -1),
+        place.get((_TRACEPOINT, ids["syscalls:sys_enter_futex"]), -1),
+        place.get((_TRACEPOINT, ids["syscalls:sys_exit_futex"]), -1),
+        place.get((_SOFTWARE, _CPU_CLOCK), -1),
+    )
+
+
+class Converted:
+    """Turns a file's records into events, and keeps what else was in them.
+
+    Attributes
+    ----------
+    lost : tuple
+        How many records were lost, as full buffers count them, and as the events do.
+    lost_samples : int
+        How many of them were samples of CPU time, as far as that is known.
+    throttled : int
+        How often the kernel thinned out samples.
+    hints : dict
+        By process and address of a futex: its kind (``mutex``, ``join``), where the values that
+        threads expected in it say so.
+    last_ns : int
+        The time of the last event.
+    """
+
+    def __init__(self, data: PerfData, tracepoints: Tracepoints) -> None:
+        self._data = data
+        self._tracepoints = tracepoints
+        self._numbers = numbers(data, tracepoints)
+        for name, number in zip(tracepoints.fields, self._numbers, strict=False):
+            if number >= 0:
+                data.fields(number, tracepoints.fields[name])
+        self.lost = (0, 0)
+        self.lost_samples = 0
+        self.throttled = 0
+        self.hints: dict[tuple[int, int], str] = {}
+        self.last_ns = 0
+        self._latest: dict[int, int] = defaultdict(int)  # by CPU, in the order of the file
+        self._lost_by_cpu: dict[int, int] = defaultdict(int)
+        self._lost_by_id: dict[int, int] = defaultdict(int)
+        self._cpu_of: dict[int, int] = {}
+
+    def batches(self) -> Iterator[npt.NDArray[Any]]:
+        """All events (dtype `EVENT`), in the order of time."""
+        pending: list[npt.NDArray[Any]] = []
+        held = fresh = 0
+        for part in self._data.records():
+            pending.append(part)
+            fresh += len(part)
+            if fresh >= max(_BATCH, held):
+                ready, rest = _complete(np.concatenate(pending))
+                if len(ready):
+                    yield self._ordered(ready)
+                pending, held, fresh = [rest], len(rest), 0
+        if pending:
+            yield self._ordered(np.concatenate(pending))
+        yield self._lost_at_the_end()
+
+    def _ordered(self, records: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        made = self._events(records)
+        made = made[np.argsort(made["time_ns"], kind="stable")]
+        # What comes later than its round allows counts as now.
+        np.maximum(made["time_ns"], self.last_ns, out=made["time_ns"])
+        if len(made):
+            self.last_ns = int(made["time_ns"][-1])
+        return made
+
+    def _events(self, records: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        kinds = records["type"]
+        sampled = np.where(kinds == Type.SAMPLE, records["event"], -2)
+        self._note(records, kinds)
+        made = []
+        of = self._numbers
+
+        def add(kind: Event, rows: npt.NDArray[Any], **values: Any) -> npt.NDArray[Any]:
+            out = np.zeros(len(rows), dtype=EVENT)
+            for name in ("time_ns", "cpu", "tid", "pid"):
+                out[name] = rows[name]
+            out["kind"], out["stack"] = kind, -1
+            for name, value in values.items():
+                out[name] = value
+            made.append(out)
+            return out
+
+        rows = records[sampled == of.switch]
+        add(
+            Event.SWITCH,
+            rows,
+            tid=rows["c"],
+            a=rows["a"],
+            b=rows["b"] & self._tracepoints.state_bits,
+        )
+        rows = records[sampled == of.waking]
+        add(Event.WAKING, rows, tid=np.where(rows["c"] & _INTERRUPT, 0, rows["b"]), a=rows["a"])
+        rows = records[sampled == of.wait]
+        self._note_hints(rows)
+        add(Event.FUTEX_WAIT, rows, a=rows["a"], b=rows["b"])
+        rows = records[sampled == of.exit]
+        add(Event.FUTEX_EXIT, rows, a=rows["a"])
+        rows = records[sampled == of.clock]
+        if of.clock >= 0:
+            add(Event.SAMPLE, rows, a=self._data.events[of.clock].period)
+        rows = records[kinds == Type.FORK]
+        add(Event.FORK, rows, a=rows["a"], b=rows["b"])
+        add(Event.EXIT, records[kinds == Type.EXIT])
+        rows = records[kinds == Type.COMM]
+        # A process that was there before is asked about as if it executed its program now.
+        before = (rows["time_ns"] == 0) & (rows["pid"] == rows["tid"])
+        executed = (rows["misc"] & Type.EXEC != 0) | before
+        add(Event.COMM, rows, a=rows["text"], b=executed)
+        made.append(self._losses(records, kinds))
+        return np.concatenate(made)
+
+    def _note(self, records: npt.NDArray[Any], kinds: npt.NDArray[Any]) -> None:
+        of_buffers, of_events = lost(records)
+        self.lost = (self.lost[0] + of_buffers, self.lost[1] + of_events)
+        self.throttled += int((kinds == Type.THROTTLE).sum())
+        for one in records[kinds == Type.ID_INDEX]:
+            self._cpu_of[int(one["a"])] = int(one["c"])
+        for one in records[kinds == Type.LOST_SAMPLES]:
+            self._lost_by_id[int(one["b"])] += int(one["a"])
+            if one["event"] >= 0 and one["event"] == self._numbers.clock:
+                self.lost_samples += int(one["a"])
+
+    def _note_hints(self, rows: npt.NDArray[Any]) -> None:
+        """How glibc uses futexes; for a C library without symbols of its own.
+
+        A mutex with waiters is 2, or has the owner's number and the highest bit. A thread that ends
+        clears its own number in a word that other processes may share, and joining waits for that.
+        """
+        op, value = rows["b"] & 127, rows["c"] & 0xFFFFFFFF
+        plain = op == _WAIT
+        mutex = (plain & ((value == 2) | (value & _WAITERS != 0))) | np.isin(op, _LOCK_PI)
+        shared = rows["b"] & _PRIVATE == 0
+        join = shared & (value > 1) & (value < _MOST_PIDS) & (value != rows["tid"]) & ~mutex
+        for kind, chosen in (("mutex", mutex), ("join", join)):
+            for pid, address in set(rows[chosen][["pid", "a"]].tolist()):
+                self.hints.setdefault((pid, address), kind)
+
+    def _losses(self, records: npt.NDArray[Any], kinds: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Of each: since when records of that CPU may be missing, from the order of the file."""
+        places = np.flatnonzero(kinds == Type.LOST)
+        out = np.zeros(len(places), dtype=EVENT)
+        begin = 0
+        for i, place in enumerate(places.tolist()):
+            self._look(records[begin:place])
+            begin = place
+            row = records[place]
+            cpu = int(row["cpu"])
+            out[i] = (row["time_ns"], Event.LOST, cpu, 0, 0, row["b"], self._latest[cpu], -1)
+            self._lost_by_cpu[cpu] += int(row["b"])
+        self._look(records[begin:])
+        return out
+
+    def _look(self, records: npt.NDArray[Any]) -> None:
+        timed = records[(records["time_ns"] > 0) & (records["cpu"] >= 0)]
+        for cpu in np.unique(timed["cpu"]).tolist():
+            latest = int(timed["time_ns"][timed["cpu"] == cpu].max())
+            self._latest[cpu] = max(self._latest[cpu], latest)
+
+    def _lost_at_the_end(self) -> npt.NDArray[Any]:
+        """What events count as lost after the last record of a CPU: no buffer could note it."""
+        by_cpu: dict[int, int] = defaultdict(int)
+        for one, number in self._lost_by_id.items():
+            by_cpu[self._cpu_of.get(one, -1)] += number
+        found = []
+        for cpu, number in by_cpu.items():
+            missing = number - self._lost_by_cpu[cpu]
+            if missing > 0:
+                since = self._latest[cpu] if cpu >= 0 else 0
+                found.append((self.last_ns, Event.LOST, cpu, 0, 0, missing, since, -1))
+        return np.array(found, dtype=EVENT)
+
+
+def _complete(records: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """What no later record of the file can come before; and the rest."""
+    rounds = np.flatnonzero(records["type"] == Type.FINISHED_ROUND)
+    if len(rounds) < 2:
+        return records[:0], records
+    limit = records["time_ns"][: rounds[-2]].max(initial=0)
+    done = records["time_ns"] <= limit
+    done[rounds[-1]] = False  # where the next round begins
+    return records[done], records[~done]

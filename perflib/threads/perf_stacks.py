@@ -1,0 +1,191 @@
+"""Call stacks for the events of a data file of perf, as texts.
+
+``perf script`` finds them, in a copy of the file that has the job's records alone. That is not only
+faster: perf 6.1 keeps what a process had mapped before it executed its program, and then, where its
+C library lay at a lower address, cannot find one caller. So the copy has of every process only what
+came after it executed its last program. Names of threads are left out: one may have a line's end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perflib.profiling.perf_data import PerfData, Type
+from perflib.profiling.perfscript import StackReader
+from perflib.threads.formats import Event
+from perflib.threads.perf_events import Numbers, Tracepoints, Tree, numbers
+
+__all__ = ["Stacks", "write_job_only"]
+
+_FIELDS = "comm,pid,tid,time,event,ip,sym,dso"
+_DATA_SIZE_AT, _FEATURES_AT, _SECTION = 48, 72, 16
+_VERSION = re.compile(r"@@?[A-Za-z_][\w.]*")
+_WITH_STACK = (Event.SWITCH, Event.FUTEX_WAIT, Event.SAMPLE)
+
+
+def write_job_only(path: Path, out: Path, tree: Tree, tracepoints: Tracepoints) -> None:
+    """Copy the records of a job's processes that have stacks, and what names their addresses."""
+    pids = np.array(sorted(tree.pids))
+    executed = np.zeros(int(pids.max()) + 1, dtype=np.int64)
+    for pid, time_ns in tree.executed_ns.items():
+        executed[pid] = time_ns
+    with path.open("rb") as source, out.open("wb") as target, PerfData(path) as data:
+        of = numbers(data, tracepoints)
+        if of.switch >= 0:
+            data.fields(of.switch, tracepoints.fields["sched:sched_switch"])
+        whole = memoryview(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
+        target.write(whole[: data.begin])
+        for part in data.records():
+            kept = _kept(part, pids, executed, of, tracepoints.state_bits)
+            rows = part[kept]
+            starts = rows["offset"] + data.begin
+            ends = starts + rows["bytes"]
+            first = np.flatnonzero(np.append(True, starts[1:] != ends[:-1])[: len(rows)])
+            last = np.append(first[1:] - 1, len(rows) - 1)[: len(first)]
+            spans = zip(starts[first].tolist(), ends[last].tolist(), strict=True)
+            target.writelines(whole[start:end] for start, end in spans)
+        end = target.tell()
+        size = struct.unpack_from("<Q", whole, _DATA_SIZE_AT)[0]
+        if size and data.begin + size <= len(whole):
+            target.write(_features(whole, data.begin + size, end))
+        else:  # perf writes them at its end
+            target.seek(_FEATURES_AT)
+            target.write(bytes(32))
+        target.seek(_DATA_SIZE_AT)
+        target.write(struct.pack("<Q", end - data.begin))
+
+
+def _kept(
+    part: npt.NDArray[Any],
+    pids: npt.NDArray[np.int64],
+    executed: npt.NDArray[np.int64],
+    of: Numbers,
+    state_bits: int,
+) -> npt.NDArray[np.bool_]:
+    kinds, event = part["type"], part["event"]
+    ours = np.isin(part["pid"], pids)
+    since = executed[np.where(ours, part["pid"], 0)]
+    ours &= part["time_ns"] >= since
+    asleep = (event == of.switch) & (part["b"] & state_bits != 0)
+    sampled = (kinds == Type.SAMPLE) & (asleep | np.isin(event, (of.wait, of.clock)))
+    about = np.isin(kinds, (Type.FORK, Type.EXIT, Type.MMAP, Type.MMAP2))
+    kernel = np.isin(kinds, (Type.MMAP, Type.MMAP2)) & (part["pid"] == -1)
+    kept: npt.NDArray[np.bool_] = ours & (sampled | about) | kernel
+    kept |= kinds == Type.FINISHED_ROUND
+    return kept
+
+
+def _features(whole: memoryview, table: int, end: int) -> bytes:
+    """What stands behind the records: a table of sections, which moves with them, and these."""
+    flags = int.from_bytes(whole[_FEATURES_AT : _FEATURES_AT + 32], "little")
+    moved = bytearray(whole[table:])
+    for i in range(min(flags.bit_count(), len(moved) // _SECTION)):
+        (offset,) = struct.unpack_from("<Q", moved, i * _SECTION)
+        struct.pack_into("<Q", moved, i * _SECTION, max(0, offset + end - table))
+    return bytes(moved)
+
+
+class Stacks:
+    """The stacks of a data file, given to events that come in the order of time.
+
+    Parameters
+    ----------
+    perf
+        The program.
+    path
+        The data file.
+
+    Attributes
+    ----------
+    texts : list of str
+        Every different stack so far, folded, by its number.
+    remark : str
+        Why there are none, or not all, in a sentence; empty if there are. At the end.
+    """
+
+    def __init__(self, perf: Path, path: Path) -> None:
+        self.texts: list[str] = []
+        self.remark = ""
+        self._argv = [str(perf), "script", "-i", str(path), "--ns", "--no-inline", "-F", _FIELDS]
+        self._later: list[pd.DataFrame] = []
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as started:
+            self._errors = started.enter_context(tempfile.TemporaryFile())
+            self._process = subprocess.Popen(
+                self._argv,
+                bufsize=0,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env={**os.environ, "PERF_CONFIG": os.devnull},
+            )
+            started.callback(self._kill)
+            self._reader = StackReader(self._process.stdout)  # type: ignore[arg-type]
+            self._parts: Iterator[Any] = iter(self._reader)
+            self._ending = started.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.close()
+
+    def _kill(self) -> None:
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process.kill()
+        self._process.wait()
+
+    def join(self, events: npt.NDArray[Any]) -> None:
+        """Give each event the number of its stack, by its thread and time."""
+        if not len(events):
+            return
+        found = self._until(int(events["time_ns"][-1]))
+        wanted = np.flatnonzero(np.isin(events["kind"], _WITH_STACK))
+        if not len(wanted) or found.empty:
+            return
+        keys = pd.DataFrame({name: events[name][wanted] for name in ("time_ns", "tid")})
+        stacks = keys.merge(found, how="left", on=["time_ns", "tid"])["stack"]
+        events["stack"][wanted] = stacks.fillna(-1).astype("int32")
+
+    def _until(self, time_ns: int) -> pd.DataFrame:
+        """All that perf found up to a time, and was not asked for yet."""
+        while not self._later or self._later[-1]["time_ns"].iloc[-1] <= time_ns:
+            part = next(self._parts, None)
+            if part is None:
+                break
+            times_ns, tids, stacks = part
+            new = self._reader.texts[len(self.texts) :]
+            self.texts += [_VERSION.sub("", text).replace("__GI_", "") for text in new]
+            if len(times_ns):
+                table = pd.DataFrame({"time_ns": times_ns, "tid": tids, "stack": stacks})
+                self._later.append(table[[bool(self.texts[i]) for i in stacks.tolist()]])
+                if self._later[-1].empty:
+                    self._later.pop()
+        if not self._later:
+            return pd.DataFrame({"time_ns": [], "tid": [], "stack": []}, dtype="int64")
+        table = pd.concat(self._later)
+        later = table["time_ns"] > time_ns
+        self._later = [table[later]] if later.any() else []
+        return table[~later].drop_duplicates(["time_ns", "tid"])
+
+    def finish(self) -> None:
+        """Wait for perf's end; ``remark`` says what it could not do."""
+        for _ in self._parts:
+            pass
+        if self._process.wait():
+            self._errors.seek(0)
+            said = self._errors.read().decode(errors="replace").strip().splitlines()[-3:]
+            self.remark = f"perf script could not find all call stacks. It said: {' '.join(said)}"

@@ -1,0 +1,342 @@
+"""From stamped waits and sampled states to the intervals of one thread.
+
+Waits are stamped, and so is the CPU time at both their ends; how much CPU time lies between two
+waits is therefore exact. What was not CPU time there, and which part of a wait the thread was
+already free to go on, is told by the kernel's account of time without a core (schedstat), which is
+only sampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perflib.threads.formats import INTERVAL, Flag, State
+from perflib.threads.preload_files import WaitKind
+
+__all__ = ["Life", "spinning", "thread_intervals"]
+
+_Ints = npt.NDArray[np.int64]
+_SMALL_NS = 3_000  # what is shorter than a switch of threads, or than a fiftieth, is no state
+_SMALL_SHARE = 0.02
+_MISSING_NS = 20_000_000  # time that the kernel's account of a runnable thread may lack
+
+
+@dataclass(frozen=True)
+class Life:
+    """What is known of a thread.
+
+    Parameters
+    ----------
+    start_ns, end_ns
+        Its life, as far as it is to be told.
+    born
+        It began at ``start_ns``: it had no CPU time then.
+    end_cpu_ns
+        Its CPU time at its end; -1: not known.
+    waits
+        Records ``WAIT``, by time and not overlapping.
+    locks, others, stacks
+        Of each wait: the number of its lock, the row of who held it, the number of its stack.
+    looks
+        Records ``LOOK``.
+    look_locks
+        Of each look: the number of the lock that the thread was blocked on; -1 if on none; -2 if
+        it was in a stamped wait, so that nothing is known of the time outside of waits.
+    blocking_cpu_ns
+        CPU time that it takes to enter and to leave a wait.
+    """
+
+    start_ns: int
+    end_ns: int
+    born: bool
+    end_cpu_ns: int
+    waits: npt.NDArray[np.void]
+    locks: npt.NDArray[np.int32]
+    others: npt.NDArray[np.int32]
+    stacks: npt.NDArray[np.int32]
+    looks: npt.NDArray[np.void]
+    look_locks: npt.NDArray[np.int32]
+    blocking_cpu_ns: float
+
+
+def thread_intervals(life: Life) -> npt.NDArray[np.void]:
+    """What the thread did, without gaps from its start to its end, in the order of time."""
+    if life.end_ns <= life.start_ns:
+        return np.empty(0, INTERVAL)
+    if life.born:
+        life = _with_birth(life)
+    pieces = _pieces(life)
+    in_waits = pieces.wait >= 0
+    ready_in, ready_out = _ready_shares(life, pieces, in_waits)
+    off = pieces.length - pieces.run
+    ready_of_wait = np.bincount(
+        pieces.wait[in_waits], weights=(off * ready_in)[in_waits], minlength=len(life.waits)
+    )
+    parts = [_of_waits(life, ready_of_wait), *_outside(life, pieces, ~in_waits, ready_out)]
+    every = np.concatenate(parts)
+    every = every[every["end_ns"] > every["start_ns"]]
+    return _merged(every[np.argsort(every["start_ns"], kind="stable")])
+
+
+def spinning(intervals: npt.NDArray[np.void], starts: _Ints, ends: _Ints) -> npt.NDArray[np.void]:
+    """The same intervals, with SPINNING where the thread ran within the given spans of time."""
+    if not len(starts) or not len(intervals):
+        return intervals
+    edges = np.unique(np.concatenate([intervals["start_ns"], starts, ends]))
+    at = np.searchsorted(intervals["start_ns"], edges, side="right") - 1
+    inside = (at >= 0) & (edges < intervals["end_ns"][at])
+    edges, at = edges[inside], at[inside]
+    cut = intervals[at]
+    cut["start_ns"] = edges
+    cut["end_ns"] = np.minimum(np.append(edges[1:], intervals["end_ns"][-1]), cut["end_ns"])
+    starts, ends = np.sort(starts), np.sort(ends)
+    open_spans = np.searchsorted(starts, edges, side="right") - np.searchsorted(
+        ends, edges, side="right"
+    )
+    spins = (open_spans > 0) & (cut["state"] == State.RUNNING)
+    cut["state"][spins] = State.SPINNING
+    cut["flags"][spins] |= np.uint8(Flag.SAMPLED)
+    return _merged(cut)
+
+
+def _with_birth(life: Life) -> Life:
+    """With a look at its first moment: nothing had been counted then."""
+    first = np.zeros(1, life.looks.dtype)
+    first["time_ns"], first["state"], first["cpu"] = life.start_ns, b"R", -1
+    return replace(
+        life,
+        looks=np.concatenate([first, life.looks[life.looks["time_ns"] > life.start_ns]]),
+        look_locks=np.append(
+            np.int32(-1), life.look_locks[life.looks["time_ns"] > life.start_ns]
+        ).astype(np.int32),
+    )
+
+
+# --- pieces: between two neighbouring times of which something is known -------------------------
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    start: _Ints
+    length: _Ints
+    run: _Ints  # CPU time in it
+    wait: _Ints  # the wait that it lies in, -1: none
+    window: _Ints  # how many looks there were before its end
+    cpu: _Ints
+
+
+def _pieces(life: Life) -> _Pieces:
+    waits, looks = life.waits, life.looks
+    edges = np.concatenate(
+        [
+            [life.start_ns, life.end_ns],
+            waits["start_ns"],
+            waits["end_ns"],
+            looks["time_ns"],
+        ]
+    )
+    inner = (edges >= life.start_ns) & (edges <= life.end_ns)
+    edges = np.unique(edges[inner])
+    times, readings = _cpu_readings(life)
+    if len(times):
+        # Beyond what was read a thread goes on as it did: it ran, or it was blocked.
+        total = np.interp(edges, times, readings).astype(np.int64)
+        if not len(looks) or looks["state"][-1] == b"R":
+            total = np.where(edges > times[-1], readings[-1] + edges - times[-1], total)
+    else:
+        total = edges - edges[0]
+    length = np.diff(edges)
+    run = np.clip(np.diff(total), 0, length)
+    starts = edges[:-1]
+    wait = np.searchsorted(waits["start_ns"], starts, side="right") - 1
+    if len(waits):
+        wait[starts >= waits["end_ns"][wait]] = -1
+    window = np.searchsorted(looks["time_ns"], starts, side="right")
+    return _Pieces(starts, length, run, wait, window, _cpus(life, starts))
+
+
+def _cpu_readings(life: Life) -> tuple[_Ints, _Ints]:
+    """The thread's CPU time at those times at which it is known."""
+    waits, looks = life.waits, life.looks
+    times = [waits["start_ns"], waits["end_ns"], looks["time_ns"]]
+    readings = [
+        waits["cpu_end_ns"] - waits["cpu_ns"],
+        waits["cpu_end_ns"],
+        looks["run_ns"],
+    ]
+    if life.end_cpu_ns >= 0:
+        times.append(np.array([life.end_ns]))
+        readings.append(np.array([life.end_cpu_ns]))
+    time, reading = np.concatenate(times), np.concatenate(readings)
+    order = np.argsort(time, kind="stable")
+    time, reading = time[order].astype(np.int64), reading[order].astype(np.int64)
+    if not len(time):
+        return time, reading
+    # A look's reading may be old, so it is a lower bound, and a thread has no more CPU time than
+    # there is time: a later reading says how much there must have been by now.
+    lead = np.maximum.accumulate((reading - time)[::-1])[::-1]
+    return time, np.maximum.accumulate(lead + time)
+
+
+def _cpus(life: Life, starts: _Ints) -> _Ints:
+    """The CPU that a thread was on last, -1: not known."""
+    time = np.concatenate([life.waits["end_ns"], life.looks["time_ns"]])
+    cpu = np.concatenate([life.waits["cpu"], life.looks["cpu"]]).astype(np.int64)
+    order = np.argsort(time, kind="stable")
+    at = np.searchsorted(time[order], starts, side="right") - 1
+    return np.append(cpu[order], -1)[at]
+
+
+def _ready_shares(
+    life: Life, pieces: _Pieces, in_waits: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The share of each piece's time off the CPU that the thread was ready: in waits, outside.
+
+    Between two looks it is known how long the thread was blocked. Waits come first: a wait is
+    mostly blocked. What is left was blocked outside of waits. NaN outside where nothing is known.
+    """
+    looks = life.looks
+    n = len(looks) + 1
+    off = (pieces.length - pieces.run).astype(np.float64)
+    inside = np.bincount(pieces.window[in_waits], weights=off[in_waits], minlength=n)
+    outside = np.bincount(pieces.window[~in_waits], weights=off[~in_waits], minlength=n)
+    known = np.zeros(n, dtype=bool)
+    blocked = np.zeros(n)
+    if len(looks) > 1:
+        total = _blocked_ns(looks, inside)
+        blocked[1:-1] = total[1:] - total[:-1]
+        known[1:-1] = True
+    in_waits_blocked = np.minimum(blocked, inside)
+    outside_blocked = np.minimum(blocked - in_waits_blocked, outside)
+    in_share = np.where(known & (inside > 0), 1 - in_waits_blocked / np.maximum(inside, 1), 0.0)
+    out_share = np.where(known, 1 - outside_blocked / np.maximum(outside, 1), np.nan)
+    return in_share[pieces.window], out_share[pieces.window]
+
+
+def _blocked_ns(looks: npt.NDArray[np.void], inside: npt.NDArray[np.number[Any]]) -> _Ints:
+    """How long the thread had been blocked by each look; ``inside``: what its waits explain.
+
+    Of a thread that is blocked the account is exact. Of one that runs or is ready the last part is
+    missing from it, which makes this too large: a later account may show that, and what waits do
+    not explain is believed only if it is more than can be missing.
+    """
+    total = looks["time_ns"] - looks["run_ns"] - looks["delay_ns"]
+    total = np.minimum.accumulate(total[::-1])[::-1]
+    exact = (looks["state"] != b"R").tolist()
+    found = total.tolist()
+    explained = inside.astype(np.int64).tolist()
+    for i in range(1, len(found)):
+        if not exact[i]:
+            least = max(found[i - 1], found[i] - _MISSING_NS)
+            found[i] = max(least, min(found[i], found[i - 1] + explained[i]))
+    return np.array(found)
+
+
+# --- intervals -----------------------------------------------------------------------------------
+
+
+def _empty(n: int, state: State, flags: int = 0) -> npt.NDArray[np.void]:
+    found = np.zeros(n, INTERVAL)
+    found["state"], found["flags"] = state, flags
+    for name in ("cpu", "lock", "other", "stack"):
+        found[name] = -1
+    return found
+
+
+def _of_waits(life: Life, ready: npt.NDArray[np.number[Any]]) -> npt.NDArray[np.void]:
+    waits = life.waits
+    start, end = waits["start_ns"], waits["end_ns"]
+    length = end - start
+    spins = waits["kind"] == WaitKind.SPIN
+    # A wait that had many times the CPU time of blocking asked for the lock again and again.
+    busy = waits["cpu_ns"] > 20 * life.blocking_cpu_ns
+    spin = np.where(busy, waits["cpu_ns"] - life.blocking_cpu_ns, 0)
+    spin = np.minimum(np.where(spins, waits["cpu_ns"], spin), length).astype(np.int64)
+    ready_ns = np.where(spins, length - spin, np.minimum(ready.astype(np.int64), length - spin))
+    ready_ns[ready_ns < np.minimum(_SMALL_NS, _SMALL_SHARE * length)] = 0
+    spun = _empty(len(waits), State.SPINNING)
+    waited = _empty(len(waits), State.WAITING)
+    readied = _empty(len(waits), State.READY, Flag.SAMPLED)
+    for part, begin, finish in (
+        (spun, start, start + spin),
+        (waited, start + spin, end - ready_ns),
+        (readied, end - ready_ns, end),
+    ):
+        part["start_ns"], part["end_ns"] = begin, finish
+        part["lock"], part["other"], part["stack"] = life.locks, life.others, life.stacks
+    spun["cpu"] = waits["cpu"]
+    return np.concatenate([spun, waited, readied])
+
+
+def _outside(
+    life: Life,
+    pieces: _Pieces,
+    chosen: npt.NDArray[np.bool_],
+    ready_share: npt.NDArray[np.float64],
+) -> list[npt.NDArray[np.void]]:
+    start, length = pieces.start[chosen], pieces.length[chosen]
+    run, share = pieces.run[chosen], ready_share[chosen]
+    off = length - run
+    off[off < np.maximum(_SMALL_NS, _SMALL_SHARE * length)] = 0
+    run = length - off
+    unknown = np.isnan(share) & (off > 0)
+    ready = (off * np.nan_to_num(share)).astype(np.int64)
+    ready[ready < _SMALL_NS] = 0
+    ready = np.where(off - ready < _SMALL_NS, off, ready)
+    ready[unknown] = 0
+    blocked = off - ready
+    before, after = _look_at(life, pieces, chosen)
+    # Blocked at the look before and not at the one after: it ran only in the end.
+    late = (before >= -1) & (after == -2) & (off > 0)
+    lock = np.where(after >= 0, after, np.where(before >= 0, before, -1))
+    flags = np.where(off > 0, int(Flag.SAMPLED), 0)
+    ran_at = np.where(late, start + off, start)
+    blocked_at = np.where(late, start, start + run)
+    ready_at = blocked_at + blocked
+    parts = []
+    for state, begin, ns in (
+        (State.RUNNING, ran_at, run),
+        (State.SLEEPING, blocked_at, blocked),
+        (State.READY, ready_at, ready),
+    ):
+        part = _empty(len(start), state)
+        part["start_ns"], part["end_ns"], part["flags"] = begin, begin + ns, flags
+        parts.append(part)
+    parts[0]["cpu"] = pieces.cpu[chosen]
+    waits = (lock >= 0) & (blocked > 0)
+    parts[1]["state"][waits] = State.WAITING
+    parts[1]["lock"][waits] = lock[waits]
+    parts[2]["lock"][waits & ~late] = lock[waits & ~late]
+    parts[2]["lock"][waits & late] = lock[waits & late]
+    parts[1]["state"][unknown] = State.UNKNOWN
+    return parts
+
+
+def _look_at(life: Life, pieces: _Pieces, chosen: npt.NDArray[np.bool_]) -> tuple[_Ints, _Ints]:
+    """What the looks before and after each piece saw: a lock's number, -1 sleep, -2 not blocked."""
+    blocked = np.isin(life.looks["state"], [b"S", b"D"])
+    seen = np.where(blocked, life.look_locks, -2)
+    seen = np.concatenate([[-2], seen, [-2]]).astype(np.int64)
+    window = pieces.window[chosen]
+    return seen[window], seen[window + 1]
+
+
+def _merged(every: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Neighbours that say the same as one, but for waits, each of which is an operation."""
+    if len(every) < 2:
+        return every
+    last, this = every[:-1], every[1:]
+    same = (last["end_ns"] == this["start_ns"]) & (
+        (this["lock"] < 0) | ((this["flags"] & Flag.SAMPLED > 0) & (this["stack"] < 0))
+    )
+    for name in ("state", "lock", "other", "stack", "cpu"):
+        same &= last[name] == this[name]
+    first = np.flatnonzero(np.append(True, ~same))
+    merged = every[first]
+    merged["end_ns"] = every["end_ns"][np.append(first[1:], len(every)) - 1]
+    merged["flags"] = np.bitwise_or.reduceat(every["flags"], first)
+    return merged

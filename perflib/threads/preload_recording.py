@@ -1,0 +1,534 @@
+"""What the preloaded library stamped and what was seen in /proc, put together to a recording."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perflib.errors import MeasurementError
+from perflib.threads.formats import LOST, SAMPLE, Flag, Lock
+from perflib.threads.preload_files import (
+    KINDS,
+    WAIT,
+    ProcessFile,
+    ProcessFlag,
+    Records,
+    ThreadFile,
+)
+from perflib.threads.preload_intervals import Life, spinning, thread_intervals
+from perflib.threads.recording import Recording, Writer
+from perflib.threads.sampler import UNKNOWN_FUTEX, Looks, SeenThread
+from perflib.threads.settings import Settings
+from perflib.threads.symbols import Symbols
+
+__all__ = ["Parts", "write"]
+
+_LIBRARY_FRAMES = ("tw_thread_start", "thread_waits.so+")
+_FUTEX_WAIT, _LOCK_PI, _LOCK_PI2 = 0, 6, 13
+_COMMAND, _PRIVATE = 0x7F, 0x80
+_NOT_A_CALLER = re.compile(r"pthread_|std::|__gthread|_ZNK?St|_ZSt")
+_OTHER = KINDS.index("other")
+_LONGEST_LOCK = np.uint64(64)  # bytes
+_SAME_NS = 30_000_000  # stat says when a thread began to a hundredth of a second
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that was written while a job ran.
+
+    ``full``: the data reached their bound.
+    """
+
+    backend: str
+    pid: int
+    processes: list[ProcessFile]
+    looks: Looks
+    from_ns: int
+    until_ns: int
+    cpus: int
+    settings: Settings
+    full: bool = False
+
+
+@dataclass
+class _Row:
+    """A thread of the recording: what was stamped of it, program by program, and seen."""
+
+    pid: int
+    tid: int
+    stamped: list[tuple[ProcessFile, ThreadFile]] = field(default_factory=list)
+    seen: SeenThread | None = None
+    end_ns: int = 0
+
+    @property
+    def start_ns(self) -> int:
+        if self.stamped:
+            process, thread = self.stamped[0]
+            return thread.start_ns or process.start_ns
+        assert self.seen is not None
+        return self.seen.start_ns
+
+    @property
+    def name(self) -> str:
+        named = [thread.name for _, thread in self.stamped if thread.name]
+        seen = self.seen.name if self.seen is not None else ""
+        ended = self.stamped and self.stamped[-1][1].end_ns
+        return named[-1] if named and (ended or not seen) else seen or (named or [""])[-1]
+
+
+class _Naming:
+    """Locks and stacks by number, over all processes."""
+
+    def __init__(self, looks: Looks) -> None:
+        self._maps = looks.maps
+        self._symbols: dict[tuple[int, int], Symbols] = {}
+        # Process, program of it, kind and address; with the first stack that waited for it.
+        self._locks: dict[tuple[int, int, int, int], tuple[int, str]] = {}
+        self.stacks: dict[str, int] = {}
+
+    def symbols(self, pid: int, generation: int, maps: str = "") -> Symbols:
+        key = pid, generation
+        if key not in self._symbols:
+            self._symbols[key] = Symbols.from_maps(self._maps.get(pid, ""), maps)
+        return self._symbols[key]
+
+    def lock(self, key: tuple[int, int, int, int], stack: str) -> int:
+        return self._locks.setdefault(key, (len(self._locks), stack))[0]
+
+    def stack(self, symbols: Symbols, frames: Iterable[int], *, exact: bool) -> str:
+        """The text of a stack; of a return address the call before it counts."""
+        names = []
+        for i, frame in enumerate(frames):
+            name = symbols.name(frame if exact and i == 0 else frame - 1).replace(";", ":")
+            if name.startswith(_LIBRARY_FRAMES):
+                break  # what is outside of it only starts threads
+            names.append(name)
+        return ";".join(reversed(names))
+
+    def number(self, stack: str) -> int:
+        return self.stacks.setdefault(stack, len(self.stacks))
+
+    def named(self) -> tuple[list[Lock], list[int]]:
+        """The locks, and which of them each number is.
+
+        As for every backend, a lock in a static variable has the variable's name, and all of one
+        kind in it are one; another is named by who waits for it.
+        """
+        locks: dict[tuple[Any, ...], Lock] = {}
+        index: dict[tuple[Any, ...], int] = {}
+        numbers = []
+        for (pid, generation, code, address), (_, stack) in self._locks.items():
+            kind, place = KINDS[code], address
+            found = self.symbols(pid, generation).object_at(address)
+            if kind == "join":
+                name = "pthread_join"
+            elif found is not None:
+                name, place = found[0], address - found[1]
+            else:
+                frames = (one for one in stack.split(";")[::-1] if not _NOT_A_CALLER.match(one))
+                caller = next(frames, "")
+                name = f"lock in {caller}" if caller else f"{address:#x}" if address else "futex"
+            key = pid, generation, kind, place
+            locks.setdefault(key, Lock(name, kind, address, pid))
+            numbers.append(index.setdefault(key, len(index)))
+        return list(locks.values()), numbers
+
+
+def write(parts: Parts, out: Path) -> Recording:
+    """Write the recording.
+
+    Raises
+    ------
+    MeasurementError
+        There is nothing to write.
+    """
+    rows = _rows(parts)
+    end_ns = min(parts.until_ns, max((row.end_ns for row in rows), default=0))
+    first = min((row.start_ns for row in rows), default=0)
+    if parts.backend == "states" and len(parts.looks.looks):
+        first = int(parts.looks.looks["time_ns"][0])
+    start_ns = max(parts.from_ns, first)
+    rows = [row for row in rows if row.start_ns < end_ns and row.end_ns > start_ns]
+    if not rows or end_ns <= start_ns:
+        msg = "nothing was recorded: the job had ended before the time that is recorded began"
+        raise MeasurementError(msg)
+    naming = _Naming(parts.looks)
+    writer = Writer(out)
+    look_order = np.argsort(parts.looks.looks["thread"], kind="stable")
+    look_threads = parts.looks.looks["thread"][look_order]
+    owners = _Owners(rows)
+    blocking = _blocking_cpu_ns(rows)
+    spins = re.compile(parts.settings.spin_functions)
+    samples = [np.empty(0, SAMPLE)]
+    for number, row in enumerate(rows):
+        looks = np.empty(0, parts.looks.looks.dtype)
+        if row.seen is not None:
+            span = np.searchsorted(look_threads, [row.seen.number, row.seen.number + 1])
+            looks = parts.looks.looks[np.sort(look_order[span[0] : span[1]])]
+        life, sampled, spun = _life(parts, row, looks, naming, owners, blocking, spins)
+        intervals = spinning(thread_intervals(life), *spun)
+        intervals = _clipped(intervals, start_ns, end_ns)
+        for process, _ in row.stamped:
+            if process.lost_waits + process.lost_samples:
+                touched = intervals["end_ns"] > process.first_lost_ns
+                touched &= intervals["start_ns"] < process.last_lost_ns
+                intervals["flags"][touched] |= np.uint8(Flag.LOST)
+        writer.add(np.full(len(intervals), number, np.int32), intervals)
+        sampled["thread"] = number
+        inside = (sampled["time_ns"] >= start_ns) & (sampled["time_ns"] < end_ns)
+        samples.append(sampled[inside])
+    every = np.concatenate(samples)
+    writer.add_samples(every[np.argsort(every["time_ns"], kind="stable")])
+    table = pd.DataFrame(
+        {
+            "tid": [row.tid for row in rows],
+            "pid": [row.pid for row in rows],
+            "name": [row.name for row in rows],
+            "start_ns": [max(row.start_ns, start_ns) for row in rows],
+            "end_ns": [min(row.end_ns, end_ns) for row in rows],
+        }
+    )
+    wanted = re.compile(parts.settings.threads)
+    keep = np.array([wanted.search(row.name) is not None for row in rows], dtype=bool)
+    locks, lock_of = naming.named()
+    writer.close(
+        threads=table,
+        stacks=list(naming.stacks),
+        locks=locks,
+        lock_of=lock_of,
+        lost=_lost(parts),
+        meta=_meta(parts, start_ns, end_ns, every, rows),
+        keep=keep,
+    )
+    return Recording.open(out)
+
+
+# --- threads -------------------------------------------------------------------------------------
+
+
+def _rows(parts: Parts) -> list[_Row]:
+    """The threads, by their begin. A process keeps its main thread when it runs another program."""
+    rows: list[_Row] = []
+    mains: dict[int, _Row] = {}
+    by_tid: dict[tuple[int, int], list[_Row]] = {}
+    followed = parts.processes if parts.settings.follow else [
+        process for process in parts.processes if process.pid == parts.pid
+    ]  # fmt: skip
+    for process in followed:
+        for thread in process.threads:
+            main = mains.get(process.pid) if thread.tid == process.pid else None
+            again = main is not None and main.stamped[-1][0].generation < process.generation
+            row = main if main is not None and again else _Row(process.pid, thread.tid)
+            row.stamped.append((process, thread))
+            if row is not main:
+                rows.append(row)
+                by_tid.setdefault((process.pid, thread.tid), []).append(row)
+            if thread.tid == process.pid:
+                mains[process.pid] = row
+    for seen in parts.looks.threads:
+        near = [
+            row
+            for row in by_tid.get((seen.pid, seen.tid), [])
+            if row.seen is None and row.start_ns - _SAME_NS < seen.seen_ns
+        ]
+        if near:
+            min(near, key=lambda row: abs(row.start_ns - seen.start_ns)).seen = seen
+        else:
+            rows.append(_Row(seen.pid, seen.tid, seen=seen))
+    for row in rows:
+        row.end_ns = _end(parts, row)
+    return sorted(rows, key=lambda row: (row.start_ns, row.pid, row.tid))
+
+
+def _end(parts: Parts, row: _Row) -> int:
+    """When a thread ended, as far as it is known."""
+    seen_ns = row.seen.seen_ns if row.seen is not None else 0
+    if not row.stamped:
+        return max(seen_ns, row.start_ns)
+    process, thread = row.stamped[-1]
+    if thread.end_ns:
+        return thread.end_ns
+    if process.end_ns:
+        return process.end_ns
+    later = [
+        other.start_ns
+        for other in parts.processes
+        if other.pid == process.pid and other.generation > process.generation
+    ]
+    if later:  # it became another program, and lost its other threads
+        return min(later)
+    return max(seen_ns, _last_ns(process))
+
+
+def _last_ns(process: ProcessFile) -> int:
+    """The last time that a process wrote anything: it was alive then."""
+    last = process.start_ns
+    for thread in process.threads:
+        records = thread.records()
+        last = max(last, thread.start_ns, thread.end_ns)
+        for times in (records.waits["end_ns"], records.time_ns):
+            last = max(last, int(times.max(initial=0)))
+        if thread.open is not None:
+            last = max(last, thread.open.start_ns)
+    return last
+
+
+class _Owners:
+    """Whose number a thread's was at a time: numbers are used again."""
+
+    def __init__(self, rows: list[_Row]) -> None:
+        self._by_tid: dict[int, tuple[list[int], list[int]]] = {}
+        for number, row in enumerate(rows):  # by their begin
+            starts, numbers = self._by_tid.setdefault(row.tid, ([], []))
+            starts.append(row.start_ns)
+            numbers.append(number)
+
+    def rows(
+        self, tids: npt.NDArray[np.int32], times: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int32]:
+        found = np.full(len(tids), -1, np.int32)
+        for tid in np.unique(tids).tolist():
+            if tid in self._by_tid:
+                starts, numbers = self._by_tid[tid]
+                which = tids == tid
+                at = np.searchsorted(starts, times[which], side="right") - 1
+                found[which] = np.array(numbers)[np.maximum(at, 0)]
+        return found
+
+
+def _blocking_cpu_ns(rows: list[_Row]) -> float:
+    """CPU time that it takes to wait without spinning: what the shortest tenth of waits took."""
+    some = [
+        thread.records().waits["cpu_ns"][:10_000]
+        for row in rows[:64]
+        for _, thread in row.stamped[:1]
+    ]
+    every = np.concatenate([np.empty(0, np.int64), *some])
+    return float(np.quantile(every, 0.1)) if len(every) else 0.0
+
+
+def _life(
+    parts: Parts,
+    row: _Row,
+    looks: npt.NDArray[np.void],
+    naming: _Naming,
+    owners: _Owners,
+    blocking_cpu_ns: float,
+    spins: re.Pattern[str],
+) -> tuple[Life, npt.NDArray[np.void], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """What is known of one thread; its samples; and the spans in which these saw it spin."""
+    start_ns, end_ns = row.start_ns, row.end_ns
+    waits, locks, stacks = [np.empty(0, WAIT)], [], []
+    samples = [np.empty(0, SAMPLE)]
+    spun: list[tuple[int, int]] = []
+    for process, thread in row.stamped:
+        symbols = naming.symbols(process.pid, process.generation, process.maps)
+        records = thread.records()
+        written = _whole(records, thread, _program_end(parts, process, thread, end_ns))
+        waits.append(written)
+        texts = {
+            number: naming.stack(symbols, frames, exact=False)
+            for number, frames in records.stacks.items()
+        }
+        locks.append(_numbers_of_locks(written, process, naming, texts))
+        numbers = {number: naming.number(text) for number, text in texts.items()}
+        stacks.append(np.array([numbers.get(n, -1) for n in written["stack"].tolist()], np.int32))
+        sample = np.zeros(len(records.frames), SAMPLE)
+        sample["time_ns"], sample["weight_ns"] = records.time_ns, records.weight_ns
+        sample["stack"] = [
+            naming.number(naming.stack(symbols, frames, exact=True)) for frames in records.frames
+        ]
+        samples.append(sample)
+        spun += [
+            (time - weight, time)
+            for time, weight, frames in zip(
+                records.time_ns.tolist(), records.weight_ns.tolist(), records.frames, strict=True
+            )
+            if spins.search(symbols.name(frames[0]))
+        ]
+    every = np.concatenate(waits)
+    lock = np.concatenate([np.empty(0, np.int32), *locks])
+    stack = np.concatenate([np.empty(0, np.int32), *stacks])
+    order = np.argsort(every["start_ns"], kind="stable")
+    every, lock, stack = every[order], lock[order], stack[order]
+    # A signal's handler may wait within a wait: the outer one counts.
+    reached = np.maximum.accumulate(np.append(0, every["end_ns"]))[:-1]
+    outer = (every["start_ns"] >= np.maximum(reached, start_ns)) & (every["end_ns"] <= end_ns)
+    every, lock, stack = every[outer], lock[outer], stack[outer]
+    looks = looks[(looks["time_ns"] > start_ns) & (looks["time_ns"] <= end_ns)]
+    last = row.stamped[-1][1] if row.stamped else None
+    spans = np.array(spun, np.int64).reshape(-1, 2)
+    life = Life(
+        start_ns=start_ns if row.stamped or not len(looks) else int(looks["time_ns"][0]),
+        end_ns=end_ns,
+        born=bool(row.stamped) and not row.stamped[0][0].generation,
+        end_cpu_ns=last.cpu_ns if last is not None and last.end_ns and last.cpu_ns else -1,
+        waits=every,
+        locks=lock,
+        others=owners.rows(every["owner"], every["start_ns"]),
+        stacks=stack,
+        looks=looks,
+        look_locks=_looked_locks(row, looks, every, naming),
+        blocking_cpu_ns=blocking_cpu_ns,
+    )
+    return life, np.concatenate(samples), (spans[:, 0], spans[:, 1])
+
+
+def _program_end(parts: Parts, process: ProcessFile, thread: ThreadFile, end_ns: int) -> int:
+    later = [
+        other.start_ns
+        for other in parts.processes
+        if other.pid == process.pid and other.generation > process.generation
+    ]
+    return min([thread.end_ns or end_ns, *later])
+
+
+def _whole(records: Records, thread: ThreadFile, end_ns: int) -> npt.NDArray[np.void]:
+    """The waits, with the one that the thread did not come back from."""
+    if thread.open is None or thread.open.start_ns >= end_ns:
+        return records.waits
+    last = np.zeros(1, WAIT)
+    last["start_ns"], last["end_ns"] = thread.open.start_ns, end_ns
+    last["lock"], last["kind"] = thread.open.lock, thread.open.kind
+    last["owner"], last["stack"] = thread.open.owner, thread.open.stack
+    known = records.waits["cpu_end_ns"]
+    last["cpu_end_ns"], last["cpu"] = (known[-1] if len(known) else 0), -1
+    return np.concatenate([records.waits, last])
+
+
+def _numbers_of_locks(
+    waits: npt.NDArray[np.void], process: ProcessFile, naming: _Naming, stacks: dict[int, str]
+) -> npt.NDArray[np.int32]:
+    pairs = np.stack([waits["kind"].astype(np.uint64), waits["lock"]], axis=1)
+    unique, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+    numbers = [
+        naming.lock(
+            (process.pid, process.generation, min(kind, _OTHER), address), stacks.get(stack, "")
+        )
+        for (kind, address), stack in zip(
+            unique.tolist(), waits["stack"][first].tolist(), strict=True
+        )
+    ]
+    return np.array(numbers, np.int32)[inverse.reshape(-1)]
+
+
+def _looked_locks(
+    row: _Row, looks: npt.NDArray[np.void], waits: npt.NDArray[np.void], naming: _Naming
+) -> npt.NDArray[np.int32]:
+    """What a thread was blocked on at each look: `Life.look_locks`.
+
+    The futex's operation tells a mutex (which waits without a bit set) from what may time out, and
+    a join, whose futex belongs to the kernel, is not private.
+    """
+    found = np.full(len(looks), -1, np.int32)
+    stamped = _stamped(looks, waits)
+    found[stamped] = -2
+    generation = row.stamped[-1][0].generation if row.stamped else 0
+    naming.symbols(row.pid, generation)
+    for address, operation in np.unique(looks[["futex", "operation"]][~stamped]).tolist():
+        if not address:
+            continue
+        which = ~stamped & (looks["futex"] == address) & (looks["operation"] == operation)
+        kind = "condition" if operation & _PRIVATE else "join"
+        if operation & _COMMAND in (_FUTEX_WAIT, _LOCK_PI, _LOCK_PI2):
+            kind = "mutex"
+        if address == UNKNOWN_FUTEX:
+            kind = "other"
+        place = 0 if kind in ("join", "other") else address
+        found[which] = naming.lock((row.pid, generation, KINDS.index(kind), place), "")
+    return found
+
+
+def _stamped(looks: npt.NDArray[np.void], waits: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which looks saw a wait that was stamped too.
+
+    One right before a wait may have seen its futex: what it reads, it reads one after the other.
+    """
+    if not len(waits):
+        return np.zeros(len(looks), dtype=bool)
+    at = np.searchsorted(waits["start_ns"], looks["time_ns"], side="right") - 1
+    inside = (at >= 0) & (looks["time_ns"] < waits["end_ns"][at])
+    known = np.unique(waits["lock"])
+    near = known[np.maximum(np.searchsorted(known, looks["futex"], side="right") - 1, 0)]
+    same: npt.NDArray[np.bool_] = (looks["futex"] >= near) & (looks["futex"] < near + _LONGEST_LOCK)
+    return inside | (same & (looks["futex"] > UNKNOWN_FUTEX))
+
+
+def _clipped(intervals: npt.NDArray[np.void], start_ns: int, end_ns: int) -> npt.NDArray[np.void]:
+    kept = intervals[(intervals["end_ns"] > start_ns) & (intervals["start_ns"] < end_ns)]
+    kept["start_ns"] = np.maximum(kept["start_ns"], start_ns)
+    kept["end_ns"] = np.minimum(kept["end_ns"], end_ns)
+    return kept
+
+
+# --- what it says of itself ----------------------------------------------------------------------
+
+
+def _lost(parts: Parts) -> npt.NDArray[np.void]:
+    rows = [
+        (one.first_lost_ns, one.last_lost_ns, -1, one.lost_waits + one.lost_samples)
+        for one in parts.processes
+        if one.lost_waits + one.lost_samples
+    ]
+    return np.array(rows, LOST)
+
+
+def _meta(
+    parts: Parts, start_ns: int, end_ns: int, samples: npt.NDArray[np.void], rows: list[_Row]
+) -> dict[str, Any]:
+    waits = sum(one.lost_waits for one in parts.processes)
+    lost = {"events": waits, "samples": sum(one.lost_samples for one in parts.processes)}
+    flags = ProcessFlag(0)
+    for one in parts.processes:
+        flags |= one.flags
+    period_ns = int(parts.settings.sample_period_us * 1e3)
+    remarks = list(parts.looks.remarks)
+    if parts.backend == "states":
+        remarks.append(
+            "Every state is sampled: waits shorter than the time between two looks are seen only "
+            "by chance, and nothing is known of their callers."
+        )
+    elif len(samples):
+        typical = int(np.median(samples["weight_ns"]))
+        if typical > 1.5 * period_ns:
+            remarks.append(
+                f"Stacks were asked for every {period_ns / 1e6:g} ms of CPU time and came every "
+                f"{typical / 1e6:.3g} ms: without privileges the kernel looks at its ticks only."
+            )
+    if parts.processes and not all(one.flags & ProcessFlag.OWNERS for one in parts.processes):
+        remarks.append("Who held a lock is not known: this C library keeps it elsewhere.")
+    if flags & ProcessFlag.SIGNAL_TAKEN:
+        remarks.append("The job uses the signal of the samples itself: there are none from then.")
+    if flags & ProcessFlag.NO_TIMER:
+        remarks.append("Threads were not sampled: the kernel gave no more timers (ulimit -i).")
+    if parts.backend == "preload":
+        stamped = {one.pid for one in parts.processes}
+        for pid in sorted({row.pid for row in rows} - stamped):
+            program = Path(parts.looks.programs.get(pid, "")).name or "?"
+            remarks.append(
+                f"Process {pid} ({program}) did not load the library: its waits are not stamped, "
+                "its states are sampled."
+            )
+    cut = ""
+    if waits or lost["samples"]:
+        cut = f"the data reached their bound of {parts.settings.max_data_mb} MB"
+        if flags & ProcessFlag.NOT_EXTENDED and not parts.full:
+            cut = "the data could not be written: the disk is full, or the folder is closed"
+    return {
+        "backend": parts.backend,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "job_pid": parts.pid,
+        "cpus": parts.cpus,
+        "sample_period_ns": 0 if parts.backend == "states" else period_ns,
+        "remarks": remarks,
+        "lost": lost,
+        "cut": cut,
+    }

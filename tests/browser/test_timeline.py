@@ -1,0 +1,217 @@
+"""The views of threads in JupyterLab: drawn, zoomed, clicked, by mouse and by keys."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from perflib.lab.timeline_page import colours
+from perflib.threads.formats import State
+
+_PATIENCE_MS = 120_000
+_TOP = Path(__file__).parents[2]
+_CELL = f"""
+import sys
+sys.path.insert(0, {str(_TOP)!r})
+from pathlib import Path
+from perflib.lab.thread_views import thread_view
+from tests.threads.made import recording_of
+MS = 1_000_000
+waits = [(20 * i * MS, 20 * i * MS + 10 * MS, 0) for i in range(5)]
+for i in range(5):
+    waits.append((20 * i * MS + 10 * MS, 20 * i * MS + 20 * MS, 2, 0, -1, i % 2, 0, i % 2))
+recording = recording_of(
+    Path("recording"),
+    [[(0, 100 * MS, 0)], sorted(waits)] + [[(0, 100 * MS, 3)]] * 10,
+    names=["main", "<b>x</b>\\x1b"] + [f"idle-{{i}}" for i in range(10)],
+    samples=[(50 * MS, 0, 4, 100 * MS)],
+    meta={{"cpus": 2}},
+)
+view = thread_view(recording, rows_per_page=5)
+view
+"""
+_RUN_ALL = """async () => {
+  const app = window.jupyterapp;
+  await app.restored;
+  const panel = app.shell.currentWidget;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+  await panel.sessionContext.session.kernel.info;
+  await app.commands.execute('notebook:run-all-cells');
+}"""
+_SHUT_DOWN = "() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
+_COLOUR = """(canvas, [share, row]) => {
+  const x = Math.floor(share * canvas.width);
+  const [r, g, b] = canvas.getContext('2d').getImageData(x, row * 18 + 9, 1, 1).data;
+  return '#' + [r, g, b].map((part) => part.toString(16).padStart(2, '0')).join('');
+}"""
+_BENIGN = (r"favicon",)  # the server has none under this address
+
+
+class Graph:
+    """The timeline on a page, and what a person does with it."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.stage = page.locator(".perflib-timeline-stage")
+        self.selected = page.locator(".perflib-selected")
+        self.place = page.locator(".perflib-timeline-place")
+        self.names = page.locator(".perflib-timeline-name")
+
+    def point(self, share: float, row: int) -> tuple[float, float]:
+        box = self.stage.bounding_box()
+        return box["x"] + share * box["width"], box["y"] + 18 * row + 9
+
+    def drag(self, start: float, end: float) -> None:
+        self.page.mouse.move(*self.point(start, 0))
+        self.page.mouse.down()
+        self.page.mouse.move(*self.point(end, 1), steps=5)
+        self.page.mouse.up()
+
+    def click(self, share: float, row: int) -> None:
+        self.page.mouse.click(*self.point(share, row))
+
+    def colour(self, share: float, row: int) -> str:
+        canvas = self.page.locator(".perflib-timeline-rows")
+        return str(canvas.evaluate(_COLOUR, [share, row]))
+
+    def span(self, words: str = "") -> tuple[float, float]:
+        """Start and end of the selection in ms, once its text has some words."""
+        self.selected.filter(has_text=words).wait_for()
+        found = re.search(r"([\d.]+) s to ([\d.]+) s", self.selected.inner_text())
+        assert found is not None
+        return 1e3 * float(found[1]), 1e3 * float(found[2])
+
+    def wait_for_note(self, words: str) -> None:
+        self.page.locator(".perflib-timeline-note").filter(has_text=words).wait_for()
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+
+@pytest.fixture
+def graph(page: Any, lab_url: str, folder: Path) -> Graph:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(_CELL.strip())])  # type: ignore[no-untyped-call]
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, folder / "threads.ipynb")  # type: ignore[no-untyped-call]
+    page.set_default_timeout(_PATIENCE_MS)
+    page.goto(lab_url.format(path="threads.ipynb"))
+    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context")
+    page.evaluate(_RUN_ALL)
+    page.locator(".perflib-timeline").wait_for()
+    return Graph(page)
+
+
+@pytest.mark.timeout(300)
+def test_threads_over_time(graph: Graph, page: Any, console: list[str], tmp_path: Path) -> None:
+    assert page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count() == 0
+
+    # What is drawn.
+    assert graph.names.all_inner_texts() == ["main", "<b>x</b>␛", "idle-0", "idle-1", "idle-2"]
+    seen = [graph.colour(share, row) for share, row in ((0.5, 0), (0.05, 1), (0.15, 1), (0.5, 2))]
+    states = (State.RUNNING, State.RUNNING, State.WAITING, State.SLEEPING)
+    assert seen == [colours()[state] for state in states]
+    chart = page.locator(".perflib-timeline-chart").text_content()
+    assert "2 cores" in chart
+    assert "time since the recording began (ms)" in chart
+    page.mouse.move(*graph.point(0.15, 1))
+    tip = page.locator(".perflib-timeline-tip").inner_text().splitlines()
+    assert tip[0] == "<b>x</b>␛"
+    assert tip[1].startswith("at 0.015")
+    assert tip[2] == "waiting for a lock: 100 %"
+    graph.page.locator(".perflib-threads").screenshot(path=tmp_path / "whole.png")
+
+    # Zoom by dragging, and back.
+    assert graph.span() == (0, 100)
+    graph.drag(0.2, 0.4)
+    assert graph.span("(20") == pytest.approx((20, 40), abs=0.5)
+    assert graph.colour(0.25, 1) == colours()[State.RUNNING]
+    assert graph.colour(0.75, 1) == colours()[State.WAITING]
+    threads = page.locator(".perflib-choice-row").all_inner_texts()
+    assert "10.0 ms" in next(text for text in threads if text.startswith("<b>x"))
+
+    # A click shows the wait, its lock and its stack.
+    graph.click(0.75, 1)
+    graph.place.get_by_text("<b>x</b>␛: waiting for a lock").wait_for()
+    facts = graph.place.inner_text()
+    assert "10.0 ms" in facts
+    assert "formula_lock" in facts
+    stack = graph.place.locator("li").all_inner_texts()
+    assert stack == ["lock_wait", "construct", "formula", "event_loop", "main"]
+    mark = page.locator(".perflib-timeline-mark").bounding_box()
+    stage = graph.stage.bounding_box()
+    assert mark["width"] / stage["width"] == pytest.approx(0.5, abs=0.03)
+    graph.page.locator(".perflib-threads").screenshot(path=tmp_path / "clicked.png")
+    page.get_by_role("button", name="Zoom to it").click()
+    assert graph.span("(30.0 ms)") == pytest.approx((20, 50), abs=0.5)
+
+    # Keys.
+    graph.stage.focus()
+    graph.press("Home")
+    assert graph.span("(100 ms)") == (0, 100)
+    graph.press("Backspace")
+    assert graph.span("(30.0 ms)") == pytest.approx((20, 50), abs=0.5)
+    graph.press("Home")
+    graph.span("(100 ms)")
+    graph.press("ArrowUp", "ArrowUp", *["ArrowLeft"] * 40, "Enter")
+    graph.place.get_by_text("main: running").wait_for()
+    assert graph.place.locator("li").all_inner_texts() == ["physics", "event_loop", "main"]
+    graph.press("+")
+    low, high = graph.span("(50.0 ms)")
+    graph.press("PageDown")
+    graph.wait_for_note("Threads 6 to 10 of 12")
+    graph.press("Shift+ArrowRight")
+    graph.wait_for_note("Threads 6 to 10 of 12")
+    page.wait_for_function(
+        "(old) => !document.querySelector('.perflib-selected').innerText.includes(old)",
+        arg=f"{low / 1e3:.6f} s to",
+    )
+    assert graph.span("(50.0 ms)") == pytest.approx((low + 25, high + 25), abs=0.5)
+
+    # The wheel scrolls the page, and zooms with Ctrl.
+    graph.press("Home")
+    graph.span("(100 ms)")
+    page.mouse.move(*graph.point(0.0, 1))
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    assert graph.span("(66.7 ms)") == pytest.approx((0, 66.7), abs=0.5)
+
+    # Names: a filter, a wrong one, a choice.
+    field = page.get_by_placeholder("regular expression")
+    field.fill("idle-(")
+    field.press("Enter")
+    page.get_by_role("alert").filter(has_text="no regular expression").wait_for()
+    field.fill("b>|main")
+    field.press("Enter")
+    graph.wait_for_note("Threads 1 to 2 of 2 whose names match (of 12)")
+    assert page.get_by_role("alert").inner_text() == ""
+    graph.names.nth(1).click()
+    graph.selected.filter(has_text="1 thread:").wait_for()
+    assert graph.names.nth(1).get_attribute("aria-pressed") == "true"
+
+    # A lock restricts the paths.
+    page.get_by_role("tab", name="Locks").click()
+    row = page.locator(".perflib-choice-row", has_text="formula_lock")
+    row.wait_for()
+    paths = page.locator("td.path")
+    paths.first.wait_for()
+    assert paths.count() == 2
+    row.focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("From where formula_lock was waited for").wait_for()
+    assert paths.all_inner_texts() == ["lock_wait ← construct ← formula ← event_loop ← main"]
+    assert row.get_attribute("aria-selected") == "true"
+    graph.page.locator(".perflib-threads").screenshot(path=tmp_path / "locks.png")
+    assert [said for said in console if not any(re.search(b, said) for b in _BENIGN)] == []
+
+    # Without a kernel the last view stands.
+    page.evaluate(_SHUT_DOWN)
+    graph.drag(0.2, 0.4)
+    page.get_by_role("alert").filter(has_text="does not answer").wait_for()
+    assert graph.colour(0.05, 1) == colours()[State.RUNNING]

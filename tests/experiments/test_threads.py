@@ -1,0 +1,302 @@
+"""threads as its user meets it: what is planned, measured, kept, claimed and refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import threads, threads_turns
+from perflib.experiments.threads import ThreadsParams, experiment, points_of
+from perflib.experiments.threads_turns import ALONE, ONE, PROFILED
+from perflib.jobs import event_loop
+from perflib.measure.process import WorkerError
+from perflib.measure.rounds import Columns
+from perflib.run import Run
+from perflib.store import load, runs_dir
+from perflib.threads import record
+from perflib.threads.recording import STATES, Recording
+from perflib.threads.settings import Settings
+from tests.experiments.fake_event_loop import FakeLoop
+
+SMALL: dict[str, Any] = {"budget_s": 0.2, "events": 5, "threads": 2, "versions": ["Final"]}
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
+    fake = FakeLoop()
+    monkeypatch.setattr(threads_turns, "run_alone", fake.run_alone)
+    monkeypatch.setattr(threads_turns, "profile_job", fake.profile_job)
+    monkeypatch.setattr(threads, "chosen", lambda backend, **_kind: backend)
+    return fake
+
+
+def plan(**given: Any) -> dict[str, Any]:
+    return experiment.plan(experiment.params(given))
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+def test_versions_are_presets_or_lists_of_points() -> None:
+    assert points_of("Initial") == tuple(event_loop.POINTS)
+    assert points_of("queue+formula") == ("formula", "queue")
+    assert points_of("none") == ()
+    for wrong, near in (
+        ("Initail", "'Initial'"),
+        ("formula+queu", "'queue'"),
+        ("final", "'Final'"),
+    ):
+        with pytest.raises(UserError, match=f"parameter 'versions': .*did you mean {near}"):
+            ThreadsParams.make({"versions": wrong})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"job": "running"}, "job=running and job_pid=... go together"),
+        ({"job_pid": 5}, "job=running and job_pid=... go together"),
+        ({"job": "command"}, "job=command and job_command=... go together"),
+        ({"keep_threads": "("}, "parameter 'keep_threads': '\\(': it is no regular expression"),
+        ({"backend": "vtune"}, "parameter 'backend': 'vtune'"),
+        ({"sample_period_us": 1}, "parameter 'sample_period_us': 1"),
+        ({"sampel_period_us": 100}, "did you mean 'sample_period_us'"),
+        ({"duration_s": 0}, "parameter 'duration_s': 0"),
+    ],
+)
+def test_wrong_parameters_are_refused_in_a_sentence(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        ThreadsParams.make(given)
+
+
+def test_what_is_recorded_is_what_was_asked_for() -> None:
+    params = ThreadsParams.make(
+        {
+            "skip_s": 1, "duration_s": 5, "sample_period_us": 100, "call_graph": "dwarf",
+            "keep_threads": "event-[0-3]$", "follow": False, "ignore": "ld-linux*,*.so",
+            "max_data_mb": 7,
+        }
+    )  # fmt: skip
+    recorded = params.recorded()
+    assert (recorded.skip_s, recorded.duration_s, recorded.sample_period_us) == (1, 5, 100)
+    assert recorded.ignore == ("ld-linux*", "*.so")
+    assert (recorded.threads, recorded.follow, recorded.max_data_mb) == ("event-[0-3]$", False, 7)
+    assert ThreadsParams.make({"call_graph": None}).recorded().call_graph == "none"
+    assert ThreadsParams.make({}).recorded() == Settings()
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+def test_each_version_is_run_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "chosen", lambda _backend, **_kind: "preload")
+    made = plan(versions="CMSSW I,none,CMSSW I", threads=4)
+    assert made["backend"] == "preload"
+    assert made["arms"] == [
+        ("CMSSW I", ONE, 1), ("CMSSW I", ALONE, 4), ("CMSSW I", PROFILED, 4),
+        ("CMSSW I", "without:output", 4), ("CMSSW I", "without:queue", 4),
+        ("none", ONE, 1), ("none", ALONE, 4), ("none", PROFILED, 4),
+    ]  # fmt: skip
+    assert len(plan(versions="CMSSW I", without=False)["arms"]) == 3
+    cores = sorted(os.sched_getaffinity(0))
+    assert plan(cores=cores[:1])["arms"][1] == ("Initial", ALONE, 1)
+    assert plan(cores=cores[:1], threads=0)["cpus"] == cores[:1]
+
+
+def test_other_jobs_have_no_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "chosen", lambda _backend, **_kind: "perf")
+    made = plan(job="command", job_command="sleep 1")
+    assert made["arms"] == [["command", ALONE, 1], ["command", PROFILED, 1]]
+    assert plan(job="running", job_pid=os.getpid())["arms"] == [["running", PROFILED, 1]]
+    with pytest.raises(UserError, match="unknown placeholder 'evnets': did you mean 'events'"):
+        plan(job="command", job_command="job {evnets}")
+
+
+def test_a_backend_that_cannot_be_had_is_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kinds = {name: record.Kind(one.running, lambda: "not here", one.open) for name, one in
+             record.KINDS.items()}  # fmt: skip
+    monkeypatch.setattr(record, "KINDS", kinds)
+    with pytest.raises(UserError, match="backend=perf cannot be used here: not here"):
+        plan(backend="perf")
+    with pytest.raises(UserError, match="a job that we start is recorded by perf or preload"):
+        plan(backend="states")
+    with pytest.raises(MeasurementError, match="no backend can record threads here: perf: not"):
+        plan()
+    assert experiment.unavailable().startswith("no backend can record threads here")
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def test_a_run_has_all_arms_and_keeps_a_recording_of_each_version(loop: FakeLoop) -> None:
+    params = experiment.params({**SMALL, "versions": ["CMSSW I", "none"], "budget_s": 0.5})
+    run = experiment.measure(params)
+    assert set(run.samples["version"]) == {"CMSSW I", "none"}
+    assert {column.name for column in experiment.columns} == set(run.samples)
+    experiment.check_samples(run.samples)
+    found = experiment.recordings(run)
+    assert set(found) == {"CMSSW I", "none"}
+    assert all(isinstance(one, Recording) for one in found.values())
+    assert run.provenance["kernel"]
+    again = load(run.id)
+    assert experiment.analyse(again)[0].claim == experiment.analyse(run)[0].claim
+    assert loop.asked[0]["timeout_s"] == 600
+    argv = [asked["argv"] for asked in loop.asked]
+    assert any("output,queue" in words for words in argv)
+    assert any("none" in words for words in argv)
+
+
+def test_the_points_that_an_arm_leaves_out_are_off_in_its_job() -> None:
+    params = ThreadsParams.make({"versions": ["ROOT"], "spin": 9, "lock": "robust", "seed": 4})
+    words = threads.Threads._argv(params, "ROOT", "without:formula", 3)
+    said = dict(zip(words[1::2], words[2::2], strict=True))
+    assert said["--points"] == "interface,output,queue"
+    assert (said["--threads"], said["--spin"], said["--lock"], said["--seed"]) == (
+        "3", "9", "robust", "4",
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("loop")
+def test_a_run_that_measured_nothing_leaves_no_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_args: object, **_options: object) -> Columns:
+        msg = "the job died"
+        raise WorkerError(msg)
+
+    monkeypatch.setattr(threads_turns.ThreadTurns, "take", fails)
+    with pytest.raises(MeasurementError, match="nothing was measured"):
+        experiment.measure(experiment.params(SMALL))
+    assert not list(runs_dir().glob("*.recordings"))
+
+
+@pytest.mark.usefixtures("loop")
+def test_an_interrupted_run_keeps_its_rows() -> None:
+    stop = threading.Event()
+    run = experiment.measure(
+        experiment.params({**SMALL, "budget_s": 60.0}), lambda _status: stop.set(), stop
+    )
+    assert run.provenance["stopped"] == "interrupted"
+    assert len(run.samples) == 1
+
+
+def test_a_killed_run_is_finished_with_its_rows_and_recordings(
+    loop: FakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    profile = loop.profile_job
+    taken: list[int] = []
+
+    def dies(*args: Any, **options: Any) -> Any:
+        if taken:
+            raise Killed
+        taken.append(1)
+        return profile(*args, **options)
+
+    monkeypatch.setattr(threads_turns, "profile_job", dies)
+    params = experiment.params({**SMALL, "versions": ["CMSSW I", "Final"], "budget_s": 0.5})
+    with pytest.raises(Killed):
+        experiment.measure(params)
+    (journal,) = runs_dir().glob("*.journal")
+    monkeypatch.setattr(threads_turns, "profile_job", profile)
+    run = experiment.resume(journal.stem)
+    assert set(experiment.recordings(run)) == {"CMSSW I", "Final"}
+    assert (run.samples.groupby(["round", "version", "arm"]).size() == 1).all()
+    kept = {path.name for path in (runs_dir() / f"{run.id}.recordings").iterdir()}
+    assert kept == {"CMSSW_I", "Final"}
+
+
+def test_a_run_from_elsewhere_has_no_recordings() -> None:
+    run = Run("elsewhere", "threads", {}, None, {"recordings": {"Final": "Final"}})  # type: ignore[arg-type]
+    assert experiment.recordings(run) == {}
+
+
+# --- with real jobs -------------------------------------------------------------------------------
+
+
+def needs_backend() -> None:
+    if why := experiment.unavailable():
+        pytest.skip(why)
+
+
+def test_the_event_loop_is_measured() -> None:
+    """All of it, once: waits that the profile finds are those of the job's account."""
+    needs_backend()
+    run = experiment.measure(experiment.params({**SMALL, "versions": ["formula"], "events": 40}))
+    rows = run.samples[run.samples["ok"]].set_index("arm")
+    assert set(rows.index) == {ONE, ALONE, PROFILED, "without:formula"}
+    assert (rows["job_time_s"] > 0).all()
+    profiled = rows[rows.index == PROFILED].iloc[0]
+    assert profiled["backend"] in ("perf", "preload")
+    assert 0 < profiled["concurrency"] <= 2
+    states = [f"{state}_s" for state in STATES]
+    assert profiled[states].sum() == pytest.approx(2 * profiled["recorded_s"], rel=0.05)
+    (recording,) = experiment.recordings(run).values()
+    assert {"event-0", "event-1"} <= set(recording.threads["name"])
+    assert experiment.figures(run)
+
+
+def test_a_command_is_recorded_whatever_it_is() -> None:
+    needs_backend()
+    program = "import time; time.sleep(0.1)"
+    command = f'{sys.executable} -I -S -c "{program}"'
+    run = experiment.measure(
+        experiment.params({"job": "command", "job_command": command, "budget_s": 0.2})
+    )
+    assert set(run.samples["arm"]) == {ALONE, PROFILED}
+    assert (run.samples["job_time_s"] > 0.1).all()
+    subjects = {finding.subject for finding in experiment.analyse(run)}
+    assert {"command under the profile", "command limiting lock", "command concurrency"} <= subjects
+    assert experiment.figures(run)
+
+
+def test_a_command_that_cannot_be_started_is_said() -> None:
+    needs_backend()
+    with pytest.raises(MeasurementError, match=r"cannot start '/no/such/job'"):
+        experiment.measure(
+            experiment.params({"job": "command", "job_command": "/no/such/job", "budget_s": 0.2})
+        )
+
+
+def test_a_running_job_is_recorded_once_in_stretches() -> None:
+    needs_backend()
+    busy = (
+        "import time\nend = time.monotonic() + 30\nwhile time.monotonic() < end: time.sleep(0.001)"
+    )
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", busy]) as process:
+        try:
+            given: Mapping[str, Any] = {
+                "job": "running", "job_pid": process.pid, "duration_s": 0.5, "budget_s": 1.0,
+            }  # fmt: skip
+            run = experiment.measure(experiment.params(given))
+            assert process.poll() is None
+        finally:
+            process.kill()
+    assert len(run.samples) == threads_turns.STRETCHES
+    assert run.provenance["stopped"] in ("precise enough", "budget spent")
+    assert set(run.samples["arm"]) == {PROFILED}
+    by_subject = {finding.subject: finding for finding in experiment.analyse(run)}
+    assert by_subject["running limiting lock"].verdict == "refuted"
+    assert experiment.figures(run)
+
+
+def test_a_process_that_is_gone_is_the_users_mistake() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    with pytest.raises(UserError, match=f"there is no process {process.pid}"):
+        experiment.measure(experiment.params({"job": "running", "job_pid": process.pid}))

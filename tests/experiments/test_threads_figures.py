@@ -1,0 +1,95 @@
+"""Figures of threads: what they show, whatever was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+
+from perflib.experiments.threads import experiment
+from perflib.lab.theme import themed
+from perflib.run import Run
+from tests.experiments.thread_samples import SHARES, samples
+
+
+def drawn(frame: pd.DataFrame, **params: Any) -> dict[str, Figure]:
+    run = Run("made", "threads", experiment.params(params).model_dump(mode="json"), frame)
+    with themed():
+        found = experiment.figures(run)
+        for figure in found.values():
+            figure.canvas.draw()
+    return found
+
+
+def legend(figure: Figure) -> list[str]:
+    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
+    return [text.get_text() for one in legends if one is not None for text in one.get_texts()]
+
+
+def test_all_are_drawn_with_labels_and_units() -> None:
+    found = drawn(samples(rounds=6))
+    assert list(found) == ["calibration", "states", "concurrency", "waits", "gains", "overhead"]
+    for figure in found.values():
+        assert any(axes.get_xlabel() for axes in figure.axes)
+        assert legend(figure)
+    assert legend(found["calibration"]) == [
+        "concurrency = speed-up", "published, 8 threads", "Initial", "ROOT", "CMSSW I", "Final",
+    ]  # fmt: skip
+    assert legend(found["waits"]) == ["the profile", "the job's own account"]
+    assert legend(found["gains"]) == ["profile: at most", "profile: expected", "measured"]
+    assert "published (VTune, 8 threads)" in legend(found["overhead"])
+    assert legend(found["states"]) == ["running", "waiting for a lock"]
+
+
+def test_the_calibration_shows_points_where_they_are() -> None:
+    (axes,) = drawn(samples(rounds=12, noise=0.001, drift=0.0))["calibration"].axes
+    containers = {one.get_label(): one for one in axes.containers}
+    final = containers["Final"]
+    assert isinstance(final, ErrorbarContainer)
+    x, y = (np.asarray(values)[0] for values in final.lines[0].get_data())
+    assert (x, y) == pytest.approx((1 - SHARES["output"],) * 2, abs=0.02)
+    assert len(final.lines[2]) == 2  # an interval each way
+
+
+def test_the_cost_lies_beside_the_limit_and_the_published_one() -> None:
+    (axes,) = drawn(samples(rounds=12, cost=0.4))["overhead"].axes
+    assert axes.get_xscale() == "log"
+    texts = [text.get_text() for text in axes.texts]
+    assert texts == ["9.0", "5.7", "2.0", "1.5"]
+    (dots,) = axes.containers
+    assert isinstance(dots, ErrorbarContainer)
+    assert np.asarray(dots.lines[0].get_xdata()) == pytest.approx([np.exp(0.4)] * 4, rel=0.05)
+
+
+def test_versions_of_a_users_own_and_none() -> None:
+    frame = samples(versions={"none": (), "formula+queue": ("formula", "queue")}, rounds=4)
+    found = drawn(frame, versions=["none", "formula+queue"])
+    assert [axes.get_title(loc="left") for axes in found["waits"].axes] == ["none", "formula+queue"]
+    assert found["waits"].axes[0].texts[0].get_text() == "no lock was waited for"
+    assert "published (VTune, 8 threads)" not in legend(found["overhead"])
+
+
+def test_one_round_has_no_intervals_and_is_drawn() -> None:
+    assert len(drawn(samples(rounds=1))) == 6
+
+
+def test_a_running_job_has_what_its_profile_says() -> None:
+    frame = samples(versions={"running": ("formula",)}, rounds=12)
+    frame = frame[frame["arm"] == "profiled"].assign(round=0, account=None)
+    found = drawn(frame, job="running", job_pid=1)
+    assert list(found) == ["states", "concurrency", "waits"]
+    assert legend(found["waits"]) == ["the profile"]
+
+
+def test_without_a_profile_nothing_is_drawn() -> None:
+    frame = samples(rounds=2)[["version", "arm", "round", "threads", "job_time_s"]]
+    assert drawn(frame) == {}
+
+
+def test_many_threads_fit() -> None:
+    found = drawn(samples(threads=64, rounds=3))
+    assert found["concurrency"].axes[0].get_xlim()[1] < 66

@@ -1,0 +1,183 @@
+"""Verdicts of threads: what is claimed of a job with known locks, and not of one without."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perflib.experiments.threads import experiment
+from perflib.finding import Finding
+from perflib.run import Run
+from tests.experiments.thread_samples import SHARES, samples
+
+
+def found(frame: pd.DataFrame, **params: Any) -> dict[str, Finding]:
+    made = Run("made", "threads", experiment.params(params).model_dump(mode="json"), frame)
+    findings = experiment.analyse(made)
+    by_subject = {finding.subject: finding for finding in findings}
+    assert len(by_subject) == len(findings)
+    for finding in findings:
+        finding.to_dict()
+        assert finding.low <= finding.high or not math.isfinite(finding.low)
+    return by_subject
+
+
+def verdicts(findings: dict[str, Finding], *subjects: str) -> list[str]:
+    return [findings[subject].verdict for subject in subjects]
+
+
+def test_each_version_has_its_verdicts() -> None:
+    findings = found(samples(cost=0.01, off=0.01, rounds=40))
+    for version in ("Initial", "ROOT", "CMSSW I", "Final"):
+        assert verdicts(
+            findings,
+            f"{version} under the profile",
+            f"{version} concurrency over speed-up",
+            f"{version} waits beside the account",
+            f"{version} without a core",
+        ) == ["supported", "supported", "supported", "refuted"]
+    limiting = findings["Initial limiting lock"]
+    assert limiting.verdict == "supported"
+    assert limiting.claim.startswith("formula_lock costs the threads of Initial more than 2 %")
+    assert limiting.evidence["point"] == "formula"
+    assert limiting.reason.startswith("It is the first in 40 of 40 turns; the next is")
+    without = findings["Initial without formula"]
+    assert without.verdict == "supported"
+    assert without.effect == pytest.approx(100 * SHARES["formula"], abs=1)
+    assert "% at most" in without.reason
+    assert findings["Initial without checksum"].verdict == "refuted"
+    assert findings["Final gains beyond the bound"].verdict == "supported"
+    assert verdicts(findings, "Initial concurrency", "Final concurrency") == [
+        "refuted",
+        "supported",
+    ]
+    order = findings["order of versions"]
+    assert (order.verdict, order.effect) == ("supported", 1.0)
+    assert findings["Initial serial part"].verdict == "refuted"
+
+
+def test_the_null_test_claims_nothing() -> None:
+    """Without points, and the same version twice: no lock, no gain, no order."""
+    same = {"none": (), "formula": ("formula",), "again": ("formula",)}
+    findings = found(samples(versions=same, shares={"formula": 0.0}, rounds=30))
+    for version in same:
+        assert verdicts(
+            findings,
+            f"{version} limiting lock",
+            f"{version} without a core",
+            f"{version} serial part",
+        ) == ["refuted", "refuted", "refuted"]
+        assert findings[f"{version} under the profile"].verdict == "supported"
+    assert findings["none limiting lock"].reason == "No thread waited for a lock."
+    assert findings["formula without formula"].verdict == "refuted"
+    assert findings["order of versions"].verdict == "inconclusive"
+    assert "0 differ clearly" in findings["order of versions"].reason
+
+
+def test_equal_versions_are_seldom_ordered() -> None:
+    """Two versions that are the same: their order is claimed in one of twenty runs at most."""
+    same: dict[str, tuple[str, ...]] = {"one": (), "other": ()}
+    claimed = [
+        found(samples(seed, versions=same, rounds=10))["order of versions"].verdict
+        for seed in range(40)
+    ]
+    assert sum(verdict != "inconclusive" for verdict in claimed) <= 2
+
+
+def test_a_dear_profile_is_refuted() -> None:
+    findings = found(samples(cost=math.log(1.5)))
+    assert findings["Final under the profile"].verdict == "refuted"
+    assert findings["Final under the profile"].evidence["alone_s"][0] < 0.8
+    wide = found(samples(cost=0.045, noise=0.2, rounds=6))
+    assert wide["Final under the profile"].verdict == "inconclusive"
+
+
+def test_a_profile_that_is_too_pessimistic_is_found_out() -> None:
+    findings = found(samples(pessimism=0.5))
+    one = findings["Final concurrency over speed-up"]
+    assert one.verdict == "refuted"
+    assert one.effect == pytest.approx(-50, abs=3)
+    assert one.reason.endswith("the profile is the more pessimistic, as in the source.")
+    bold = found(samples(versions={"Initial": ("formula",)}, pessimism=1.3))
+    assert bold["Initial concurrency over speed-up"].reason.endswith("is gained.")
+
+
+def test_waits_that_differ_from_the_account_are_refuted() -> None:
+    findings = found(samples(off=-0.3))
+    one = findings["Initial waits beside the account"]
+    assert one.verdict == "refuted"
+    assert one.effect == pytest.approx(-30, abs=2)
+    assert "class_lock" not in one.evidence["apart_percent"]  # too short to count
+    nothing = found(samples(versions={"none": ()}))
+    assert "none waits beside the account" not in nothing or (
+        nothing["none waits beside the account"].verdict == "inconclusive"
+    )
+
+
+def test_two_locks_that_cost_the_same_are_not_told_apart() -> None:
+    shares = {**SHARES, "formula": 0.1, "queue": 0.1}
+    one = found(samples(shares=shares))["Initial limiting lock"]
+    assert one.verdict == "inconclusive"
+    assert one.reason.endswith("turns only: others cost about as much.")
+
+
+def test_waiting_that_moves_elsewhere_gains_less_than_the_bound() -> None:
+    findings = found(samples(spill=0.9, rounds=40))
+    assert findings["Initial without formula"].effect == pytest.approx(2.5, abs=1.5)
+    assert findings["Initial without formula"].evidence["bound_percent"][0] > 20
+    assert findings["Initial gains beyond the bound"].verdict == "supported"
+
+
+def test_a_gain_beyond_the_bound_is_found_out() -> None:
+    """A profile that saw a third of the waits bounds too low."""
+    findings = found(samples(off=-0.67, rounds=40))
+    assert findings["Initial gains beyond the bound"].verdict == "refuted"
+    assert "formula" in findings["Initial gains beyond the bound"].reason
+
+
+def test_want_of_cores_is_told_apart_from_waiting() -> None:
+    frame = samples(ready=0.2)
+    few = found(frame.assign(cpus=1))["Final without a core"]
+    assert few.verdict == "supported"
+    assert few.effect == pytest.approx(20, abs=1)
+    assert few.reason.endswith("There are 2 threads and 1 CPUs.")
+    assert "others took them" in found(frame)["Final without a core"].reason
+    assert found(frame)["Final limiting lock"].effect == pytest.approx(4, abs=0.5)
+
+
+def test_spinning_is_said_where_it_is_seen() -> None:
+    frame = samples(versions={"Final": ("output",)})
+    assert "Final spinning" not in found(frame)
+    frame["spinning_s"] = 0.3 * frame["running_s"]
+    assert found(frame)["Final spinning"].verdict == "supported"
+
+
+def test_one_round_decides_nothing() -> None:
+    findings = found(samples(rounds=1))
+    assert {one.verdict for subject, one in findings.items() if "without" in subject} == {
+        "inconclusive"
+    }
+    assert findings["Initial limiting lock"].verdict == "inconclusive"
+
+
+def test_a_running_job_has_findings_without_calibration() -> None:
+    frame = samples(versions={"running": ("formula", "output")}, rounds=12)
+    frame = frame[frame["arm"] == "profiled"].assign(round=0, account=None)
+    findings = found(frame, job="running", job_pid=1)
+    assert set(findings) == {
+        "running concurrency", "running limiting lock", "running without a core",
+        "running serial part",
+    }  # fmt: skip
+    assert findings["running limiting lock"].verdict == "supported"
+    assert findings["running limiting lock"].evidence["lock"] == "formula_lock"
+
+
+def test_samples_without_a_profile_still_tell_what_points_cost() -> None:
+    frame = samples(rounds=30)[["version", "arm", "round", "threads", "job_time_s"]]
+    findings = found(frame)
+    assert findings["Initial without formula"].verdict == "supported"
+    assert findings["Initial without formula"].reason == "The whole interval lies above."
+    assert not any("limiting" in subject for subject in findings)

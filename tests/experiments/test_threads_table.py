@@ -1,0 +1,206 @@
+"""What turns of threads say: times, concurrency, waits, and what a point costs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.errors import UserError
+from perflib.experiments.threads_table import ThreadTable, removed
+from perflib.jobs.event_loop import VERSIONS
+from perflib.reference import published
+from tests.experiments.thread_samples import SHARES, network, samples
+
+ONE_POINT = {"Final": ("output",)}
+LOST = sum(SHARES.values())
+
+
+def test_times_and_ratios_are_those_of_the_job() -> None:
+    table = ThreadTable(samples(cost=0.03, rounds=40), list(VERSIONS))
+    assert table.versions == list(VERSIONS)
+    assert set(table.arms("Final")) == {"one_thread", "alone", "profiled", "without:output"}
+    assert sorted(table.points("CMSSW I")) == ["output", "queue"]
+    speedup, longer = table.speedup("Initial"), table.overhead("Initial")
+    assert speedup.low < 2 * (1 - LOST) < speedup.high
+    assert longer.low < 100 * math.expm1(0.03) < longer.high
+    assert table.job_s("Final", "alone").effect == pytest.approx(
+        0.5 / (1 - SHARES["output"]), rel=0.2
+    )
+    assert table.concurrency("Initial").effect == pytest.approx(2 * (1 - LOST), rel=0.05)
+    assert table.busy("Initial").effect == pytest.approx(100 * (1 - LOST), rel=0.05)
+    assert table.histogram("Initial").sum() == pytest.approx(1)
+    assert table.sizes("Initial") == (2, 2)
+
+
+def test_versions_keep_the_order_asked_for_whatever_came_first() -> None:
+    frame = samples(rounds=2).iloc[::-1]
+    assert ThreadTable(frame, ["Final", "absent", "Initial"]).versions[:2] == ["Final", "Initial"]
+    assert set(ThreadTable(frame).versions) == set(VERSIONS)
+
+
+def test_waits_are_shares_of_the_threads_time_beside_the_account() -> None:
+    table = ThreadTable(samples(off=0.03, ready=0.1))
+    waits = table.waits("Initial")
+    assert waits[0].lock == "formula_lock"
+    assert (waits[0].first, waits[0].turns) == (24, 24)
+    for one in waits:
+        share = 100 * SHARES[table.points_of("Initial")[one.lock]]
+        assert one.account.effect == pytest.approx(share, rel=0.1)
+        assert one.share.effect == pytest.approx(share, rel=0.1)
+        assert one.apart.low < 3 < one.apart.high
+        assert one.apart.half_width < 1
+    assert table.share("Initial", "free_ready_s").effect == pytest.approx(10, rel=0.05)
+    assert table.share("Initial", "spinning_s").effect == 0
+    states = table.states()
+    assert states.loc["Initial"].sum() == pytest.approx(100)
+    assert states.loc["Initial", "locked_s"] == pytest.approx(100 * LOST, rel=0.1)
+
+
+def test_a_loop_that_was_not_recorded_whole_is_not_held_to_its_account() -> None:
+    frame = samples(rounds=4)
+    frame["recorded_s"] *= 0.5
+    table = ThreadTable(frame)
+    assert not table.has_account("Initial")
+    assert all(math.isnan(one.apart.effect) for one in table.waits("Initial"))
+
+
+def test_stretches_of_one_recording_count_as_rounds() -> None:
+    frame = samples(versions=ONE_POINT, rounds=12)
+    frame = frame[frame["arm"] == "profiled"].assign(round=0, version="running", account=None)
+    table = ThreadTable(frame)
+    assert math.isfinite(table.concurrency("running").half_width)
+    (wait,) = table.waits("running")
+    assert wait.turns == 12
+    assert math.isnan(wait.account.effect)
+
+
+def test_samples_of_a_user_need_no_profile() -> None:
+    frame = samples(rounds=4)[["version", "arm", "round", "threads", "job_time_s"]]
+    table = ThreadTable(frame)
+    assert not table.is_profiled("Initial")
+    assert table.waits("Initial") == []
+    assert table.speedup("Initial").effect > 1
+    assert math.isnan(table.concurrency("Initial").effect)
+    calibration = table.calibration(published("vtune_calibration"))
+    assert calibration["concurrency"].isna().all()
+
+
+def test_rows_that_cannot_be_used_are_left_out_or_refused() -> None:
+    frame = samples(rounds=4)
+    wrong = frame.assign(ok=frame["round"] != 0)
+    assert 0 not in set(ThreadTable(wrong).rows["round"])
+    with pytest.raises(UserError, match="no sample is usable"):
+        ThreadTable(frame.assign(ok=False))
+    with pytest.raises(UserError, match="job_time_s must be positive; row 1"):
+        ThreadTable(frame.assign(job_time_s=0.0))
+
+
+def test_the_calibration_stands_beside_the_published_one() -> None:
+    frame = ThreadTable(samples(rounds=4), list(VERSIONS)).calibration(
+        published("vtune_calibration")
+    )
+    assert list(frame["version"]) == list(VERSIONS)
+    assert (frame["speedup_low"] < frame["speedup"]).all()
+    assert list(frame["published_speedup"]) == [5.5, 5.7, 6.1, 6.2]
+    other = ThreadTable(samples(versions={"none": ()}, rounds=4))
+    assert other.calibration(published("vtune_calibration"))["published_speedup"].isna().all()
+
+
+# --- intervals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [2, 8])
+def test_intervals_cover_what_they_say(threads: int) -> None:
+    """Of 60 runs with a profile that costs 2 %, some three miss it."""
+    inside = np.zeros(3)
+    for seed in range(60):
+        frame = samples(seed, versions=ONE_POINT, threads=threads, rounds=12, cost=0.02)
+        table = ThreadTable(frame)
+        truths = (
+            (table.overhead("Final"), 100 * math.expm1(0.02)),
+            (table.speedup("Final"), threads * (1 - SHARES["output"])),
+            (table.gain("Final", "output").measured, 100 * SHARES["output"]),
+        )
+        inside += [one.low <= truth <= one.high for one, truth in truths]
+    assert (inside >= 52).all(), inside
+
+
+# --- what a point costs --------------------------------------------------------------------------
+
+
+def test_a_point_gains_what_was_waited_for_it() -> None:
+    table = ThreadTable(samples(rounds=40))
+    gain = table.gain("Initial", "formula")
+    assert gain.bound.effect == pytest.approx(100 * SHARES["formula"], rel=0.05)
+    assert gain.measured.effect == pytest.approx(100 * SHARES["formula"], abs=1)
+    assert gain.beyond.low < 0 < gain.beyond.high
+    assert 0 < gain.expected.effect <= gain.bound.effect + 1e-9
+    unknown = table.gain("Initial", "no such point")
+    assert math.isnan(unknown.measured.effect)
+    assert math.isnan(unknown.bound.effect)
+
+
+def test_a_point_gains_no_more_than_the_cpus_allow() -> None:
+    """Four threads on two CPUs that are busy to 95 %: without waiting they are busy to 100 %."""
+    frame = samples(versions=ONE_POINT, shares={"output": 0.5}, threads=4, rounds=4)
+    frame["cpus"] = 2
+    frame["running_s"] = 0.95 * 2 * frame["recorded_s"]
+    gain = ThreadTable(frame).gain("Final", "output")
+    assert gain.bound.effect == pytest.approx(5, rel=1e-6)
+    assert gain.expected.effect <= gain.bound.effect
+
+
+def test_spinning_may_go_with_any_point() -> None:
+    frame = samples(versions=ONE_POINT, rounds=4)
+    frame["spinning_s"] = 0.1 * frame["threads"] * frame["recorded_s"]
+    frame["running_s"] -= frame["spinning_s"]
+    gain = ThreadTable(frame).gain("Final", "output")
+    assert gain.bound.effect == pytest.approx(100 * SHARES["output"] + 10, rel=0.1)
+
+
+@pytest.mark.parametrize("threads", [2, 4, 8])
+@pytest.mark.parametrize("scatter", [0.3, 1.0])
+def test_the_network_expects_what_a_simulation_gains(threads: int, scatter: float) -> None:
+    """No gain is above the bound, and the network's is at least as near as the bound's."""
+    generator = np.random.default_rng(threads)
+    for held in ([0.1, 0.1], [0.3, 0.1], [0.3, 0.3], [0.2, 0.1, 0.1, 0.05, 0.3]):
+        whole_s, waits = network(generator, threads, held, scatter)
+        bounds = np.array(waits) / (threads * whole_s)
+        expected = removed(bounds, threads)
+        for lock, bound in enumerate(bounds):
+            without_s, _ = network(generator, threads, held, scatter, off=(lock,))
+            gained = 1 - without_s / whole_s
+            noise = 0.03
+            assert gained < bound + noise
+            assert expected[lock] <= bound
+            assert abs(expected[lock] - gained) < abs(bound - gained) + noise
+            if scatter == 1.0:  # what the network takes for granted
+                assert expected[lock] == pytest.approx(gained, abs=0.05)
+
+
+def test_the_network_at_its_ends() -> None:
+    def gains(waiting: list[float], threads: int) -> list[float]:
+        return [float(one) for one in removed(np.array(waiting), threads)]
+
+    assert gains([], 8) == []
+    assert gains([0.0, 0.0], 8) == [0.0, 0.0]
+    assert gains([0.2], 1) == [0.2]  # nobody is there to wait for
+    assert gains([0.7, 0.6], 4) == [0.7, 0.6]  # no time was left: nothing can be said
+    assert gains([0.3], 4) == pytest.approx([0.3])  # with one lock all of it is gained
+    both = gains([0.31, 0.31], 8)
+    assert both[0] < 0.16  # the other limits then
+    assert both[0] == pytest.approx(both[1], abs=1e-3)
+    several = removed(np.array([[0.31, 0.31], [0.3, 0.0]]), 8)  # rounds side by side
+    assert several[0].tolist() == pytest.approx(both, abs=1e-4)
+    assert several[1].tolist() == pytest.approx([0.3, 0.0], abs=1e-4)
+
+
+def test_a_version_without_points_predicts_nothing() -> None:
+    table = ThreadTable(samples(versions={"none": ()}, rounds=4))
+    assert table.waits("none") == []
+    assert table.points("none") == []
+    assert table.points_of("none") == {}
+    assert isinstance(table.states(), pd.DataFrame)

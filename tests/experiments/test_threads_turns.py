@@ -1,0 +1,271 @@
+"""One turn of threads: what is run, and what a recording and an account become."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError
+from perflib.experiments import threads_turns
+from perflib.experiments.threads_turns import (
+    ALONE,
+    COLUMNS,
+    ONE,
+    PROFILED,
+    STRETCHES,
+    WITHOUT,
+    Arm,
+    ThreadTurns,
+    file_name,
+    summary,
+)
+from perflib.jobs import event_loop
+from perflib.jobs.event_loop import Account
+from perflib.measure.process import WorkerError
+from perflib.threads.record import Profiled
+from perflib.threads.recording import Lock
+from perflib.threads.settings import Settings
+from tests.experiments.fake_event_loop import FakeLoop, recording
+from tests.threads.made import recording_of
+
+MS = 1_000_000
+
+
+def argv(threads: int, points: str, events: int = 100) -> list[str]:
+    return ["loop", "--threads", str(threads), "--events", str(events), "--points", points]
+
+
+ARMS = [
+    Arm("Final", ONE, 1, argv(1, "output")),
+    Arm("Final", ALONE, 2, argv(2, "output")),
+    Arm("Final", PROFILED, 2, argv(2, "output")),
+    Arm("Final", WITHOUT + "output", 2, argv(2, "none")),
+    Arm("CMSSW I", PROFILED, 2, argv(2, "output,queue")),
+]
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
+    fake = FakeLoop(noise=0.0)
+    monkeypatch.setattr(threads_turns, "run_alone", fake.run_alone)
+    monkeypatch.setattr(threads_turns, "profile_job", fake.profile_job)
+    return fake
+
+
+def turns(folder: Path, arms: list[Arm] = ARMS, **given: Any) -> ThreadTurns:
+    options: dict[str, Any] = {
+        "accounts": True, "conditions": Conditions(), "cpus": [0], "settings": Settings(),
+        "backend": "perf", "folder": folder / "recordings", "timeout_s": 5.0,
+    }  # fmt: skip
+    return ThreadTurns(arms, **{**options, **given})
+
+
+def row(columns: dict[str, list[Any]]) -> dict[str, Any]:
+    assert set(columns) == set(COLUMNS)
+    (count,) = {len(values) for values in columns.values()}
+    assert count == 1
+    json.dumps(columns)  # what a journal must hold
+    return {name: values[0] for name, values in columns.items()}
+
+
+# --- what a recording says ------------------------------------------------------------------------
+
+
+def test_a_recording_is_summed_up(tmp_path: Path) -> None:
+    """Two threads and a helper: run, wait, ready with the lock, ready without, sleep, spin."""
+    locks = (
+        Lock("module[0]", "mutex", 1, 1), Lock("module[1]+0x28", "mutex", 2, 1),
+        Lock("pthread_join", "join", 3, 1),
+    )  # fmt: skip
+    made = recording_of(
+        tmp_path,
+        [
+            [(0, 4 * MS, 0), (4 * MS, 7 * MS, 2, 0, -1, 0), (7 * MS, 8 * MS, 1, 0, -1, 0),
+             (8 * MS, 10 * MS, 0)],
+            [(0, 1 * MS, 2, 0, -1, 1), (1 * MS, 3 * MS, 1), (3 * MS, 8 * MS, 0),
+             (8 * MS, 9 * MS, 3),
+             (9 * MS, 10 * MS, 4)],
+            [(0, 10 * MS, 2, 0, -1, 2)],
+        ],
+        locks=locks,
+    )  # fmt: skip
+    found = summary(made, 0, 10 * MS)
+    assert found["recorded_s"] == pytest.approx(0.01)
+    assert found["running_s"] == pytest.approx(0.011)
+    assert found["spinning_s"] == pytest.approx(0.001)
+    assert found["sleeping_s"] == pytest.approx(0.001)
+    assert found["ready_s"] == pytest.approx(0.003)
+    assert found["free_ready_s"] == pytest.approx(0.002)
+    assert found["concurrency"] == pytest.approx(1.2)
+    assert json.loads(found["concurrency_s"]) == pytest.approx([0, 0.008, 0.002])
+    locks_found = json.loads(found["locks"])
+    assert locks_found["module"] == {
+        "kind": "mutex", "waits": 2, "waiting_s": pytest.approx(0.004),
+        "ready_s": pytest.approx(0.001), "longest_ms": pytest.approx(4.0),
+    }  # fmt: skip
+    assert found["limiting"] == "module"  # the join is longer, but limits nothing
+    assert summary(made, 0, 10 * MS, rows=[2])["limiting"] == ""
+    assert summary(made, 0, 4 * MS, rows=[0])["running_s"] == pytest.approx(0.004)
+
+
+def test_the_rows_of_one_version(tmp_path: Path, loop: FakeLoop) -> None:
+    taken = turns(tmp_path)
+    one, alone, profiled, without, _ = (row(taken.take(0, arm)) for arm in range(len(ARMS)))
+    assert (one["threads"], alone["threads"], profiled["threads"]) == (1, 2, 2)
+    assert one["job_time_s"] == pytest.approx(0.1)
+    assert alone["job_time_s"] == pytest.approx(0.05 / 0.9)
+    assert without["job_time_s"] == pytest.approx(0.05)
+    assert without["arm"] == "without:output"
+    assert alone["locks"] is None
+    assert json.loads(alone["account"])["output_module"]["point"] == "output"
+
+    share = 0.1 * 2 * profiled["job_time_s"]
+    account, locks = (json.loads(profiled[name]) for name in ("account", "locks"))
+    assert account["output_module"]["waiting_s"] == pytest.approx(share, rel=1e-6)
+    assert locks["output_module"]["waiting_s"] == pytest.approx(0.9 * share, rel=1e-6)
+    assert locks["output_module"]["ready_s"] == pytest.approx(0.1 * share, rel=1e-6)
+    assert "pthread_join" not in locks  # of the thread that is not the loop's
+    assert profiled["free_ready_s"] == pytest.approx(0, abs=1e-9)
+    assert profiled["recorded_s"] == pytest.approx(profiled["job_time_s"])
+    assert profiled["whole_s"] == pytest.approx(profiled["job_time_s"] + 0.03)
+    assert (profiled["serial_begin_s"], profiled["serial_end_s"]) == pytest.approx((0.02, 0.01))
+    assert profiled["backend"] == "fake"
+    assert profiled["limiting"] == "output_module"
+    assert [bool(asked.get("backend")) for asked in loop.asked] == [False, False, True, False, True]
+    assert all(asked["cpus"] == [0] for asked in loop.asked)
+
+
+def test_the_last_recording_of_each_version_is_kept(tmp_path: Path, loop: FakeLoop) -> None:
+    taken = turns(tmp_path)
+    for _ in range(2):
+        for arm in (2, 4):
+            taken.take(0, arm)
+    assert taken.provenance()["recordings"] == {"Final": "Final", "CMSSW I": "CMSSW_I"}
+    kept = sorted(path.name for path in (tmp_path / "recordings").iterdir())
+    assert kept == ["CMSSW_I", "Final"]
+    assert loop.asked[-1]["settings"] == Settings()
+    assert file_name("formula+queue") == "formula_queue"
+
+
+def test_a_profile_of_a_part_speaks_of_that_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: FakeLoop
+) -> None:
+    def part(*args: Any, **options: Any) -> Profiled:
+        done = loop.profile_job(*args, **options)
+        begin, end = Account.parse(done.output).begin_ns, Account.parse(done.output).end_ns
+        later = {**done.recording.meta, "start_ns": (begin + end) // 2, "end_ns": end + 5}
+        return replace(done, recording=replace(done.recording, meta=later))
+
+    monkeypatch.setattr(threads_turns, "profile_job", part)
+    found = row(turns(tmp_path).take(0, 2))
+    assert found["recorded_s"] == pytest.approx(found["job_time_s"] / 2, rel=1e-6)
+    assert found["running_s"] == pytest.approx(2 * found["recorded_s"], rel=1e-6)
+
+    def nothing(*args: Any, **options: Any) -> Profiled:
+        done = loop.profile_job(*args, **options)
+        end = Account.parse(done.output).end_ns
+        later = {**done.recording.meta, "start_ns": end + 1, "end_ns": end + 5}
+        return replace(done, recording=replace(done.recording, meta=later))
+
+    monkeypatch.setattr(threads_turns, "profile_job", nothing)
+    with pytest.raises(MeasurementError, match="is skip_s too long"):
+        turns(tmp_path).take(0, 2)
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_job_that_fails_costs_its_turn_and_at_first_the_run(
+    tmp_path: Path, loop: FakeLoop
+) -> None:
+    loop.problem = "died of SIGSEGV (Segmentation fault)"
+    taken = turns(tmp_path)
+    with pytest.raises(MeasurementError, match="Final, alone: the job died of SIGSEGV") as caught:
+        taken.take(0, 1)
+    assert not isinstance(caught.value, WorkerError)
+    loop.problem = ""
+    taken.take(0, 1)
+    loop.problem = "did not end within 5 s and was killed"
+    with pytest.raises(WorkerError, match="Final, profiled: the job did not end"):
+        taken.take(0, 2)
+
+
+def test_a_users_mistake_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_args: object, **_options: object) -> None:
+        msg = "there is no process 7"
+        raise UserError(msg)
+
+    monkeypatch.setattr(threads_turns, "profile_job", refused)
+    with pytest.raises(UserError, match="there is no process 7"):
+        turns(tmp_path).take(0, 2)
+
+
+def test_a_wrong_result_is_not_used_and_said(tmp_path: Path, loop: FakeLoop) -> None:
+    taken = turns(tmp_path)
+    assert row(taken.take(0, 1))["ok"]
+    loop.checksum = "other"
+    assert not row(taken.take(0, 1))["ok"]
+    assert taken.problems == ["the job's result differs from turn to turn"]
+
+
+def test_lost_events_and_cuts_are_said_once(tmp_path: Path, loop: FakeLoop) -> None:
+    taken = turns(tmp_path)
+    loop.meta = {"lost": {"events": 7, "samples": 0}, "remarks": ["Only user code is seen."],
+                 "cut": "max_data_mb=1 was reached"}  # fmt: skip
+    found = [row(taken.take(round_, 2)) for round_ in range(3)]
+    assert [one["lost_events"] for one in found] == [7, 7, 7]
+    assert taken.problems == [
+        "a recording ends early: max_data_mb=1 was reached",
+        "21 events were lost in 3 recordings: what they touch is marked there",
+    ]
+    assert taken.provenance()["remarks"] == ["Only user code is seen."]
+
+
+# --- other jobs -----------------------------------------------------------------------------------
+
+
+def test_a_command_has_no_account_and_its_end_is_only_said(tmp_path: Path, loop: FakeLoop) -> None:
+    arms = [Arm("command", arm, 1, argv(2, "output")) for arm in (ALONE, PROFILED)]
+    taken = turns(tmp_path, arms, accounts=False)
+    loop.problem = "ended with status 3; its last line: x"
+    alone, profiled = (row(taken.take(0, arm)) for arm in range(2))
+    assert alone["job_time_s"] == alone["wall_s"]
+    assert (alone["account"], profiled["account"]) == (None, None)
+    assert profiled["recorded_s"] == profiled["whole_s"]
+    assert profiled["threads"] == 3  # all that the recording has
+    assert json.loads(profiled["locks"])["pthread_join"]["kind"] == "join"
+    assert profiled["limiting"] == "output_module"
+    assert taken.problems == ["the job ended with status 3; its last line: x"]
+
+
+def test_a_running_jobs_recording_is_looked_at_stretch_by_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def attached(pid: int, *args: Any, **options: Any) -> Profiled:
+        asked.append((pid, args, options))
+        account = Account.parse(FakeLoop(noise=0.0).account(argv(2, "output"), 0.0))
+        return Profiled(None, "", 1.0, "", recording(args[1], account))
+
+    monkeypatch.setattr(threads_turns, "profile_job", attached)
+    taken = turns(tmp_path, [Arm("running", PROFILED, 1, [])], accounts=False, pid=77)
+    columns = taken.take(0, 0)
+    assert asked[0][0] == 77
+    assert len(columns["version"]) == STRETCHES
+    assert sum(columns["recorded_s"]) == pytest.approx(columns["whole_s"][0])
+    assert columns["start_ns"] == sorted(set(columns["start_ns"]))
+    assert taken.provenance()["job"] == "process 77"
+    assert columns["threads"] == [3] * STRETCHES
+
+
+def test_the_account_is_that_of_the_real_job() -> None:
+    """What the fake prints has the shape of the job's own account, and the same names."""
+    account = Account.parse(FakeLoop().account(argv(2, "formula,output"), 0.0))
+    assert [one.name for one in account.locks] == ["formula_lock", "output_module"]
+    assert {one.point for one in account.locks} <= set(event_loop.POINTS)

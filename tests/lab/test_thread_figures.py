@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle, StepPatch
+
+from perflib.errors import UserError
+from perflib.lab.theme import png
+from perflib.lab.thread_figures import concurrency_figure, drawable, timeline_figure
+from perflib.lab.timeline_page import colours
+from perflib.threads.formats import State
+from perflib.threads.recording import Recording
+from tests.threads.made import made_recording, recording_of
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    return made_recording(tmp_path, 5, 0.2, cpus=2)
+
+
+def lanes(figure: Figure) -> np.ndarray:
+    return np.asarray(figure.axes[0].images[0].get_array())
+
+
+def explained(axes: Axes) -> list[str]:
+    legend = axes.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_a_lane_a_thread_in_the_colours_of_its_states(tmp_path: Path) -> None:
+    intervals = [(0, 5 * MS, State.RUNNING), (5 * MS, 8 * MS, State.WAITING)]
+    figure = timeline_figure(recording_of(tmp_path, [intervals, [(0, 10 * MS, State.UNKNOWN)]]))
+    image = lanes(figure)
+    upper, lower = image[: len(image) // 2], image[len(image) // 2 :]
+    middle = len(upper) // 2
+    drawn = [to_rgb(colours()[state]) for state in (State.RUNNING, State.WAITING)]
+    assert tuple(upper[middle, 200]) == pytest.approx(drawn[0])
+    assert tuple(upper[middle, 600]) == pytest.approx(drawn[1])
+    assert tuple(upper[middle, 900]) == (1, 1, 1)  # the thread has ended
+    seen = {tuple(np.round(pixel, 3)) for pixel in lower[middle]}
+    assert len(seen) == 2  # hatched
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["event-0", "event-1"]
+
+
+def test_axes_legend_and_cores(recording: Recording) -> None:
+    figure = timeline_figure(recording, title="A job")
+    above, below = figure.axes
+    assert above.get_title(loc="left") == "A job"
+    assert below.get_xlabel() == "time since the recording began (ms)"
+    assert below.get_ylabel() == "threads at work"
+    assert {text.get_text() for text in below.texts} == {"2 cores"}
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][:2] == ["running", "spinning"]
+    assert len(legend.get_texts()) == 6
+    assert png(figure).startswith(b"\x89PNG")
+
+
+def test_a_span_and_some_threads(recording: Recording) -> None:
+    start = recording.start_ns + 50 * MS
+    figure = timeline_figure(recording, start, start + 10 * MS, rows=[3, 1])
+    above, below = figure.axes
+    assert [text.get_text() for text in above.get_yticklabels()] == ["event-2", "event-0"]
+    assert below.get_xlim() == (50 * MS, 60 * MS)
+    stairs = [patch for patch in below.patches if isinstance(patch, StepPatch)]
+    assert max(np.max(patch.get_data()[0]) for patch in stairs) <= 2
+
+
+def test_of_many_threads_those_with_the_most_work_are_drawn(tmp_path: Path) -> None:
+    threads = [[(0, 100 + row, State.RUNNING)] for row in range(60)]
+    figure = timeline_figure(recording_of(tmp_path, threads))
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == [f"event-{row}" for row in range(20, 60)]
+    words = "40 of 60 threads, those with the most CPU time"
+    assert figure.axes[0].get_xlabel() == words
+
+
+def test_how_many_at_once(recording: Recording) -> None:
+    figure = concurrency_figure(recording)
+    above, below = figure.axes
+    at_once = recording.concurrency()
+    heights = [bar.get_height() for bar in above.patches if isinstance(bar, Rectangle)]
+    assert heights == pytest.approx(list(100 * at_once / at_once.sum()))
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["cores: 2", f"effective concurrency: {recording.effective_concurrency():.2f}"]
+    words = explained(below)
+    serial = recording.serial()
+    assert f"serial begin: {1e3 * serial.start_s:.1f} ms" in words
+    assert f"serial end: {1e3 * serial.end_s:.1f} ms" in words
+    assert png(figure).startswith(b"\x89PNG")
+
+
+def test_of_some_threads_no_serial_part_is_shown(recording: Recording) -> None:
+    below = concurrency_figure(recording, rows=[1, 2]).axes[1]
+    assert not any("serial" in words for words in explained(below))
+
+
+def test_hundreds_at_once_are_drawn_without_a_number_on_each_bar(tmp_path: Path) -> None:
+    figure = concurrency_figure(made_recording(tmp_path, 200, 0.02, cpus=64))
+    assert not figure.axes[0].texts
+    png(figure)
+
+
+@pytest.mark.parametrize("draw", [timeline_figure, concurrency_figure])
+@pytest.mark.parametrize(
+    "threads", [[], [[]], [[(0, 9 * MS, State.UNKNOWN, 1)]]], ids=["none", "empty", "lost"]
+)
+def test_next_to_nothing_was_recorded(tmp_path: Path, draw: Any, threads: Any) -> None:
+    assert png(draw(recording_of(tmp_path, threads))).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("draw", [timeline_figure, concurrency_figure])
+def test_bad_input_is_a_sentence(recording: Recording, draw: Any) -> None:
+    with pytest.raises(UserError, match="no time from"):
+        draw(recording, 5, 5)
+    with pytest.raises(UserError, match="no thread 99"):
+        draw(recording, rows=[99])
+
+
+def test_odd_names_are_drawn_as_they_are_and_without_a_warning(tmp_path: Path) -> None:
+    names = ["$x^2$", "事件", "a\nb", "\udcff", "<b>"]
+    recording = recording_of(tmp_path, [[(0, MS, State.RUNNING)]] * 5, names=names)
+    figure = timeline_figure(recording)
+    drawn = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert drawn[0] == "$x^2$"
+    assert drawn[4] == "<b>"
+    png(figure)
+    assert drawable("a µ 事") in ("a µ □", "a µ 事")

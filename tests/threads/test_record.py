@@ -1,0 +1,424 @@
+"""Recording a job: which backend, from when to when, and that nothing is left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.conditions import Conditions
+from perflib.errors import MeasurementError, UserError
+from perflib.threads import record
+from perflib.threads.record import backends, chosen, profile_job, run_alone
+from perflib.threads.recording import INTERVAL, SAMPLE, Recording
+from perflib.threads.settings import Settings
+
+PYTHON = [sys.executable, "-I", "-S", "-c"]
+
+
+class Fake:
+    """A backend that writes down what it was told, and when."""
+
+    variables: Mapping[str, str] = {}
+    last: Fake | None = None
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder, self.settings = folder, settings
+        self.told: list[str] = []
+        self.at: list[float] = []
+        Fake.last = self
+
+    def _note(self, what: str) -> None:
+        self.told.append(what)
+        self.at.append(time.monotonic())
+
+    def __enter__(self) -> Self:
+        assert self.folder.is_dir()
+        self._note("entered")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._note("left")
+
+    def environment(self) -> Mapping[str, str]:
+        return self.variables
+
+    def started(self, pid: int) -> None:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        self._note(f"started {b'launch.py' not in words}")
+
+    def enable(self) -> None:
+        self._note("enabled")
+
+    def disable(self) -> None:
+        self._note("disabled")
+
+    def recording(self, pid: int, out: Path) -> Recording:
+        assert self.folder.is_dir()
+        self._note("recorded")
+        threads = pd.DataFrame(
+            {"tid": [pid], "pid": [pid], "name": ["job"], "start_ns": [0], "end_ns": [9]}
+        )
+        return Recording.write(
+            out, threads=threads, intervals=np.zeros(0, INTERVAL), rows=np.zeros(0, np.int32),
+            samples=np.zeros(0, SAMPLE), stacks=[], locks=[],
+            meta={"backend": "fake", "start_ns": 0, "end_ns": 9, "job_pid": pid},
+        )  # fmt: skip
+
+
+def told() -> list[str]:
+    assert Fake.last is not None
+    return Fake.last.told
+
+
+@pytest.fixture(autouse=True)
+def _fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    kinds = {
+        "perf": record.Kind(None, lambda: "no perf here", Fake),
+        "preload": record.Kind(False, lambda: "", Fake),
+        "states": record.Kind(True, lambda: "", Fake),
+    }
+    monkeypatch.setattr(record, "KINDS", kinds)
+    Fake.last = None
+    yield
+    Fake.variables = {}
+
+
+def profile(tmp_path: Path, program: str, **settings: object) -> record.Profiled:
+    return profile_job([*PYTHON, program], Settings(**settings), tmp_path / "recording")  # type: ignore[arg-type]
+
+
+def gone(pid: int) -> bool:
+    """Within five seconds: whoever adopts a process reaps it when it comes round to it."""
+    for _ in range(500):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+# --- which backend --------------------------------------------------------------------------------
+
+
+def test_the_best_backend_that_fits_is_chosen() -> None:
+    assert backends() == {"perf": "no perf here", "preload": "", "states": ""}
+    assert chosen("auto", running=False) == "preload"
+    assert chosen(None, running=True) == "states"
+    assert chosen("preload", running=False) == "preload"
+
+
+def test_a_wrong_backend_is_refused_with_those_that_fit() -> None:
+    with pytest.raises(UserError, match="did you mean 'preload'"):
+        chosen("prelaod", running=False)
+    with pytest.raises(UserError, match="a job that runs already is recorded by perf or states"):
+        chosen("preload", running=True)
+    with pytest.raises(UserError, match="a job that we start is recorded by perf or preload"):
+        chosen("states", running=False)
+    with pytest.raises(UserError, match="backend=perf cannot be used here: no perf here"):
+        chosen("perf", running=False)
+
+
+def test_without_any_backend_every_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {
+        "perf": record.Kind(None, lambda: "no perf here", Fake),
+        "preload": record.Kind(False, lambda: "no compiler here", Fake),
+    }
+    monkeypatch.setattr(record, "KINDS", kinds)
+    with pytest.raises(MeasurementError, match="perf: no perf here; preload: no compiler here"):
+        chosen(None, running=False)
+
+
+def test_the_real_backends_say_whether_they_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    found = backends()
+    assert list(found) == ["perf", "preload", "states"]
+    assert all(isinstance(why, str) for why in found.values())
+
+
+# --- a job that we start --------------------------------------------------------------------------
+
+
+def test_a_job_is_recorded_from_its_start_to_its_end(tmp_path: Path) -> None:
+    done = profile(tmp_path, "import time; print('hello'); time.sleep(0.05)")
+    assert (done.returncode, done.output, done.problem) == (0, "hello\n", "")
+    assert done.wall_s >= 0.05
+    assert told() == ["entered", "enabled", "started True", "disabled", "left", "recorded"]
+    assert done.recording.meta["backend"] == "fake"
+    assert Recording.open(tmp_path / "recording").threads["name"].tolist() == ["job"]
+    assert [path.name for path in tmp_path.iterdir()] == ["recording"]  # no raw data is left
+
+
+def test_first_seconds_are_skipped_and_a_duration_ends_before_the_job(tmp_path: Path) -> None:
+    done = profile(
+        tmp_path, "import time; time.sleep(0.5); print('to the end')", skip_s=0.1, duration_s=0.1
+    )
+    assert done.output == "to the end\n"
+    assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
+    assert Fake.last is not None
+    _, started, enabled, disabled, left, _ = Fake.last.at
+    assert enabled - started > 0.09
+    assert disabled - enabled > 0.09
+    assert left - started > 0.45
+
+
+def test_a_job_that_ends_within_the_skipped_seconds_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match=r"all of it lies in its first 5 s \(skip_s\)"):
+        profile(tmp_path, "", skip_s=5.0)
+    assert told() == ["entered", "started True", "left"]
+    assert not (tmp_path / "recording").exists()
+
+
+def test_what_a_job_did_before_it_died_is_recorded(tmp_path: Path) -> None:
+    done = profile(tmp_path, "import os; print('so far', flush=True); os.kill(os.getpid(), 11)")
+    assert (done.returncode, done.output) == (-signal.SIGSEGV, "so far\n")
+    assert done.problem == "died of SIGSEGV (Segmentation fault)"
+    assert told()[-1] == "recorded"
+
+
+def test_a_bad_exit_status_comes_with_the_last_line(tmp_path: Path) -> None:
+    done = profile(tmp_path, "import sys; print('a', flush=True); sys.exit('no such event')")
+    assert (done.returncode, done.problem) == (
+        1,
+        "ended with status 1; its last line: no such event",
+    )
+
+
+def test_a_job_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    done = profile_job(
+        [*PYTHON, "import os, time; print(os.getpid(), flush=True); time.sleep(60)"],
+        Settings(),
+        tmp_path / "recording",
+        timeout_s=0.4,
+    )
+    assert done.problem == "did not end within 0.4 s and was killed"
+    assert done.returncode == -signal.SIGKILL
+    assert gone(int(done.output))
+    assert told()[-1] == "recorded"
+
+
+def test_what_a_job_leaves_behind_is_killed(tmp_path: Path) -> None:
+    """A child of its group, and a daemon: twice forked, in a session of its own."""
+    program = """
+import os, sys, time
+child = os.fork()
+if child == 0:
+    time.sleep(60)
+read, write = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    daemon = os.fork()
+    if daemon == 0:
+        for number in (0, 1, 2):
+            os.close(number)
+        os.write(write, b"x")
+        time.sleep(60)
+    print(daemon, flush=True)
+    os._exit(0)
+os.read(read, 1)
+os.wait()
+print(child, flush=True)
+os._exit(0)
+"""
+    done = profile(tmp_path, program)
+    assert done.returncode == 0
+    pids = [int(line) for line in done.output.split()]
+    assert len(pids) == 2
+    assert all(gone(pid) for pid in pids)
+
+
+def test_ctrl_c_ends_the_job_and_the_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = []
+
+    def interrupt(pid: int) -> None:
+        pids.append(pid)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        profile_job(
+            [*PYTHON, "import time; time.sleep(60)"], Settings(), tmp_path / "recording",
+            seen=interrupt,
+        )  # fmt: skip
+    assert gone(pids[0])
+    assert told()[-1] == "left"
+    assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+
+
+def test_a_backend_that_fails_leaves_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = []
+
+    def fails(_self: Fake, pid: int) -> None:
+        pids.append(pid)
+        msg = "perf has died"
+        raise MeasurementError(msg)
+
+    monkeypatch.setattr(Fake, "started", fails)
+    with pytest.raises(MeasurementError, match="perf has died"):
+        profile(tmp_path, "import time; time.sleep(60)")
+    assert gone(pids[0])
+    assert told()[-1] == "left"
+
+
+def test_a_job_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match=r"the job: cannot start '.*nothing'"):
+        profile_job([str(tmp_path / "nothing")], Settings(), tmp_path / "recording")
+    with pytest.raises(UserError, match="its command line is empty"):
+        profile_job([], Settings(), tmp_path / "recording")
+    with pytest.raises(UserError, match="is set through the condition 'preload'"):
+        run_alone(["true"], Conditions(environment={"LD_PRELOAD": "x.so"}))
+
+
+def test_the_backends_variables_and_library_reach_the_job(tmp_path: Path) -> None:
+    own, users = tmp_path / "own.so", tmp_path / "users.so"
+    for path in (own, users):
+        path.touch()
+    Fake.variables = {"LD_PRELOAD": str(own), "WAITS": "here"}
+    done = profile_job(
+        ["env"], Settings(), tmp_path / "recording",
+        conditions=Conditions(preload=(str(users),), environment={"MINE": "1"}),
+    )  # fmt: skip
+    lines = done.output.splitlines()
+    assert {f"LD_PRELOAD={users}:{own}", "WAITS=here", "MINE=1"} <= set(lines)
+
+
+def test_a_library_that_this_process_was_given_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, inherited = tmp_path / "own.so", tmp_path / "inherited.so"
+    for path in (own, inherited):
+        path.touch()
+    Fake.variables = {"LD_PRELOAD": str(own)}
+    monkeypatch.setenv("LD_PRELOAD", f"{inherited} libnamed.so")
+    done = profile_job(["env"], Settings(), tmp_path / "recording")
+    assert f"LD_PRELOAD={inherited}:{own}" in done.output.splitlines()
+
+
+def test_the_job_runs_on_its_cpus_and_ours_stay(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    wanted = max(before)
+    program = "import os; print(os.sched_getaffinity(0))"
+    done = profile_job([*PYTHON, program], Settings(), tmp_path / "recording", cpus=[wanted])
+    assert done.output == f"{{{wanted}}}\n"
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_job_alone_is_started_in_the_same_way() -> None:
+    seen: list[int] = []
+    done = run_alone(
+        [*PYTHON, "import time; time.sleep(0.3); print('x' * 70000)"], seen=seen.append
+    )
+    assert (done.returncode, len(done.output), done.problem) == (0, 70001, "")
+    assert len(seen) == 1
+    assert Fake.last is None
+
+
+def test_of_much_output_the_end_is_kept() -> None:
+    done = run_alone([*PYTHON, "print('x' * 3_000_000); print('the account')"])
+    assert len(done.output) == 1 << 20
+    assert done.output.endswith("x\nthe account\n")
+
+
+def test_a_job_that_closes_its_output_is_waited_for() -> None:
+    done = run_alone([*PYTHON, "import os, time; os.close(1); os.close(2); time.sleep(0.2)"])
+    assert (done.returncode, done.output) == (0, "")
+    assert done.wall_s > 0.2
+
+
+# --- a job that runs already ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def running() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([*PYTHON, "import time; time.sleep(60)"]) as process:
+        yield process
+        process.kill()
+
+
+def attach(
+    process: subprocess.Popen[bytes], tmp_path: Path, settings: Settings, **options: object
+) -> record.Profiled:
+    return profile_job(process.pid, settings, tmp_path / "recording", **options)  # type: ignore[arg-type]
+
+
+def test_a_running_job_is_recorded_for_a_time_and_goes_on(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    done = attach(running, tmp_path, Settings(skip_s=0.1, duration_s=0.1))
+    assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
+    assert Fake.last is not None
+    assert Fake.last.at[2] - Fake.last.at[1] > 0.09
+    assert (done.returncode, done.problem) == (None, "")
+    assert done.wall_s >= 0.1
+    assert running.poll() is None
+
+
+def test_a_running_job_is_recorded_until_somebody_stops_it(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    stop = threading.Event()
+    timer = threading.Timer(0.1, stop.set)
+    timer.start()
+    done = attach(running, tmp_path, Settings(), stop=stop)
+    timer.join()
+    assert done.problem == ""
+    assert running.poll() is None
+    assert told()[-3:] == ["disabled", "left", "recorded"]
+
+
+def test_a_running_job_is_recorded_until_it_ends(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    timer = threading.Timer(0.1, running.kill)
+    timer.start()
+    done = attach(running, tmp_path, Settings())
+    timer.join()
+    assert done.wall_s < 30
+    assert told()[-1] == "recorded"
+
+
+def test_ctrl_c_ends_the_recording_of_a_running_job_and_keeps_it(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    class Pressed(threading.Event):
+        def wait(self, _timeout: float | None = None) -> bool:
+            raise KeyboardInterrupt
+
+    done = attach(running, tmp_path, Settings(), stop=Pressed())
+    assert done.problem == "was recorded until it was interrupted by Ctrl-C"
+    assert told()[-2:] == ["left", "recorded"]
+    assert running.poll() is None
+
+
+def test_a_recording_without_an_end_ends_at_the_time_limit(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    done = attach(running, tmp_path, Settings(), timeout_s=0.2)
+    assert done.problem == "was recorded for 0.2 s; it did not end by then"
+
+
+def test_there_is_nothing_to_record_of_a_process_that_is_gone(
+    running: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    running.kill()
+    running.wait()
+    with pytest.raises(UserError, match=f"there is no process {running.pid}"):
+        attach(running, tmp_path, Settings())
+    assert Fake.last is None

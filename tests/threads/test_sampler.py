@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from perflib.errors import MeasurementError
+from perflib.threads import sampler
+from perflib.threads.sampler import Looks, Sampler, unavailable
+
+SLEEP = "import sys, time; print(flush=True); time.sleep(100)"
+LOCK = """
+import ctypes, sys, threading
+libc = ctypes.CDLL(None)
+mutex = ctypes.create_string_buffer(64)
+libc.pthread_mutex_lock(mutex)
+threading.Thread(target=libc.pthread_mutex_lock, args=(mutex,), daemon=True).start()
+print(ctypes.addressof(mutex), flush=True)
+sys.stdin.read()
+import os
+os._exit(0)
+"""
+CHILD = """
+import subprocess, sys
+child = subprocess.Popen(["sleep", "100"])
+print(child.pid, flush=True)
+sys.stdin.read()
+child.kill()
+"""
+
+
+@contextmanager
+def python(code: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def seen(looks: Looks, thread: int) -> npt.NDArray[np.void]:
+    return looks.looks[looks.looks["thread"] == thread]
+
+
+def until(done: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if done():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not happen within ten seconds")
+
+
+def listed(one: Sampler) -> set[int]:
+    return {thread.pid for thread in one._threads}
+
+
+def test_a_thread_that_sleeps_is_looked_at_once_and_not_written_again(tmp_path: Path) -> None:
+    with python(SLEEP) as (process, _):
+        until(lambda: Path(f"/proc/{process.pid}/stat").read_text().split()[2] == "S")
+        with Sampler(process.pid, tmp_path / "looks") as one:
+            until(lambda: one._threads[0].seen_ns > 0 and process.pid in one._maps)
+            first = one._threads[0].seen_ns
+            until(lambda: one._threads[0].seen_ns > first + 50_000_000)
+    looks = one.looks()
+    (thread,) = looks.threads
+    assert (thread.pid, thread.tid) == (process.pid, process.pid)
+    assert thread.name.startswith("python")
+    assert thread.start_ns < thread.seen_ns <= time.monotonic_ns()
+    found = seen(looks, 0)
+    assert len(found) == 1
+    assert found["state"][0] == b"S"
+    assert found["futex"][0] == 0
+    assert found["run_ns"][0] > 0
+    assert os.path.realpath(sys.executable) in looks.maps[process.pid]
+    assert looks.programs[process.pid] == os.path.realpath(sys.executable)
+
+
+def test_a_thread_blocked_on_a_mutex_is_seen_with_its_address(tmp_path: Path) -> None:
+    with python(LOCK) as (process, address):
+        folder = Path(f"/proc/{process.pid}/task")
+        until(lambda: len(list(folder.iterdir())) == 2)
+        other = next(int(one.name) for one in folder.iterdir() if one.name != str(process.pid))
+        until(lambda: (folder / str(other) / "syscall").read_text().startswith("202 "))
+        with Sampler(process.pid, tmp_path / "looks") as one:
+            until(lambda: len(one._threads) == 2 and all(t.seen_ns for t in one._threads))
+            time.sleep(0.05)
+    looks = one.looks()
+    blocked = next(thread.number for thread in looks.threads if thread.tid == other)
+    found = seen(looks, blocked)[-1]
+    assert (found["futex"], found["state"]) == (int(address), b"S")
+    assert found["operation"] & 0x7F == 0  # FUTEX_WAIT
+
+
+def test_children_are_followed_or_not(tmp_path: Path) -> None:
+    with python(CHILD) as (process, child):
+        with Sampler(process.pid, tmp_path / "a") as one:
+            until(lambda: int(child) in listed(one))
+        with Sampler(process.pid, tmp_path / "b", follow=False) as one:
+            until(lambda: one._threads[0].seen_ns > 0)
+            one._list()
+        assert listed(one) == {process.pid}
+        with Sampler(process.pid, tmp_path / "c", ignore=("sl*p",)) as one:
+            one._list()
+        assert listed(one) == {process.pid}
+
+
+def test_threads_that_end_and_begin(tmp_path: Path) -> None:
+    done = threading.Event()
+    with Sampler(os.getpid(), tmp_path / "looks") as one:
+        threads = [threading.Thread(target=done.wait) for _ in range(3)]
+        before = len(one._live)
+        for thread in threads:
+            thread.start()
+        until(lambda: len(one._live) >= before + 3)
+        done.set()
+        until(lambda: len(one._live) <= before + 1)
+    assert one._files <= sampler._MOST_FILES
+
+
+def test_many_threads_take_no_more_files_than_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "_MOST_FILES", 9)
+    done = threading.Event()
+    threads = [threading.Thread(target=done.wait) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with Sampler(os.getpid(), tmp_path / "looks", share=1.0) as one:
+        until(lambda: len(one._live) >= 40 and all(t.seen_ns for t in one._threads))
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 10
+    done.set()
+    assert len(np.unique(one.looks().looks["thread"])) >= 40
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_the_period_grows_with_what_looking_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    spent = iter(range(0, 1000, 3))  # each round takes three seconds
+    one = Sampler(os.getpid(), tmp_path / "looks", share=0.01)
+    monkeypatch.setattr(sampler.time, "thread_time", lambda: next(spent))
+    monkeypatch.setattr(one, "_look", lambda: len(waited) < 2)
+    monkeypatch.setattr(one._stop, "wait", waited.append)
+    one._live[0, 0] = None  # type: ignore[assignment]
+    one._run()
+    assert waited == [300.0, 300.0]
+
+
+def test_data_are_bounded(tmp_path: Path) -> None:
+    most = 3 * sampler.LOOK.itemsize
+    with Sampler(os.getpid(), tmp_path / "looks", most_bytes=most) as one:
+        until(lambda: bool(one._remarks))
+    looks = one.looks()
+    assert len(looks.looks) <= 3
+    assert "bound" in looks.remarks[0]
+
+
+def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> None:
+    """Where /proc/TID/syscall may not be read, wchan tells a futex, though not which."""
+    with python(LOCK) as (process, _):
+        folder = Path(f"/proc/{process.pid}/task")
+        until(lambda: len(list(folder.iterdir())) == 2)
+        other = next(one.name for one in folder.iterdir() if one.name != str(process.pid))
+        until(lambda: (folder / other / "wchan").read_text().startswith("futex"))
+        with Sampler(process.pid, tmp_path / "looks") as one:
+            one.stop()
+        live = sampler._Live(one._threads[0], str(folder / other), keep=False)
+        live._unreadable = True
+        assert live._blocked(202) == (sampler.UNKNOWN_FUTEX, 0)
+
+
+def test_a_process_that_is_not_there(tmp_path: Path) -> None:
+    with python("") as (process, _):
+        process.wait()
+        with pytest.raises(MeasurementError, match="there is no process"):
+            Sampler(process.pid, tmp_path / "looks").__enter__()
+
+
+def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Sampler(os.getpid(), tmp_path / "looks")
+
+    def broken() -> bool:
+        msg = "no space left"
+        raise OSError(msg)
+
+    monkeypatch.setattr(one, "_look", broken)
+    with one:
+        until(lambda: one._problem is not None)
+    with pytest.raises(MeasurementError, match="no space left"):
+        one.looks()
+
+
+def test_a_kernel_that_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unavailable() == ""
+    monkeypatch.setattr(Path, "read_text", lambda _: "0 0 0\n")
+    assert "CONFIG_SCHED_INFO" in unavailable()

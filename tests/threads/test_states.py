@@ -1,0 +1,497 @@
+"""The state machine against plain Python, and story by story."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import MeasurementError, UserError
+from perflib.threads.formats import EVENT, STATES, Event
+from perflib.threads.states import Pieces, StateMachine
+from tests.reference.thread_states import Interval, Machine
+
+JOB = 10
+STACKS = ("main;work", "main;lock;spin_lock", "main;wait")
+NAMES = ("job", "event-0", "wörker;{}\udcff", "")
+SPINS = {1}
+
+
+def event(
+    time: int,
+    kind: Event,
+    tid: int,
+    a: int = 0,
+    b: int = 0,
+    *,
+    cpu: int = 0,
+    pid: int = JOB,
+    stack: int = -1,
+) -> tuple[int, ...]:
+    return (time, kind, cpu, tid, pid, a, b, stack)
+
+
+def switch(time: int, tid: int, to: int, state: int = 0, **more: Any) -> tuple[int, ...]:
+    return event(time, Event.SWITCH, tid, to, state, **({"pid": JOB if tid else 0} | more))
+
+
+def born(tid: int, time: int = 0, **more: Any) -> tuple[int, ...]:
+    return event(time, Event.FORK, tid, JOB, JOB, **more)
+
+
+def machine_of(**options: Any) -> StateMachine:
+    given_: dict[str, Any] = {"start_ns": 0, "names": NAMES, "stacks": STACKS}
+    machine = StateMachine(**(given_ | {"spin_functions": "spin"} | options))
+    machine.process(JOB)
+    return machine
+
+
+def found(machine: StateMachine, pieces: list[Pieces]) -> list[list[Interval]]:
+    """Each thread's intervals."""
+    threads: list[list[Interval]] = [[] for _ in range(len(machine.threads))]
+    for piece in pieces:
+        for row, one in zip(piece.rows.tolist(), piece.intervals.tolist(), strict=True):
+            threads[row].append(Interval(*one))
+    return threads
+
+
+def told(
+    events: list[tuple[int, ...]], end: int = 1000, **options: Any
+) -> tuple[StateMachine, list[list[Interval]]]:
+    """The machine after these events, and each thread's intervals."""
+    machine = machine_of(**options)
+    pieces = [machine.feed(np.array(events, dtype=EVENT)), machine.finish(end)]
+    return machine, found(machine, pieces)
+
+
+def states(intervals: list[Interval]) -> list[tuple[int, int, str]]:
+    return [(one.start_ns, one.end_ns, STATES[one.state]) for one in intervals]
+
+
+# --- against the reference -----------------------------------------------------------------------
+
+TIDS = st.sampled_from([0, 10, 11, 12, 20, 21, 30])
+PIDS = st.sampled_from([-1, 0, 10, 10, 10, 20, 30])
+
+
+ANY = st.tuples(
+    st.integers(-3, 30),
+    st.sampled_from(list(Event)),
+    st.integers(0, 1),
+    TIDS,
+    PIDS,
+    st.integers(0, 59),
+    st.sampled_from([0, 0, 1, 2, 0x100, 0x10, 0x81]),
+    st.integers(-1, 2),
+)
+
+
+def events_of(drawn: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Anything at all, most of it impossible; time goes back by a little now and then."""
+    time = 0
+    events: list[tuple[int, ...]] = []
+    for step, kind, cpu, tid, pid, a, b, stack in drawn:
+        time = max(0, time + step)
+        whose = (0, 10, 11, 12, 20, 21, 30)[a % 7]
+        fields = {
+            Event.SAMPLE: (a + 1, b),
+            Event.FORK: ((10, 20, 30)[a % 3], whose),
+            Event.COMM: (a % 4, a // 4 % 3),
+            Event.LOST: (a, max(0, time - 20)),
+        }
+        kinds = fields.get(Event(kind), (whose, b))
+        events.append((time, kind, cpu, tid, pid, *kinds, stack))
+    return events
+
+
+def any_events() -> st.SearchStrategy[list[tuple[int, ...]]]:
+    return st.lists(ANY, max_size=40).map(events_of)
+
+
+@given(any_events(), st.lists(st.integers(0, 40)), st.integers(0, 50), st.booleans())
+def test_any_events_give_what_plain_python_says_wherever_batches_are_cut(
+    events: list[tuple[int, ...]], cuts: list[int], start: int, follow: bool
+) -> None:
+    machine = machine_of(start_ns=start, follow=follow)
+    edges = [0, *sorted(cut for cut in cuts if cut <= len(events)), len(events)]
+    pieces = [
+        machine.feed(np.array(events[a:b], dtype=EVENT)) for a, b in itertools.pairwise(edges)
+    ]
+    pieces.append(machine.finish(5000))
+    reference = Machine(start, SPINS, follow=follow)
+    reference.processes[JOB] = ["expected"]
+    reference.feed(events)
+    reference.finish(5000)
+    assert found(machine, pieces) == [t.intervals for t in reference.threads]
+    lives = machine.threads
+    assert lives[["tid", "pid", "start_ns", "end_ns"]].to_numpy().tolist() == [
+        [t.tid, t.pid, t.start_ns, t.end_ns] for t in reference.threads
+    ]
+    assert lives["name"].tolist() == [
+        NAMES[t.name] if t.name >= 0 else str(t.tid) for t in reference.threads
+    ]
+    samples = [tuple(one) for piece in pieces for one in piece.samples.tolist()]
+    assert samples == reference.samples
+    keys = [(int(key["pid"]), int(key["address"])) for key in machine.keys]
+    assert keys == list(reference.keys)
+    assert [tuple(one) for one in machine.lost.tolist()] == reference.lost
+    assert machine.impossible == reference.impossible
+
+
+@given(any_events())
+def test_a_threads_states_add_up_to_its_life(events: list[tuple[int, ...]]) -> None:
+    machine, threads = told(events, 5000)
+    lives = machine.threads
+    for row, intervals in enumerate(threads):
+        life = (int(lives["start_ns"][row]), int(lives["end_ns"][row]))
+        edges = [life[0], *(one.end_ns for one in intervals)]
+        assert [one.start_ns for one in intervals] == edges[:-1]
+        assert edges[-1] == life[1]
+
+
+# --- stories -------------------------------------------------------------------------------------
+
+
+def test_a_wait_for_a_lock_from_its_begin_to_its_end() -> None:
+    """Two threads; 12 waits for a lock until 11 lets it go."""
+    machine, (_, holder, waiter) = told(
+        [
+            born(JOB, 0),
+            born(11, 0),
+            born(12, 0),
+            switch(10, 0, 11, cpu=0),
+            switch(20, 0, 12, cpu=1),
+            event(50, Event.FUTEX_WAIT, 12, 0x7000, 128, cpu=1, stack=2),
+            switch(60, 12, 0, 1, cpu=1, stack=0),
+            event(200, Event.WAKING, 11, 12),
+            switch(230, 0, 12, cpu=1),
+            event(235, Event.FUTEX_EXIT, 12, cpu=1),
+            switch(300, 12, 0, 1, cpu=1, stack=0),
+        ],
+        400,
+    )
+    assert states(holder) == [(0, 10, "ready"), (10, 400, "running")]
+    assert states(waiter) == [
+        (0, 20, "ready"),
+        (20, 60, "running"),
+        (60, 200, "waiting"),
+        (200, 230, "ready"),
+        (230, 300, "running"),
+        (300, 400, "sleeping"),
+    ]
+    wait, ready, sleep = waiter[2], waiter[3], waiter[5]
+    assert (wait.lock, wait.other, wait.stack) == (0, 1, 2)  # row 1 held it; the futex's stack
+    assert (ready.lock, ready.other) == (0, 1)
+    assert (sleep.lock, sleep.stack) == (-1, 0)
+    assert machine.keys.tolist() == [(0x7000, 128, JOB, 2)]
+    assert machine.impossible == 0
+
+
+def test_a_thread_that_could_go_on_is_ready() -> None:
+    """Also one that is preempted within a lock operation: then the time is the lock's."""
+    _, (_, free, asking) = told(
+        [
+            born(JOB),
+            born(11),
+            born(12),
+            switch(10, 0, 11),
+            switch(20, 11, 12, 0x100),
+            event(25, Event.FUTEX_WAIT, 12, 0x7000),
+            switch(30, 12, 11, 0),
+        ],
+        50,
+    )
+    assert states(free) == [
+        (0, 10, "ready"),
+        (10, 20, "running"),
+        (20, 30, "ready"),
+        (30, 50, "running"),
+    ]
+    assert states(asking)[-1] == (30, 50, "ready")
+    assert (free[2].lock, asking[-1].lock) == (-1, 0)
+
+
+def test_a_thread_woken_on_its_way_off_the_cpu_was_ready() -> None:
+    machine, (job,) = told(
+        [
+            born(JOB),
+            switch(10, 0, JOB),
+            event(18, Event.WAKING, 99, JOB, cpu=1),
+            switch(20, JOB, 0, 1),
+            switch(50, 0, JOB),
+        ]
+    )
+    assert states(job)[2] == (20, 50, "ready")
+    assert (job[2].flags, machine.impossible) == (0, 0)
+
+
+def test_a_thread_nobody_woke_is_marked() -> None:
+    _, (job,) = told([born(JOB), switch(10, 0, JOB), switch(20, JOB, 0, 1), switch(50, 0, JOB)])
+    assert states(job)[2] == (20, 50, "sleeping")
+    assert [one.flags for one in job] == [0, 0, 1, 0]
+
+
+def test_what_cannot_be_is_unknown_since_the_last_certain_time() -> None:
+    """The thread leaves a CPU while it should sleep; then it comes to one while it runs."""
+    machine, (job,) = told(
+        [
+            born(JOB),
+            switch(10, 0, JOB),
+            switch(20, JOB, 0, 1),
+            switch(60, JOB, 0, 1, cpu=1),
+            event(70, Event.WAKING, 0, JOB, pid=0),
+            switch(80, 0, JOB),
+            event(100, Event.SAMPLE, JOB, 10, stack=0),
+            switch(150, 0, JOB, cpu=1),
+        ],
+        200,
+    )
+    assert states(job) == [
+        (0, 10, "ready"),
+        (10, 20, "running"),
+        (20, 60, "unknown"),
+        (60, 70, "sleeping"),
+        (70, 80, "ready"),
+        (80, 100, "running"),
+        (100, 150, "unknown"),
+        (150, 200, "running"),
+    ]
+    assert [one.flags for one in job] == [0, 0, 1, 0, 0, 0, 1, 0]
+    assert machine.impossible == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "before"),
+    [
+        (switch(50, JOB, 0, 1), "running"),
+        (switch(50, 0, JOB), "ready"),
+        (event(50, Event.WAKING, 0, JOB, pid=0), "unknown"),
+    ],
+)
+def test_the_first_event_tells_what_a_thread_did_before(
+    first: tuple[int, ...], before: str
+) -> None:
+    machine = machine_of()
+    machine.thread(JOB, JOB, 0)
+    intervals = found(machine, [machine.feed(np.array([first], dtype=EVENT))])
+    assert states(intervals[0]) == [(0, 50, before)]
+
+
+def test_a_thread_that_was_there_with_its_state() -> None:
+    machine = machine_of()
+    machine.thread(JOB, JOB, 0, "sleeping")
+    machine.thread(11, JOB, 1)
+    threads = found(machine, [machine.finish(70)])
+    assert [states(one) for one in threads] == [[(0, 70, "sleeping")], [(0, 70, "unknown")]]
+    assert machine.threads["name"].tolist() == ["job", "event-0"]
+    with pytest.raises(UserError, match="did you mean 'sleeping'"):
+        machine.thread(12, JOB, 1, "sleping")
+
+
+def test_samples_in_a_function_that_spins() -> None:
+    """Each stands for its period around it; periods that touch are one."""
+    _, (job,) = told(
+        [
+            born(JOB),
+            switch(10, 0, JOB),
+            event(100, Event.SAMPLE, JOB, 40, stack=0),
+            event(200, Event.SAMPLE, JOB, 40, stack=1),
+            event(240, Event.SAMPLE, JOB, 40, stack=1),
+            event(300, Event.SAMPLE, JOB, 40, stack=1),
+            switch(310, JOB, 0, 1),
+        ],
+        310,
+    )
+    assert states(job)[1:] == [
+        (10, 180, "running"),
+        (180, 260, "spinning"),
+        (260, 280, "running"),
+        (280, 310, "spinning"),
+    ]
+    assert [one.stack for one in job[1:]] == [-1, 1, -1, 1]
+
+
+def test_lives_names_and_numbers_given_anew() -> None:
+    """A thread dies, runs on for a moment, and its number goes to another one."""
+    machine, threads = told(
+        [
+            born(JOB, 0),
+            event(5, Event.COMM, JOB, 0, 1),
+            switch(6, 0, JOB),
+            born(11, 10, cpu=1),
+            event(11, Event.COMM, 11, 2),
+            switch(12, 0, 11, cpu=1),
+            event(40, Event.EXIT, 11, cpu=1),
+            event(41, Event.WAKING, 11, JOB, cpu=1),
+            switch(42, 11, 0, 0x40, cpu=1, pid=-1),
+            born(11, 50),
+            switch(60, 0, 11, cpu=1),
+        ],
+        100,
+    )
+    lives = machine.threads
+    assert lives["tid"].tolist() == [JOB, 11, 11]
+    assert lives["name"].tolist() == ["job", NAMES[2], "job"]  # a child has its parent's name
+    assert lives[["start_ns", "end_ns"]].to_numpy().tolist() == [[0, 100], [10, 40], [50, 100]]
+    assert states(threads[1]) == [(10, 12, "ready"), (12, 40, "running")]
+    assert states(threads[2]) == [(50, 60, "ready"), (60, 100, "running")]
+    assert machine.impossible == 0
+
+
+def test_a_number_given_anew_whose_first_end_is_lost() -> None:
+    machine, threads = told(
+        [
+            born(JOB),
+            born(11, 5),
+            switch(10, 0, 11),
+            event(30, Event.FUTEX_EXIT, 11),
+            born(11, 90, cpu=1),
+        ],
+        100,
+    )
+    assert states(threads[1]) == [(5, 10, "ready"), (10, 30, "running")]
+    assert states(threads[2]) == [(90, 100, "ready")]
+    assert machine.impossible == 1
+
+
+def test_processes_that_the_job_starts() -> None:
+    """A child is followed; a program that is to be left alone is not, nor what it starts."""
+    asked = []
+
+    def belongs(pid: int, name: str) -> bool:
+        asked.append((pid, name))
+        return name != "event-0"
+
+    events = [
+        born(JOB),
+        event(5, Event.COMM, JOB, 0, 1),
+        event(10, Event.FORK, 20, JOB, JOB, pid=20),
+        event(11, Event.FORK, 30, JOB, JOB, pid=30),
+        event(20, Event.COMM, 20, 1, 1, pid=20),
+        event(21, Event.FORK, 21, 20, 20, pid=21),
+        event(22, Event.FORK, 40, 30, 30, pid=40),
+        event(23, Event.FORK, 50, 99, 99, pid=50),
+    ]
+    machine, _ = told(events, 100, belongs=belongs)
+    assert machine.threads["tid"].tolist() == [JOB, 20, 30, 40]
+    assert machine.threads["end_ns"].tolist() == [100, 20, 100, 100]
+    assert asked == [(JOB, "job"), (20, "event-0")]
+    alone, _ = told(events, 100, follow=False)
+    assert alone.threads["tid"].tolist() == [JOB]
+
+
+def test_exec_ends_the_other_threads_and_keeps_the_process() -> None:
+    machine, threads = told(
+        [
+            born(JOB),
+            born(11),
+            switch(10, 0, JOB),
+            event(30, Event.COMM, JOB, 1, 1),
+        ],
+        100,
+    )
+    assert machine.threads["end_ns"].tolist() == [100, 30]
+    assert machine.threads["name"].tolist() == ["event-0", "11"]
+    assert states(threads[0]) == [(0, 10, "ready"), (10, 100, "running")]
+
+
+def test_exec_by_another_thread_than_the_first() -> None:
+    """It has the first one's number from then on."""
+    machine, threads = told(
+        [
+            born(JOB),
+            born(11),
+            switch(10, 0, JOB),
+            switch(12, 0, 11, cpu=1),
+            event(20, Event.EXIT, JOB),
+            event(30, Event.COMM, JOB, 1, 1, cpu=1),
+        ],
+        100,
+    )
+    assert machine.threads["tid"].tolist() == [JOB, 11, JOB]
+    assert machine.threads["end_ns"].tolist() == [20, 30, 100]
+    assert states(threads[2]) == [(30, 100, "running")]
+
+
+def test_threads_of_others_are_not_recorded_but_their_time_is_counted() -> None:
+    """While 10 is ready, a stranger has its CPU, and another one a CPU that it may not use."""
+    events = [
+        born(JOB, 0),
+        switch(0, 0, 99, cpu=0),
+        switch(0, 0, 98, cpu=1),
+        switch(40, 99, JOB, 0, cpu=0, pid=99),
+        switch(100, JOB, 97, 0, cpu=0),
+        switch(130, 97, 0, 1, cpu=0, pid=97),
+    ]
+    machine, threads = told(events, 200, cpus=[0])
+    assert len(threads) == 1
+    assert states(threads[0])[-1] == (100, 200, "ready")
+    assert machine.others_busy_ns == 40 + 30
+    # One thread can have one CPU, so two strangers take no more than one from it.
+    assert told(events, 200)[0].others_busy_ns == 40 + 100
+
+
+def test_lost_events_are_kept_and_end_a_wait_that_may_have_ended() -> None:
+    machine, (job,) = told(
+        [
+            born(JOB),
+            switch(10, 0, JOB),
+            event(20, Event.FUTEX_WAIT, JOB, 0x7000),
+            event(90, Event.LOST, 0, 12, 20, pid=0),
+            switch(100, JOB, 0, 1),
+        ],
+        200,
+    )
+    assert machine.lost.tolist() == [(20, 90, 0, 12)]
+    assert states(job)[-1] == (100, 200, "sleeping")
+
+
+def test_a_thread_that_was_never_seen_before() -> None:
+    """It has been there from the beginning; after lost events it may be new."""
+    strange = switch(50, 11, 0, 1)
+    assert states(told([strange], 100)[1][0])[0] == (0, 50, "running")
+    lost = event(40, Event.LOST, 0, 3, 30, pid=0)
+    machine, threads = told([lost, strange], 100)
+    assert states(threads[0]) == [(50, 100, "sleeping")]
+    assert machine.threads["name"].tolist() == ["11"]
+
+
+def test_stacks_and_names_may_grow_until_they_are_needed() -> None:
+    stacks, names = ["a"], ["job"]
+    machine = StateMachine(start_ns=0, names=names, stacks=stacks, spin_functions="spin")
+    machine.process(JOB)
+    machine.feed(np.array([born(JOB), switch(10, 0, JOB)], dtype=EVENT))
+    stacks.append("a;spin")
+    names.append("new")
+    later = [
+        event(100, Event.SAMPLE, JOB, 20, stack=1),
+        event(110, Event.COMM, JOB, 1),
+        switch(120, JOB, 0, 1),
+    ]
+    (intervals,) = found(machine, [machine.feed(np.array(later, dtype=EVENT))])
+    assert states(intervals)[1] == (90, 110, "spinning")
+    assert machine.threads["name"].tolist() == ["new"]
+
+
+def test_nothing_at_all() -> None:
+    machine, threads = told([])
+    assert threads == []
+    assert machine.threads.empty
+    assert len(machine.keys) == len(machine.lost) == 0
+
+
+def test_no_memory_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = machine_of()
+
+    class Refusing:
+        @staticmethod
+        def thread_states_finish(*_: Any) -> int:
+            return -1
+
+    monkeypatch.setattr(machine, "_lib", Refusing())
+    with pytest.raises(MeasurementError, match="not enough memory"):
+        machine.finish(10)

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from perflib.kernels import compiler
+from perflib.threads.symbols import Mapping, Symbols, read_maps
+
+SOURCE = """
+#include <stdio.h>
+#include <string.h>
+char zeroed[5000];
+int filled[4] = {1, 2, 3, 4};
+static int hidden = 7;
+static __attribute__((noinline)) int inner(int x) { return x * hidden; }
+int outer(int x) { return inner(x) + 1; }
+int alias(int x) __attribute__((alias("outer")));
+int main(void) {
+  char line[400];
+  printf("%p %p %p %p %p %p %p\\n", (void *)&inner, (void *)&outer, (void *)&main, (void *)zeroed,
+         (void *)filled, (void *)&hidden, (void *)&strlen);
+  fflush(stdout);
+  FILE *maps = fopen("/proc/self/maps", "r");
+  while (fgets(line, sizeof line, maps))
+    fputs(line, stdout);
+  return 0;
+}
+"""
+NAMES = ("inner", "outer", "main", "zeroed", "filled", "hidden", "strlen")
+
+
+def compiled(folder: Path, *flags: str, name: str = "program", source: str = SOURCE) -> Path:
+    program = folder / name
+    cc = compiler()[0]
+    subprocess.run(
+        [cc, "-O1", "-x", "c", "-", "-x", "none", "-o", str(program), *flags],
+        input=source,
+        text=True,
+        check=True,
+    )
+    return program
+
+
+def run(program: Path) -> tuple[dict[str, int], str]:
+    text = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    first, maps = text.split("\n", 1)
+    return {n: int(word, 16) for n, word in zip(NAMES, first.split(), strict=True)}, maps
+
+
+@pytest.mark.parametrize("flags", [("-pie", "-fPIE"), ("-no-pie",), ("-static",)], ids=str)
+def test_code_and_data_have_the_names_of_the_source(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    at, maps = run(compiled(tmp_path, *flags))
+    symbols = Symbols.from_maps(maps)
+    for name in ("inner", "main"):
+        assert symbols.name(at[name]) == name
+        assert symbols.name(at[name] + 3) == name
+    assert symbols.name(at["outer"]) in ("outer", "alias")
+    assert symbols.object_at(at["zeroed"] + 4999) == ("zeroed", 4999)  # has no bytes in the file
+    assert symbols.object_at(at["filled"] + 4) == ("filled", 4)
+    assert symbols.object_at(at["hidden"]) == ("hidden", 0)
+    assert symbols.object_at(at["main"]) is None
+    assert symbols.object_at(at["filled"] + 16) != ("filled", 16)  # which is behind its end
+
+
+def test_a_library_has_the_names_that_it_exports(tmp_path: Path) -> None:
+    at, maps = run(compiled(tmp_path))
+    libc = next(row for row in read_maps(maps) if "libc" in row.path and row.offset == 0)
+    symbols = Symbols.from_maps(maps)
+    nm = subprocess.run(["nm", "-D", libc.path], capture_output=True, text=True, check=True).stdout
+    place = next(
+        int(line.split()[0], 16) for line in nm.splitlines() if " pthread_mutex_lock@@" in line
+    )
+    assert symbols.name(libc.start + place + 1) == "pthread_mutex_lock"
+    assert at["strlen"] != 0
+
+
+def test_what_is_stripped_is_named_by_file_and_address(tmp_path: Path) -> None:
+    program = compiled(tmp_path, "-s", "-no-pie", name="a job")
+    at, maps = run(program)
+    symbols = Symbols.from_maps(maps)
+    assert symbols.name(at["main"]) == f"a job+{at['main']:#x}"
+    assert symbols.object_at(at["filled"]) is None
+
+
+def test_exported_names_survive_stripping(tmp_path: Path) -> None:
+    at, maps = run(compiled(tmp_path, "-s", "-rdynamic"))
+    symbols = Symbols.from_maps(maps)
+    assert symbols.name(at["main"]) == "main"
+    assert symbols.object_at(at["filled"] + 8) == ("filled", 8)
+    assert symbols.name(at["inner"]).startswith("program+0x")
+
+
+def test_a_deleted_file_is_not_read_from_what_has_its_name_now(tmp_path: Path) -> None:
+    program = compiled(tmp_path)
+    at, maps = run(program)
+    deleted = maps.replace(str(program), f"{program} (deleted)")
+    assert Symbols.from_maps(deleted).name(at["main"]).startswith("program+0x")
+    program.unlink()
+    assert (
+        Symbols.from_maps(maps.replace(str(program), f"{program}-gone"))
+        .name(at["main"])
+        .startswith("program-gone+0x")
+    )
+
+
+def test_files_that_are_no_programs(tmp_path: Path) -> None:
+    text = tmp_path / "data"
+    text.write_text("no program at all")
+    cut = tmp_path / "cut"
+    cut.write_bytes(Path("/proc/self/exe").read_bytes()[:3000])
+    header = bytearray(Path("/proc/self/exe").read_bytes()[:64])
+    header[32:40] = struct.pack("<Q", 1 << 60)  # its segments stand beyond its end
+    wrong = tmp_path / "wrong"
+    wrong.write_bytes(header)
+    narrow = tmp_path / "narrow"
+    narrow.write_bytes(b"\x7fELF\x01\x01" + bytes(100))
+    for path in (text, cut, wrong, narrow, tmp_path):
+        symbols = Symbols([Mapping(0x10000, 0x20000, 0x1000, str(path))])
+        assert symbols.name(0x10010) == f"{path.name}+0x1010"
+        assert symbols.object_at(0x10010) is None
+
+
+def test_addresses_outside_of_files() -> None:
+    symbols = Symbols([Mapping(0x1000, 0x2000, 0, ""), Mapping(0x3000, 0x4000, 0, "[vdso]")])
+    assert symbols.name(0x1004) == "0x1004"
+    assert symbols.name(0x3004) == "[vdso]+0x4"
+    assert symbols.name(0x9000) == "0x9000"
+    assert symbols.knows(0x1FFF)
+    assert not symbols.knows(0x2000)
+    assert not Symbols([]).knows(0)
+
+
+def test_of_two_at_one_place_the_later_counts(tmp_path: Path) -> None:
+    one = compiled(tmp_path, "-shared", "-fPIC", name="one.so", source="int one(void){return 1;}")
+    two = compiled(tmp_path, "-shared", "-fPIC", name="two.so", source="int two(void){return 2;}")
+    nm = subprocess.run(["nm", "-D", str(two)], capture_output=True, text=True, check=True).stdout
+    place = next(int(line.split()[0], 16) for line in nm.splitlines() if line.endswith(" two"))
+    rows = {path.stem: f"10000000-10005000 r-xp 00000000 fe:00 12 {path}\n" for path in (one, two)}
+    assert Symbols.from_maps(rows["one"], rows["two"]).name(0x10000000 + place) == "two"
+    assert Symbols.from_maps(rows["two"], rows["one"]).name(0x10000000 + place) == "one"
+
+
+def test_a_root_of_its_own(tmp_path: Path) -> None:
+    at, maps = run(compiled(tmp_path, "-no-pie"))
+    (tmp_path / "root").mkdir()
+    moved = tmp_path / "root" / str(tmp_path / "program").lstrip("/")
+    moved.parent.mkdir(parents=True)
+    shutil.move(tmp_path / "program", moved)
+    assert Symbols.from_maps(maps, root=tmp_path / "root").name(at["main"]) == "main"
+    assert Symbols.from_maps(maps, root=tmp_path / "none").name(at["main"]).startswith("program+")
+
+
+def test_names_of_cpp_are_those_of_the_source(tmp_path: Path) -> None:
+    source = "int _ZN3job4waitEi(int x) { return x; } int _Znonsense(void) { return 0; }"
+    library = compiled(tmp_path, "-shared", "-fPIC", name="cpp.so", source=source)
+    nm = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True).stdout
+    at = {line.split()[2]: int(line.split()[0], 16) for line in nm.splitlines() if " T " in line}
+    symbols = Symbols([Mapping(0x10000000, 0x10005000, 0, str(library))])
+    named = symbols.name(0x10000000 + at["_ZN3job4waitEi"])
+    assert named in ("job::wait(int)", "_ZN3job4waitEi")  # the latter without C++'s library
+    assert symbols.name(0x10000000 + at["_Znonsense"]) == "_Znonsense"
+
+
+def test_maps_of_this_very_process() -> None:
+    rows = read_maps(Path("/proc/self/maps").read_text())
+    assert all(row.start < row.end for row in rows)
+    assert any(row.path == os.path.realpath("/proc/self/exe") for row in rows)
+    assert read_maps("") == []
+    assert read_maps("7f-80 r-xp 0 0:0 0") == [Mapping(0x7F, 0x80, 0, "")]
+    assert read_maps("1000-2000 r--p 00000000 fe:00 7   /a\\012b\n")[0].path == "/a\nb"

@@ -1,0 +1,312 @@
+"""Concurrency, the serial part and waits for locks: exact, and against plain Python."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perflib.errors import MeasurementError
+from perflib.threads import intervals as sums
+from perflib.threads import waits
+from perflib.threads.formats import INTERVAL, LOST, SAMPLE, STATES, Lock, State
+from perflib.threads.recording import Recording
+from tests.reference.thread_states import (
+    Interval,
+    bins_of,
+    running_at_once,
+    serial_of,
+    waits_of,
+)
+from tests.threads.made import LOCKS, STACKS, made_recording, recording_of
+
+END = 150
+NO_WORK = {"join", "condition", "barrier"}
+
+
+@st.composite
+def any_threads(draw: st.DrawFn) -> list[list[Interval]]:
+    """Up to four threads in any states, with gaps and intervals without length."""
+    lock, other = st.integers(-1, len(LOCKS) - 1), st.integers(-1, 3)
+    one = st.tuples(
+        st.sampled_from([0, 0, 1, 5]), st.integers(0, 20), st.integers(0, 5), lock, other
+    )
+    threads = []
+    all_drawn = draw(st.lists(st.lists(one, max_size=12), min_size=1, max_size=4))
+    for drawn in all_drawn:
+        time, intervals = 0, []
+        for gap, length, state, which, whom in drawn:
+            start, time = time + gap, time + gap + length
+            whom_ = min(whom, len(all_drawn) - 1)
+            waits_ = state in {State.WAITING, State.READY}
+            intervals.append(
+                Interval(start, time, state, length % 4, 0, which if waits_ else -1, whom_, whom)
+            )
+        threads.append(intervals)
+    return threads
+
+
+def recorded(threads: list[list[Interval]]) -> Recording:
+    """A recording that has no files, as many are asked."""
+    return Recording(
+        folder=Path(),
+        threads=pd.DataFrame({"tid": range(len(threads)), "pid": 1, "name": "a"}),
+        intervals=np.array([tuple(one) for each in threads for one in each], dtype=INTERVAL),
+        first=np.cumsum([0, *map(len, threads)]),
+        samples=np.zeros(0, dtype=SAMPLE),
+        stacks=list(STACKS),
+        locks=list(LOCKS),
+        lost=np.zeros(0, dtype=LOST),
+        meta={"start_ns": 0, "end_ns": END, "cpus": 1},
+    )
+
+
+# --- against the reference -----------------------------------------------------------------------
+
+
+@given(any_threads(), st.integers(0, 60), st.integers(0, 90), st.integers(1, 40))
+def test_bins_are_exact(threads: list[list[Interval]], start: int, length: int, bins: int) -> None:
+    recording = recorded(threads)
+    table = recording.states_in_bins(start, start + length, bins)
+    rows = list(range(len(threads)))[::-1]
+    some = recording.states_in_bins(start, start + length, bins, rows)
+    over_time = recording.concurrency_over_time(bins, start, start + length)
+    expected = [bins_of(one, start, start + length, bins) for one in threads]
+    assert table.tolist() == expected
+    assert some.tolist() == expected[::-1]
+    lengths = (over_time["end_ns"] - over_time["start_ns"]).to_numpy()
+    assert lengths.sum() == length
+    for i, state in enumerate(STATES):
+        together = over_time[state].to_numpy() * np.maximum(lengths, 1)
+        assert together.tolist() == pytest.approx(np.sum(expected, axis=0)[:, i].tolist())
+
+
+@given(any_threads(), st.integers(0, 60), st.integers(0, 90))
+def test_concurrency_is_exact(threads: list[list[Interval]], start: int, length: int) -> None:
+    recording = recorded(threads)
+    at_once = recording.concurrency(start, start + length)
+    mean = recording.effective_concurrency(start, start + length)
+    assert at_once.tolist() == running_at_once(threads, start, start + length)
+    if length:
+        assert mean == pytest.approx(sum(k * ns for k, ns in enumerate(at_once)) / length)
+    else:
+        assert math.isnan(mean)
+
+
+@given(any_threads(), st.sampled_from([0.0, 0.01, 0.2]))
+def test_the_serial_part_is_exact(threads: list[list[Interval]], tolerance: float) -> None:
+    awake = [0] * END
+    for intervals in threads:
+        for one in intervals:
+            kind = LOCKS[one.lock].kind if one.lock >= 0 else "other"
+            if one.state in {0, 1, 4} or (one.state == State.WAITING and kind not in NO_WORK):
+                for time in range(one.start_ns, min(one.end_ns, END)):
+                    awake[time] += 1
+    recording = recorded(threads)
+    found = waits.serial(recording, tolerance)
+    begin, end = serial_of(awake, tolerance)
+    assert (found.start_s, found.end_s) == (begin / 1e9, min(end, END - begin) / 1e9)
+    if begin + end < END:
+        alone = running_at_once(threads, begin, END - end)
+        assert found.alone_share == pytest.approx(alone[1] / (END - end - begin))
+    else:
+        assert math.isnan(found.alone_share)
+
+
+@given(any_threads(), st.integers(0, 60), st.integers(1, 90))
+def test_waits_are_exact(threads: list[list[Interval]], start: int, length: int) -> None:
+    end = start + length
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sums, "RETRY_NS", 5)
+        recording = recorded(threads)
+        expected = waits_of(threads, start, end, 5)
+        found = waits.waits(recording, start, end)
+        names = ("row", "lock", "start_ns", "end_ns", "waiting_ns", "ready_ns")
+        for name in (*names, "other", "stack", "flags"):
+            assert found[name].tolist() == [getattr(one, name) for one in expected]
+        table = recording.lock_waits(start, end)
+        totals = {
+            lock: sum(one.waiting_ns + one.ready_ns for one in expected if one.lock == lock)
+            for lock in {one.lock for one in expected}
+        }
+        assert dict(zip(table["lock"], table["total_s"], strict=True)) == {
+            lock: ns / 1e9 for lock, ns in totals.items()
+        }
+        assert table["total_s"].is_monotonic_decreasing
+        for row in table.itertuples():
+            mine = [one for one in expected if one.lock == row.lock]
+            assert row.waits == len(mine)
+            assert row.threads == len({one.row for one in mine})
+            assert row.longest_ms == max(one.waiting_ns + one.ready_ns for one in mine) / 1e6
+        for table in (recording.paths(None, start, end), recording.holders(None, start, end)):
+            assert table["waits"].sum() == len(expected)
+            assert table["total_s"].sum() == pytest.approx(sum(totals.values()) / 1e9)
+
+
+# --- by hand -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """Two threads; the second waits twice for the first lock, the first once for the second's end.
+
+    The second wait is interrupted: it runs for 2 us, and asks again.
+    """
+    us = 1000
+    return recording_of(
+        tmp_path,
+        [
+            [(0, 100 * us, 0), (100 * us, 900 * us, 2, 0, -1, 3, -1, 3), (900 * us, 1000 * us, 0)],
+            [
+                (100 * us, 200 * us, 0),
+                (200 * us, 300 * us, 2, 0, -1, 0, 0, 0),
+                (300 * us, 310 * us, 1, 0, -1, 0, 0, 0),
+                (310 * us, 400 * us, 4),
+                (400 * us, 450 * us, 2, 0, -1, 0, 0, 0),
+                (450 * us, 452 * us, 0),
+                (452 * us, 480 * us, 2, 0, -1, 0, 0, 0),
+                (480 * us, 900 * us, 0),
+            ],
+        ],
+        names=["job", "event-0"],
+        meta={"cpus": 1},
+    )
+
+
+def test_lock_waits_by_hand(recording: Recording) -> None:
+    first, second = recording.lock_waits().to_dict("records")
+    assert (first["name"], first["kind"], first["waits"]) == ("pthread_join", "join", 1)
+    assert (second["name"], second["waits"], second["threads"]) == ("output_module", 2, 1)
+    assert (second["waiting_s"], second["ready_s"]) == (178e-6, 10e-6)
+    assert second["total_s"] == 188e-6
+    assert second["longest_ms"] == 0.110
+
+
+def test_paths_holders_and_the_longest(recording: Recording) -> None:
+    (path,) = recording.paths(0).to_dict("records")
+    assert (path["stack"], path["waits"], path["total_s"]) == (STACKS[0], 2, 188e-6)
+    (holder,) = recording.holders(0).to_dict("records")
+    assert (holder["holder"], holder["thread"], holder["total_s"]) == (0, "job", 188e-6)
+    (unknown,) = recording.holders(3).to_dict("records")
+    assert (unknown["holder"], unknown["thread"]) == (-1, "")
+    (longest,) = recording.longest(n=1, rows=[1]).to_dict("records")
+    assert (longest["thread"], longest["name"], longest["total_ms"]) == (
+        "event-0",
+        "output_module",
+        0.11,
+    )
+    assert (longest["start_ns"], longest["end_ns"], longest["holder"]) == (200_000, 310_000, "job")
+    assert len(recording.longest()) == 3
+
+
+def test_a_join_is_a_wait_but_never_the_limiting_lock(recording: Recording) -> None:
+    limit = waits.limiting(recording)
+    assert limit is not None
+    assert (limit.lock, limit.name, limit.kind) == (0, "output_module", "mutex")
+    # Of the time of both threads in which they did not sleep: 1000 + 800 us.
+    assert limit.share == pytest.approx(188 / 1800)
+    assert waits.limiting(recording, 0, 150_000) is None
+
+
+def test_threads_that_never_wait_have_no_limiting_lock(tmp_path: Path) -> None:
+    recording = made_recording(tmp_path, threads=4, seconds=0.1, waits=False)
+    assert waits.limiting(recording) is None
+    assert recording.lock_waits()["kind"].tolist() == ["join"]
+    single = recording_of(tmp_path / "one", [[(0, 100, 0), (100, 200, 3)]])
+    assert waits.limiting(single) is None
+    assert single.lock_waits().empty
+    assert single.concurrency().tolist() == [100, 100]
+    assert single.serial()[:2] == (200 / 1e9, 0.0)
+
+
+def test_a_made_job_is_serial_where_it_was_made_so(tmp_path: Path) -> None:
+    recording = made_recording(tmp_path, threads=5, seconds=1.0)
+    found = recording.serial()
+    assert (found.start_s, found.end_s) == (0.1, 0.1)
+    assert waits.limiting(recording).name == "output_module"  # type: ignore[union-attr]
+
+
+def test_a_helper_that_looks_about_does_not_make_a_job_parallel(tmp_path: Path) -> None:
+    """It runs for 1 us every 200 us beside the thread that prepares."""
+    ms = 1_000_000
+    helper = [(at, at + 1000, 0) for at in range(0, 10 * ms, 200_000)]
+    threads: Any = [[(0, 20 * ms, 0)], [(10 * ms, 20 * ms, 0)], helper]
+    recording = recording_of(tmp_path, threads)
+    assert waits.serial(recording).start_s == 0.01
+    assert waits.serial(recording, 0.0).start_s == 0.0
+
+
+def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -> None:
+    def begin(lock: int) -> float:
+        threads: Any = [[(0, 1000, 0)], [(0, 600, 2, 0, -1, lock), (600, 1000, 0)]]
+        return recording_of(tmp_path / str(lock), threads).serial().start_s
+
+    kinds = [lock.kind for lock in LOCKS]
+    assert [begin(kinds.index(kind)) for kind in ("condition", "join")] == [600 / 1e9] * 2
+    assert begin(kinds.index("mutex")) == begin(-1) == 0.0
+
+
+def test_more_threads_than_cores_is_told_from_other_processes(tmp_path: Path) -> None:
+    threads = [[(0, 1000, 0)], [(0, 500, 0), (500, 1000, 1)]]
+    few = waits.cores(recording_of(tmp_path / "few", threads, meta={"cpus": 1}))
+    assert few.more_threads_than_cores
+    assert (few.over_share, few.ready_s, few.others_s) == (1.0, 500 / 1e9, 0.0)
+    busy = {"cpus": 2, "others_busy_ns": 500}
+    many = waits.cores(recording_of(tmp_path / "many", threads, meta=busy))
+    assert not many.more_threads_than_cores
+    assert (many.over_share, many.others_s) == (0.0, 500 / 1e9)
+
+
+def test_two_recordings_are_compared_by_the_names_of_their_locks(tmp_path: Path) -> None:
+    def one(name: str, lock: Lock, ns: int) -> Recording:
+        other = Lock("both", "mutex", 1, 1)
+        return recording_of(
+            tmp_path / name,
+            [[(0, ns, 2, 0, -1, 0), (ns, ns + 50, 2, 0, -1, 1)]],
+            locks=(lock, other),
+        )
+
+    first = one("a", Lock("gone", "mutex", 1, 1), 400)
+    second = one("b", Lock("new", "mutex", 1, 1), 300)
+    table = waits.compare(first, second)
+    assert table["name"].tolist() == ["gone", "new", "both"]
+    assert (table["difference_s"] * 1e9).round().tolist() == [-400, 300, 0]
+    assert table["ratio"].tolist()[2] == 1.0
+    assert np.isnan(table["ratio"].tolist()[:2]).all()
+    same = waits.compare(first, first)
+    assert (same["difference_s"] == 0).all()
+
+
+def test_an_empty_recording_has_no_answers(tmp_path: Path) -> None:
+    nothing = recording_of(tmp_path, [])
+    assert nothing.lock_waits().empty
+    assert nothing.paths().empty
+    assert nothing.holders().empty
+    assert nothing.longest().empty
+    assert waits.compare(nothing, nothing).empty
+    assert waits.limiting(nothing) is None
+    assert nothing.concurrency().tolist() == [0]
+    assert math.isnan(nothing.effective_concurrency())
+    assert nothing.serial()[:2] == (0.0, 0.0)
+    assert (nothing.concurrency_over_time(3)["concurrency"] == 0).all()
+    assert waits.cores(nothing).ready_s == 0.0
+
+
+def test_too_little_memory_is_said(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        class lib:  # noqa: N801
+            @staticmethod
+            def thread_levels(*_: object) -> int:
+                return -1
+
+        ffi = sums.load().ffi
+
+    monkeypatch.setattr(sums, "load", Refusing)
+    with pytest.raises(MeasurementError, match="not enough memory for the 2 threads"):
+        recording.concurrency()
