@@ -104,12 +104,10 @@ def show(version: str, seen: Version, runs: int) -> None:
                 f"{verdict if shares[lock] >= _LEAST_SHARE else 'not judged'}"
             )
     for one, other in itertools.combinations(seen.percent, 2):
-        for lock in seen.percent[one].keys() & seen.percent[other].keys():
-            if judged[lock]:
-                medians = (
-                    statistics.median(seen.percent[backend][lock]) for backend in (one, other)
-                )
-                apart = abs(operator.sub(*medians))
+        for lock in locks:
+            both = [seen.percent[backend][lock] for backend in (one, other)]
+            if all(both) and shares[lock] >= _LEAST_SHARE:
+                apart = abs(statistics.median(both[0]) - statistics.median(both[1]))
                 print(
                     f"{version}, {lock}: {one} and {other} differ by {apart:.2f} percent, within "
                     f"{_MOST_PERCENT:g}: {'reached' if apart <= _MOST_PERCENT else 'MISSED'}",

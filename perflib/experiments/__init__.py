@@ -24,6 +24,7 @@ NAMES = (
     "alias_offsets",
     "allocators",
     "erasure_coding",
+    "threads",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +61,10 @@ def calibration(table: ThreadTable, published: pd.DataFrame) -> Figure:
             x, y, xerr=_reach(x, left, right), yerr=_reach(y, low, high), fmt="os^Dv<>p"[i % 8],
             ms=6, capsize=3, color=f"C{i}", label=f"{version}",
         )  # fmt: skip
+    # By the points: the interval of a few turns may be many times as long, and leaves the panel.
+    tops = [table.speedup(version).effect / threads for version in versions]
     axes.set_xlim(0, 1.08)
-    axes.set_ylim(0, max(1.08, axes.get_ylim()[1]))
+    axes.set_ylim(0, 1.15 * np.nanmax([0.94, *tops]))
     axes.set_xlabel("effective concurrency by the profile, per thread")
     axes.set_ylabel("speed-up against one thread, per thread")
     axes.set_title(f"Does concurrency predict speed-up? This machine, {threads} threads")
@@ -89,7 +92,7 @@ def states(table: ThreadTable) -> Figure:
     axes.set_xlabel("share of the threads' time (%), mean of all profiled turns")
     axes.set_title("What the threads do")
     axes.grid(visible=False, axis="y")
-    axes.legend(fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.25))
+    figure.legend(fontsize="small", ncols=3, loc="outside lower center")
     return figure
 
 
@@ -146,12 +149,13 @@ def waits(table: ThreadTable) -> Figure:
     panels[0].barh([0], [0], color="C0", label="the profile")
     if account:
         panels[0].barh([0], [0], color=_MUTED, label="the job's own account")
-    panels[-1].set_xlim(0, None)
+    shares = [one.effect for locks in shown.values() for lock in locks
+              for one in (lock.share, lock.account)]  # fmt: skip
+    panels[-1].set_xlim(0, 1.3 * np.nanmax([1.0, *shares]))
     panels[-1].set_xlabel("waiting for the lock (% of the threads' time), 95 % intervals")
     figure.suptitle("What threads wait for", x=0.02, ha="left", fontweight="bold")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), fontsize="small", loc="upper right", ncols=2
-    )
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, fontsize="small", loc="outside lower center", ncols=2)
     return figure
 
 
@@ -174,10 +178,13 @@ def gains(table: ThreadTable) -> Figure:
     axes.axvline(0, color="0.3", lw=0.8)
     axes.set_yticks(place, [f"{version} without {gain.point}" for version, gain in found])
     axes.set_ylim(-0.7, len(found) - 0.3)
+    gained = [one.effect for _, gain in found for one in (gain.measured, gain.bound)]
+    low, high = np.nanmin([0.0, *gained]), np.nanmax([5.0, *gained])
+    axes.set_xlim(low - 0.2 * (high - low), high + 0.2 * (high - low))
     axes.set_xlabel("shorter loop (%), 95 % intervals")
     axes.set_title("What each point costs: predicted and measured")
     axes.grid(visible=False, axis="y")
-    axes.legend(fontsize="small", loc="best")
+    figure.legend(fontsize="small", ncols=3, loc="outside lower center")
     return figure
 
 
@@ -206,10 +213,15 @@ def overhead(table: ThreadTable, limit: float, published: pd.DataFrame) -> Figur
     if set(versions) & set(other):
         axes.plot([], [], "o", mfc="none", mec=_MUTED, label="published (VTune, 8 threads)")
     axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    axes.set_xlim(min(low, 0.9), max(high * 1.15, 1.3))
-    ticks = [one for one in (0.5, 0.7, 0.9, 1, 1.1, 1.3, 1.5, 2, 3, 5, 10, 20) if
-             axes.get_xlim()[0] <= one <= axes.get_xlim()[1]]  # fmt: skip
+    seen = [one.effect for one in ratios] + [other[one] for one in versions if one in other]
+    low, high = np.nanmin([0.9, *seen]) / 1.1, np.nanmax([1.2, *seen]) * 1.25
+    axes.set_xlim(low, high)
+    room = math.log(high / low) / 14  # between two numbers
+    ticks = [1.0]
+    for tick in (0.8, 0.5, 0.2, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10, 20, 50):
+        apart = min(abs(math.log(tick / set_)) for set_ in ticks)
+        if low <= tick <= high and apart > room:
+            ticks.append(tick)
     axes.set_xticks(ticks, [f"{one:g}" for one in ticks])
     axes.minorticks_off()
     axes.set_yticks(place, versions)
@@ -217,7 +229,7 @@ def overhead(table: ThreadTable, limit: float, published: pd.DataFrame) -> Figur
     axes.set_xlabel("job time under the profile over job time alone")
     axes.set_title("What the profile costs")
     axes.grid(visible=False, axis="y")
-    axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3)
+    figure.legend(fontsize="small", ncols=3, loc="outside lower center")
     return figure
 
 

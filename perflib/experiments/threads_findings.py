@@ -132,6 +132,13 @@ def _predicts(table: ThreadTable, version: str, limits: Limits) -> Finding:
         reason += ": the profile is the more pessimistic, as in the source."
     else:
         reason += "."
+    without_core = table.share(version, "free_ready_s").effect
+    if without_core > limits.cost and verdict != "supported":
+        reason += (
+            f" Threads were without a core for {without_core:.0f} % of their time. Where other "
+            "processes are why, one thread alone has to share as well, and the speed-up is less "
+            "changed than concurrency is."
+        )
     return Finding(
         f"effective concurrency predicts the speed-up of {version} to {limits.ratio:g} %",
         f"{version} concurrency over speed-up", verdict, *ratio, unit="percent", reason=reason,
@@ -177,6 +184,8 @@ def _limiting(table: ThreadTable, version: str, limits: Limits) -> Finding:
         verdict, reason = "inconclusive", f"{named} only: others cost about as much."
     elif verdict == "supported":
         reason = f"{named}{_next(waits)}."
+        if top.kind == "condition":
+            reason += " It is a condition variable: threads may wait there for want of work."
     return Finding(
         f"{top.lock} costs the threads of {version} more than {limits.cost:g} % of their time, and "
         "more than any other lock",
@@ -215,7 +224,7 @@ def _waits(table: ThreadTable, version: str, limits: Limits) -> Finding:
     elif set(each.values()) == {"supported"}:
         verdict = "supported"
     worst = max(counted, key=lambda one: max(abs(one.apart.low), abs(one.apart.high)))
-    reason = f"The widest is {worst.lock}'s; {len(counted)} locks are waited for long enough."
+    reason = f"{worst.lock} is farthest off, of {len(counted)} waited for long enough."
     return Finding(
         claim, subject, verdict, *worst.apart, unit="percent", reason=reason,
         evidence={"apart_percent": {one.lock: list(one.apart) for one in counted}},
@@ -227,9 +236,9 @@ def _cores(table: ThreadTable, version: str, limits: Limits) -> Finding:
     verdict, reason = threshold_verdict(share, limits.cost)
     threads, cpus = table.sizes(version)
     if threads > cpus:
-        reason += f" There are {threads} threads and {cpus} CPUs."
+        reason += f" The job has {threads} threads and may use {cpus} of the CPUs."
     elif verdict == "supported":
-        reason += f" There are no more threads ({threads}) than CPUs ({cpus}): others took them."
+        reason += f" It has {threads} threads and may use {cpus} CPUs: other processes took them."
     return Finding(
         f"threads of {version} that wait for no lock are without a core for more than "
         f"{limits.cost:g} % of their time",

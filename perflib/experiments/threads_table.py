@@ -391,8 +391,8 @@ def removed(waiting: Floats, threads: int) -> Floats:
 
     Examples
     --------
-    >>> removed(np.array([0.31, 0.32]), 8).round(2)  # each alone hardly helps
-    array([0.12, 0.13])
+    >>> removed(np.array([0.31, 0.31]), 8).round(2)  # each alone helps little
+    array([0.13, 0.13])
     """
     waits = np.maximum(waiting, 0.0)
     worked = 1 - waits.sum(axis=-1)

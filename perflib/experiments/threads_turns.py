@@ -147,6 +147,8 @@ class ThreadTurns(Jobs):
         self._settings = settings
         self._backend = backend
         self._folder = folder
+        for left in folder.glob(".*"):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
         self._timeout_s = timeout_s
         self._pid = pid
         self._stop = stop
@@ -155,7 +157,6 @@ class ThreadTurns(Jobs):
         self._problems: dict[str, None] = {}
         self._lost = {"events": (0, 0), "samples": (0, 0)}
         self._said: dict[str, None] = {}
-        self._recordings: dict[str, str] = {}
 
     @property
     def problems(self) -> list[str]:
@@ -174,7 +175,11 @@ class ThreadTurns(Jobs):
             "cpus": self._cpus,
             "recorded": asdict(self._settings),
             "remarks": list(self._said),
-            "recordings": self._recordings,
+            "recordings": {
+                one.version: file_name(one.version)
+                for one in self._arms
+                if (self._folder / file_name(one.version)).is_dir()
+            },
         }
 
     def take(self, _round: int, arm: int) -> Columns:
@@ -232,7 +237,6 @@ class ThreadTurns(Jobs):
         return row
 
     def _profiled(self, wanted: Arm) -> list[dict[str, Any]]:
-        self._folder.mkdir(parents=True, exist_ok=True)
         name = file_name(wanted.version)
         new, kept = self._folder / f".{name}", self._folder / name
         shutil.rmtree(new, ignore_errors=True)
@@ -250,7 +254,6 @@ class ThreadTurns(Jobs):
         rows = self._rows(wanted, done)
         shutil.rmtree(kept, ignore_errors=True)
         new.rename(kept)
-        self._recordings[wanted.version] = name
         return rows
 
     def _rows(self, wanted: Arm, done: Profiled) -> list[dict[str, Any]]:
@@ -264,6 +267,12 @@ class ThreadTurns(Jobs):
             begin_ns, end_ns = max(begin_ns, account.begin_ns), min(end_ns, account.end_ns)
             tids = [one.tid for one in account.per_thread]
             rows = np.flatnonzero(recording.threads["tid"].isin(tids)).tolist()
+            if len(rows) < account.threads:
+                row["account"] = None
+                self._problems[
+                    "not all threads of the loop are in the recording, so that its "
+                    "waits cannot be held to the job's own account"
+                ] = None
         if end_ns <= begin_ns:
             msg = "nothing of the job lies in the recording: is skip_s too long?"
             raise WorkerError(msg)

@@ -13,10 +13,14 @@ from perflib.lab.report import write_report
 from perflib.lab.summary import summary
 from perflib.lab.tables import Table, table, verdicts
 from perflib.lab.theme import figures, png, show, themed
+from perflib.lab.thread_figures import concurrency_figure, timeline_figure
+from perflib.lab.thread_views import thread_view
+from perflib.lab.timeline import timeline
 
 __all__ = [
     "Form",
     "Table",
+    "concurrency_figure",
     "figures",
     "flame_figure",
     "flame_graph",
@@ -29,6 +33,9 @@ __all__ = [
     "summary",
     "table",
     "themed",
+    "thread_view",
+    "timeline",
+    "timeline_figure",
     "verdicts",
     "write_report",
 ]

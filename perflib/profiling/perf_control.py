@@ -143,7 +143,11 @@ class ControlledPerf(ABC):
                     raise MeasurementError(msg) from None
                 return
             if kind is None and code not in (0, -signal.SIGINT):
-                raise self._failure()
+                self._died()
+
+    def _died(self) -> None:
+        """What becomes of a recording whose perf failed before its end."""
+        raise self._failure()
 
     def _kill(self) -> None:
         if self._process is not None and self._process.poll() is None:

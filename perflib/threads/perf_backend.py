@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import functools
+import itertools
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from perflib.errors import MeasurementError
 from perflib.profiling.perf_control import ControlledPerf
@@ -29,7 +31,7 @@ from perflib.threads.perf_events import Converted, Tracepoints, Tree, read_tree,
 from perflib.threads.perf_stacks import Stacks, write_job_only
 from perflib.threads.recording import Recording
 from perflib.threads.settings import Settings
-from perflib.threads.states import StateMachine
+from perflib.threads.states import Pieces, StateMachine
 from perflib.threads.symbols import Symbols
 from perflib.threads.writer import Writer
 
@@ -39,6 +41,7 @@ _INITIAL_PIDS = "pid:[4026531836]"  # the kernel's own number of it
 _WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2 = 0, 6, 9, 11, 13
 _FLAGS = (0, 128, 256, 384)  # of an operation: private, with the real-time clock
 _BUFFER_PAGES, _ALL_BUFFERS_PAGES = 4096, 65_536  # 16 MiB a CPU, 256 MiB in all
+_CLOCK = "CLOCK_MONOTONIC"
 _LIMIT = "size limit reached"
 
 
@@ -120,27 +123,43 @@ class PerfThreads(ControlledPerf):
 
     def enable(self) -> int:
         """Record from now on; returns when that is in force, on CLOCK_MONOTONIC in ns."""
-        self._on_ns = super().enable()
+        try:
+            self._on_ns = super().enable()
+        except MeasurementError:
+            if _LIMIT in self._said():
+                most = self._settings.max_data_mb
+                msg = f"max_data_mb={most} is too little: a list of what runs here is larger alone"
+                raise MeasurementError(msg) from None
+            raise
         return self._on_ns
 
     def disable(self) -> int:
-        """Record no more; returns when that is in force, on CLOCK_MONOTONIC in ns."""
+        """Record no more; returns when that is in force, on CLOCK_MONOTONIC in ns.
+
+        If perf has ended by itself, what it recorded is kept, and the recording's ``cut`` says why.
+        """
         self._look_at_cpus()
         before_ns = time.monotonic_ns()
-        if self._limited():
-            return before_ns
         try:
             after_ns = super().disable()
         except MeasurementError:
-            if not self._limited():
+            assert self._process is not None
+            if self._process.poll() is None:
                 raise
+            self._died()
             return before_ns
         self._off_ns = before_ns
         return after_ns
 
-    def _limited(self) -> bool:
-        """Whether perf has ended because its data is as large as it may be."""
-        return _LIMIT in self._said()
+    def _died(self) -> None:
+        assert self._process is not None
+        if _LIMIT in self._said():
+            most = self._settings.max_data_mb
+            self._cut = f"Its data on disk reached max_data_mb={most}: the recording ends there."
+        elif (code := self._process.wait()) < 0:
+            self._cut = f"perf was killed by signal {-code}: the recording ends there."
+        else:
+            self._cut = f"perf ended early: {self._failure()}"
 
     def _look_at_cpus(self) -> None:
         if self._job > 0:
@@ -148,11 +167,8 @@ class PerfThreads(ControlledPerf):
                 self._cpus = frozenset(os.sched_getaffinity(self._job))
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if self._limited():
-            self._cut = (
-                f"The data on disk reached {self._settings.max_data_mb} MB (max_data_mb): the "
-                "recording ends there."
-            )
+        if _LIMIT in self._said():  # it ends well then
+            self._died()
         super().__exit__(kind, *rest)
 
     def _cpu(self) -> int | None:
@@ -197,47 +213,50 @@ class PerfThreads(ControlledPerf):
 
     def _convert(self, pid: int, tree: Tree, job_only: Path, out: Path) -> Recording:
         chosen = self._settings
-        writer = Writer(out)
-        with PerfData(self.path) as data, Stacks(self._perf, job_only) as stacks:
+        with (
+            Writer(out) as writer,
+            PerfData(self.path) as data,
+            Stacks(self._perf, job_only) as stacks,
+        ):
             found = Converted(data, self._tracepoints)
+            batches = found.batches()
+            first = next(batches)
+            ours = data.clock == _CLOCK
+            start_ns = self._on_ns if ours else _first_time(first)
+            off_ns = self._off_ns if ours and self._off_ns else np.iinfo(np.int64).max
             machine = StateMachine(
-                start_ns=self._on_ns,
+                start_ns=start_ns,
                 names=data.names,
                 stacks=stacks.texts,
                 spin_functions=chosen.spin_functions,
                 cpus=self._cpus,
                 follow=chosen.follow,
-                belongs=_Belongs(chosen.ignore, tree) if chosen.ignore else None,
+                belongs=_Belongs(pid, chosen.ignore, tree) if chosen.ignore else None,
             )
             machine.process(pid)
-            for batch in found.batches():
-                events = batch[batch["time_ns"] <= self._off_ns] if self._off_ns else batch
+            for batch in itertools.chain([first], batches):
+                events = batch[batch["time_ns"] <= off_ns]
                 stacks.join(events)
-                pieces = machine.feed(events)
-                writer.add(pieces.rows, pieces.intervals)
-                writer.add_samples(pieces.samples)
-            end_ns = self._off_ns or found.last_ns
-            pieces = machine.finish(end_ns)
-            writer.add(pieces.rows, pieces.intervals)
-            writer.add_samples(pieces.samples)
+                _write(writer, machine.feed(events))
+            end_ns = self._off_ns if ours and self._off_ns else max(start_ns, found.last_ns)
+            _write(writer, machine.finish(end_ns))
             stacks.finish()
-        threads = machine.threads
-        if threads.empty:
-            msg = f"nothing was recorded of process {pid}: it did not run while perf was recording"
-            raise MeasurementError(msg)
-        locks, lock_of = name_locks(
-            machine.keys, stacks.texts, found.hints, lambda one: Symbols(tree.mappings(one))
-        )
-        kept = np.array([bool(re.search(chosen.threads, name)) for name in threads["name"]])
-        writer.close(
-            threads=threads,
-            stacks=stacks.texts,
-            locks=locks,
-            lock_of=lock_of,
-            lost=machine.lost,
-            keep=kept,
-            meta=self._meta(pid, data, found, machine, stacks, end_ns),
-        )
+            threads = machine.threads
+            if threads.empty:
+                msg = f"nothing was recorded of process {pid}: it did not run meanwhile"
+                raise MeasurementError(msg)
+            locks, lock_of = name_locks(
+                machine.keys, stacks.texts, found.hints, lambda one: Symbols(tree.mappings(one))
+            )
+            writer.close(
+                threads=threads,
+                stacks=stacks.texts,
+                locks=locks,
+                lock_of=lock_of,
+                lost=machine.lost,
+                keep=np.array([bool(re.search(chosen.threads, name)) for name in threads["name"]]),
+                meta=self._meta(pid, data, found, machine, stacks, (start_ns, end_ns)),
+            )
         return Recording.open(out)
 
     def _meta(
@@ -247,11 +266,16 @@ class PerfThreads(ControlledPerf):
         found: Converted,
         machine: StateMachine,
         stacks: Stacks,
-        end_ns: int,
+        span: tuple[int, int],
     ) -> dict[str, Any]:
         remarks = [*self.remarks, *data.remarks]
         if stacks.remark:
             remarks.append(stacks.remark)
+        if data.clock != _CLOCK:
+            remarks.append(
+                f"Its times are of {data.clock}, not of {_CLOCK}: they cannot be compared with "
+                "those of the job."
+            )
         if found.throttled:
             remarks.append(
                 f"The kernel thinned out the samples {found.throttled} times, as they took too "
@@ -265,8 +289,8 @@ class PerfThreads(ControlledPerf):
         return {
             "backend": "perf",
             "clock": data.clock,
-            "start_ns": self._on_ns,
-            "end_ns": end_ns,
+            "start_ns": span[0],
+            "end_ns": span[1],
             "job_pid": pid,
             "cpus": len(self._cpus),
             "sample_period_ns": round(1000 * self._settings.sample_period_us),
@@ -283,16 +307,30 @@ class _Belongs:
     The kernel cuts a program's name to 15 bytes; what the process mapped then has the whole name.
     """
 
-    def __init__(self, ignore: tuple[str, ...], tree: Tree) -> None:
+    def __init__(self, root: int, ignore: tuple[str, ...], tree: Tree) -> None:
+        self._root = root
         self._ignore = ignore
         self._files = {pid: deque(files) for pid, files in tree.executed.items()}
 
     def __call__(self, pid: int, name: str) -> bool:
+        if pid == self._root:  # the job itself, and what starts it
+            return True
         files = self._files.get(pid)
         names = [name, Path(files.popleft()).name if files else ""]
         return not any(
             fnmatch.fnmatchcase(one, pattern) for one in names for pattern in self._ignore
         )
+
+
+def _write(writer: Writer, pieces: Pieces) -> None:
+    writer.add(pieces.rows, pieces.intervals)
+    writer.add_samples(pieces.samples)
+
+
+def _first_time(events: npt.NDArray[Any]) -> int:
+    """When the first event was; a list of processes has no time."""
+    timed = events["time_ns"][events["time_ns"] > 0]
+    return int(timed[0]) if len(timed) else 0
 
 
 def _buffer_pages() -> int:

@@ -28,6 +28,7 @@ _BATCH = 1 << 18  # records in memory at least, before they are put in order
 _TRACEPOINT, _SOFTWARE = 2, 1
 _CPU_CLOCK = 0
 _INTERRUPT = 0x58  # of common_flags: hard and soft interrupts, and those that cannot be masked
+_DEAD = 0x30  # of prev_state: a thread's last switch
 _EXECUTABLE = 4
 _WAIT, _LOCK_PI, _PRIVATE = 0, (6, 13), 128  # a futex's operations
 _WAITERS, _MOST_PIDS = 1 << 31, 1 << 22
@@ -256,6 +257,7 @@ class Converted:
         self.throttled = 0
         self.hints: dict[tuple[int, int], str] = {}
         self.last_ns = 0
+        self._ends = np.empty(0, dtype=EVENT)  # records of ends whose last switch is to come
         self._latest: dict[int, int] = defaultdict(int)  # by CPU, in the order of the file
         self._lost_by_cpu: dict[int, int] = defaultdict(int)
         self._lost_by_id: dict[int, int] = defaultdict(int)
@@ -275,16 +277,32 @@ class Converted:
                 pending, held, fresh = [rest], len(rest), 0
         if pending:
             yield self._ordered(np.concatenate(pending))
-        yield self._lost_at_the_end()
+        self._ends["time_ns"] = self.last_ns
+        yield np.concatenate([self._ends, self._lost_at_the_end()])
 
     def _ordered(self, records: npt.NDArray[Any]) -> npt.NDArray[Any]:
         made = self._events(records)
-        made = made[np.argsort(made["time_ns"], kind="stable")]
+        made = self._without_early_ends(made[np.argsort(made["time_ns"], kind="stable")])
         # What comes later than its round allows counts as now.
         np.maximum(made["time_ns"], self.last_ns, out=made["time_ns"])
         if len(made):
             self.last_ns = int(made["time_ns"][-1])
         return made
+
+    def _without_early_ends(self, made: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A thread's end is its last switch, after the record of its end by up to milliseconds.
+
+        Within them it wakes who waits for the locks that it held. The record counts where the last
+        switch has not come a whole batch later: it is lost.
+        """
+        if self._numbers.switch < 0 or not len(made):
+            return made
+        last = (made["kind"] == Event.SWITCH) & (made["b"] & _DEAD != 0)
+        ends = made["kind"] == Event.EXIT
+        overdue = self._ends[~np.isin(self._ends["tid"], made["tid"][last])]
+        overdue["time_ns"] = made["time_ns"][0]
+        self._ends = made[ends & ~np.isin(made["tid"], made["tid"][last])]
+        return np.concatenate([overdue, made[~ends]])
 
     def _events(self, records: npt.NDArray[Any]) -> npt.NDArray[Any]:
         kinds = records["type"]

@@ -46,8 +46,6 @@ class Life:
     look_locks
         Of each look: the number of the lock that the thread was blocked on; -1 if on none; -2 if
         it was in a stamped wait, so that nothing is known of the time outside of waits.
-    blocking_cpu_ns
-        CPU time that it takes to enter and to leave a wait.
     """
 
     start_ns: int
@@ -60,7 +58,6 @@ class Life:
     stacks: npt.NDArray[np.int32]
     looks: npt.NDArray[np.void]
     look_locks: npt.NDArray[np.int32]
-    blocking_cpu_ns: float
 
 
 def thread_intervals(life: Life) -> npt.NDArray[np.void]:
@@ -252,11 +249,11 @@ def _of_waits(life: Life, ready: npt.NDArray[np.number[Any]]) -> npt.NDArray[np.
     start, end = waits["start_ns"], waits["end_ns"]
     length = end - start
     spins = waits["kind"] == WaitKind.SPIN
-    # A wait that had many times the CPU time of blocking asked for the lock again and again.
-    busy = waits["cpu_ns"] > 20 * life.blocking_cpu_ns
-    spin = np.where(busy, waits["cpu_ns"] - life.blocking_cpu_ns, 0)
-    spin = np.minimum(np.where(spins, waits["cpu_ns"], spin), length).astype(np.int64)
-    ready_ns = np.where(spins, length - spin, np.minimum(ready.astype(np.int64), length - spin))
+    # Of a spinning lock CPU time is spinning. Others ask again for some microseconds at most before
+    # they sleep; what more they have is the kernel's, or was stolen by a virtual machine's host.
+    spin = np.where(spins, np.minimum(waits["cpu_ns"], length), 0)
+    most = np.where(spins, length - spin, length - 1)  # a wait remains one
+    ready_ns = np.where(spins, most, np.minimum(ready.astype(np.int64), most))
     ready_ns[ready_ns < np.minimum(_SMALL_NS, _SMALL_SHARE * length)] = 0
     spun = _empty(len(waits), State.SPINNING)
     waited = _empty(len(waits), State.WAITING)

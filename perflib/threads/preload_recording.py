@@ -77,10 +77,15 @@ class _Row:
 
     @property
     def name(self) -> str:
+        """The last that is known: the library misses names that are given by prctl()."""
         named = [thread.name for _, thread in self.stamped if thread.name]
-        seen = self.seen.name if self.seen is not None else ""
-        ended = self.stamped and self.stamped[-1][1].end_ns
-        return named[-1] if named and (ended or not seen) else seen or (named or [""])[-1]
+        if self.seen is not None and (self.seen.renamed or not named):
+            ended = self.stamped and (
+                self.stamped[-1][1].end_ns or ProcessFlag.ENDED in self.stamped[-1][0].flags
+            )
+            if not (named and ended):
+                return self.seen.name
+        return named[-1] if named else ""
 
 
 class _Naming:
@@ -164,7 +169,6 @@ def write(parts: Parts, out: Path) -> Recording:
     look_order = np.argsort(parts.looks.looks["thread"], kind="stable")
     look_threads = parts.looks.looks["thread"][look_order]
     owners = _Owners(rows)
-    blocking = _blocking_cpu_ns(rows)
     spins = re.compile(parts.settings.spin_functions)
     samples = [np.empty(0, SAMPLE)]
     for number, row in enumerate(rows):
@@ -172,7 +176,7 @@ def write(parts: Parts, out: Path) -> Recording:
         if row.seen is not None:
             span = np.searchsorted(look_threads, [row.seen.number, row.seen.number + 1])
             looks = parts.looks.looks[np.sort(look_order[span[0] : span[1]])]
-        life, sampled, spun = _life(parts, row, looks, naming, owners, blocking, spins)
+        life, sampled, spun = _life(parts, row, looks, naming, owners, spins)
         intervals = spinning(thread_intervals(life), *spun)
         intervals = _clipped(intervals, start_ns, end_ns)
         for process, _ in row.stamped:
@@ -276,7 +280,7 @@ def _last_ns(process: ProcessFile) -> int:
         for times in (records.waits["end_ns"], records.time_ns):
             last = max(last, int(times.max(initial=0)))
         if thread.open is not None:
-            last = max(last, thread.open.start_ns)
+            last = max(last, thread.open.start_ns + 1)
     return last
 
 
@@ -303,24 +307,12 @@ class _Owners:
         return found
 
 
-def _blocking_cpu_ns(rows: list[_Row]) -> float:
-    """CPU time that it takes to wait without spinning: what the shortest tenth of waits took."""
-    some = [
-        thread.records().waits["cpu_ns"][:10_000]
-        for row in rows[:64]
-        for _, thread in row.stamped[:1]
-    ]
-    every = np.concatenate([np.empty(0, np.int64), *some])
-    return float(np.quantile(every, 0.1)) if len(every) else 0.0
-
-
 def _life(
     parts: Parts,
     row: _Row,
     looks: npt.NDArray[np.void],
     naming: _Naming,
     owners: _Owners,
-    blocking_cpu_ns: float,
     spins: re.Pattern[str],
 ) -> tuple[Life, npt.NDArray[np.void], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """What is known of one thread; its samples; and the spans in which these saw it spin."""
@@ -376,7 +368,6 @@ def _life(
         stacks=stack,
         looks=looks,
         look_locks=_looked_locks(row, looks, every, naming),
-        blocking_cpu_ns=blocking_cpu_ns,
     )
     return life, np.concatenate(samples), (spans[:, 0], spans[:, 1])
 

@@ -67,6 +67,7 @@ class SeenThread:
     name: str
     start_ns: int  # when it began, to a hundredth of a second
     seen_ns: int  # for the last time
+    renamed: bool = False  # since it was first seen
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,8 @@ class Sampler:
         """Read anew what may have changed: threads' names, programs and their mappings."""
         for live in list(self._live.values()):
             name = _text(f"/proc/{live.thread.pid}/task/{live.thread.tid}/comm").rstrip("\n")
-            live.thread.name = name or live.thread.name
+            if name and name != live.thread.name:
+                live.thread.name, live.thread.renamed = name, True
         for pid, wanted in list(self._processes.items()):
             if wanted:
                 if self._ignored(pid):  # it has become another program

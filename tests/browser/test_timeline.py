@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,7 @@ _COLOUR = """(canvas, [share, row]) => {
   const [r, g, b] = canvas.getContext('2d').getImageData(x, row * 18 + 9, 1, 1).data;
   return '#' + [r, g, b].map((part) => part.toString(16).padStart(2, '0')).join('');
 }"""
+_TRUST = "from nbformat.sign import TrustNotebookApp as app; app.launch_instance()"
 _BENIGN = (r"favicon",)  # the server has none under this address
 
 
@@ -94,21 +98,32 @@ class Graph:
             self.page.keyboard.press(key)
 
 
-@pytest.fixture
-def graph(page: Any, lab_url: str, folder: Path) -> Graph:
+def written(path: Path) -> Path:
+    """A notebook with the views."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(_CELL.strip())])  # type: ignore[no-untyped-call]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, folder / "threads.ipynb")  # type: ignore[no-untyped-call]
+    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+    return path
+
+
+def opened(page: Any, url: str) -> Graph:
     page.set_default_timeout(_PATIENCE_MS)
-    page.goto(lab_url.format(path="threads.ipynb"))
+    page.goto(url)
     page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context")
-    page.evaluate(_RUN_ALL)
-    page.locator(".perflib-timeline").wait_for()
     return Graph(page)
 
 
+def errors(console: list[str]) -> list[str]:
+    return [said for said in console if not any(re.search(b, said) for b in _BENIGN)]
+
+
 @pytest.mark.timeout(300)
-def test_threads_over_time(graph: Graph, page: Any, console: list[str], tmp_path: Path) -> None:
+def test_threads_over_time(
+    page: Any, lab_url: str, folder: Path, console: list[str], tmp_path: Path
+) -> None:
+    graph = opened(page, lab_url.format(path=written(folder / "threads.ipynb").name))
+    page.evaluate(_RUN_ALL)
+    page.locator(".perflib-timeline").wait_for()
     assert page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count() == 0
 
     # What is drawn.
@@ -208,10 +223,31 @@ def test_threads_over_time(graph: Graph, page: Any, console: list[str], tmp_path
     assert paths.all_inner_texts() == ["lock_wait ← construct ← formula ← event_loop ← main"]
     assert row.get_attribute("aria-selected") == "true"
     graph.page.locator(".perflib-threads").screenshot(path=tmp_path / "locks.png")
-    assert [said for said in console if not any(re.search(b, said) for b in _BENIGN)] == []
+    assert errors(console) == []
 
     # Without a kernel the last view stands.
     page.evaluate(_SHUT_DOWN)
     graph.drag(0.2, 0.4)
     page.get_by_role("alert").filter(has_text="does not answer").wait_for()
     assert graph.colour(0.05, 1) == colours()[State.RUNNING]
+
+
+@pytest.mark.timeout(300)
+def test_a_notebook_that_was_run_elsewhere_shows_its_view(
+    page: Any, lab_url: str, folder: Path, console: list[str], tmp_path: Path
+) -> None:
+    """A batch job's notebook has its views, with nothing behind them."""
+    source, executed = written(tmp_path / "threads.ipynb"), folder / "executed.ipynb"
+    argv = [sys.executable, "-m", "papermill", str(source), str(executed), "--no-progress-bar"]
+    subprocess.run(argv, cwd=folder, check=True, capture_output=True)
+    # JupyterLab shows widgets only of notebooks that its user trusts.
+    trusted = os.environ | {"JUPYTER_DATA_DIR": str(tmp_path / "data")}
+    subprocess.run([sys.executable, "-c", _TRUST, str(executed)], env=trusted, check=True)
+    graph = opened(page, lab_url.format(path=executed.name))
+    graph.wait_for_note("Threads 1 to 5 of 12")
+    assert graph.names.first.inner_text() == "main"
+    assert graph.colour(0.15, 1) == colours()[State.WAITING]
+    assert errors(console) == []
+    graph.drag(0.2, 0.4)
+    page.get_by_role("alert").filter(has_text="does not answer").wait_for()
+    assert graph.colour(0.15, 1) == colours()[State.WAITING]

@@ -103,6 +103,8 @@ def test_a_profile_that_is_too_pessimistic_is_found_out() -> None:
     assert one.reason.endswith("the profile is the more pessimistic, as in the source.")
     bold = found(samples(versions={"Initial": ("formula",)}, pessimism=1.3))
     assert bold["Initial concurrency over speed-up"].reason.endswith("is gained.")
+    shared = found(samples(pessimism=0.5, ready=0.2))["Final concurrency over speed-up"]
+    assert "without a core for 20 % of their time" in shared.reason
 
 
 def test_waits_that_differ_from_the_account_are_refuted() -> None:
@@ -124,6 +126,14 @@ def test_two_locks_that_cost_the_same_are_not_told_apart() -> None:
     assert one.reason.endswith("turns only: others cost about as much.")
 
 
+def test_a_condition_variable_may_be_want_of_work() -> None:
+    frame = samples()
+    frame["locks"] = frame["locks"].str.replace('"mutex"', '"condition"')
+    one = found(frame)["Initial limiting lock"]
+    assert one.verdict == "supported"
+    assert one.reason.endswith("threads may wait there for want of work.")
+
+
 def test_waiting_that_moves_elsewhere_gains_less_than_the_bound() -> None:
     findings = found(samples(spill=0.9, rounds=40))
     assert findings["Initial without formula"].effect == pytest.approx(2.5, abs=1.5)
@@ -143,8 +153,8 @@ def test_want_of_cores_is_told_apart_from_waiting() -> None:
     few = found(frame.assign(cpus=1))["Final without a core"]
     assert few.verdict == "supported"
     assert few.effect == pytest.approx(20, abs=1)
-    assert few.reason.endswith("There are 2 threads and 1 CPUs.")
-    assert "others took them" in found(frame)["Final without a core"].reason
+    assert few.reason.endswith("The job has 2 threads and may use 1 of the CPUs.")
+    assert "other processes took them" in found(frame)["Final without a core"].reason
     assert found(frame)["Final limiting lock"].effect == pytest.approx(4, abs=0.5)
 
 

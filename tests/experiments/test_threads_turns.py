@@ -269,3 +269,28 @@ def test_the_account_is_that_of_the_real_job() -> None:
     account = Account.parse(FakeLoop().account(argv(2, "formula,output"), 0.0))
     assert [one.name for one in account.locks] == ["formula_lock", "output_module"]
     assert {one.point for one in account.locks} <= set(event_loop.POINTS)
+
+
+def test_threads_that_were_left_out_leave_no_account(tmp_path: Path, loop: FakeLoop) -> None:
+    def kept(*args: Any, **options: Any) -> Profiled:
+        done = loop.profile_job(*args, **options)
+        threads = done.recording.threads.assign(tid=[500, 501, 9])
+        return replace(done, recording=replace(done.recording, threads=threads))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads_turns, "profile_job", kept)
+        taken = turns(tmp_path)
+        found = row(taken.take(0, 2))
+    assert found["account"] is None
+    assert found["running_s"] == pytest.approx(0.9 * found["recorded_s"])
+    assert taken.problems[0].startswith("not all threads of the loop are in the recording")
+
+
+def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path, loop: FakeLoop) -> None:
+    left = tmp_path / "recordings" / ".Final"
+    left.mkdir(parents=True)
+    (tmp_path / "recordings" / "CMSSW_I").mkdir()
+    taken = turns(tmp_path)
+    assert not left.exists()
+    assert taken.provenance()["recordings"] == {"CMSSW I": "CMSSW_I"}
+    assert loop.asked == []

@@ -31,7 +31,7 @@ os._exit(0)
 """
 CHILD = """
 import subprocess, sys
-child = subprocess.Popen(["sleep", "100"])
+child = subprocess.Popen(["sleep", "100"], stdout=subprocess.DEVNULL)
 print(child.pid, flush=True)
 sys.stdin.read()
 child.kill()
@@ -55,7 +55,8 @@ def python(code: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def seen(looks: Looks, thread: int) -> npt.NDArray[np.void]:
-    return looks.looks[looks.looks["thread"] == thread]
+    found: npt.NDArray[np.void] = looks.looks[looks.looks["thread"] == thread]
+    return found
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -118,6 +119,7 @@ def test_children_are_followed_or_not(tmp_path: Path) -> None:
         with Sampler(process.pid, tmp_path / "c", ignore=("sl*p",)) as one:
             one._list()
         assert listed(one) == {process.pid}
+        process.communicate()  # it ends its child
 
 
 def test_threads_that_end_and_begin(tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_the_period_grows_with_what_looking_costs(
     waited: list[float] = []
     spent = iter(range(0, 1000, 3))  # each round takes three seconds
     one = Sampler(os.getpid(), tmp_path / "looks", share=0.01)
-    monkeypatch.setattr(sampler.time, "thread_time", lambda: next(spent))
+    monkeypatch.setattr(time, "thread_time", lambda: next(spent))
     monkeypatch.setattr(one, "_look", lambda: len(waited) < 2)
     monkeypatch.setattr(one._stop, "wait", waited.append)
     one._live[0, 0] = None  # type: ignore[assignment]

@@ -479,9 +479,11 @@ static void on_signal(int number) { (void)number; }
 
 static void *burn(void) {
   struct timespec now;
-  do
+  do {
+    for (volatile int i = 0; i < 1000000; i++)
+      ;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  while (now.tv_nsec < 60000000 && now.tv_sec == 0);
+  } while (now.tv_nsec < 60000000 && now.tv_sec == 0);
   return NULL;
 }
 
@@ -524,11 +526,9 @@ static void opened(void) { // a library that comes later, and is gone before the
   if (library == NULL)
     return;
   void *found = dlsym(library, "late_wait");
-  void (*late_wait)(void *(*)(void *), void *);
+  void (*late_wait)(void (*)(volatile int *), volatile int *);
   memcpy(&late_wait, &found, sizeof found);
-  pthread_t thread = start(read_it);
-  join(thread);
-  late_wait((void *(*)(void *))waiter, (void *)lock_it);
+  late_wait(until_blocked, &waiter_tid);
   dlclose(library);
 }
 

@@ -1,0 +1,400 @@
+"""Threads recorded by perf: which lock, which kind, who held it and how often, not how long."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perflib.errors import MeasurementError
+from perflib.profiling.perf_tool import PerfUnavailableError
+from perflib.threads import perf_backend as module
+from perflib.threads.formats import Flag, State
+from perflib.threads.perf_backend import PerfThreads, unavailable
+from perflib.threads.recording import Recording
+from perflib.threads.settings import Settings
+from tests.threads.programs import TURNS, compiled
+
+needs_perf = pytest.mark.skipif(bool(unavailable()), reason=f"perf cannot: {unavailable()}")
+STATIC = {
+    "plain": "mutex",
+    "recursive": "mutex",
+    "adaptive": "mutex",
+    "robust": "mutex",
+    "condition": "condition",
+    "readers": "rwlock",
+    "semaphore": "semaphore",
+    "barrier": "barrier",
+}
+
+
+def profiled(folder: Path, settings: Settings, *argv: str | Path) -> tuple[PerfThreads, int]:
+    """A job recorded from its first instruction to its end."""
+    with PerfThreads(folder, settings) as recorder:
+        recorder.enable()
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as job:
+            recorder.started(job.pid)
+            assert job.wait() == 0
+        recorder.disable()
+    return recorder, job.pid
+
+
+def again(recorder: PerfThreads, settings: Settings) -> PerfThreads:
+    """The same data, to be converted with other settings."""
+    recorder._settings = settings
+    return recorder
+
+
+# --- what is waited for --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def locks(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    folder = tmp_path_factory.mktemp("locks")
+    recorder, pid = profiled(folder, Settings(), compiled("locks"), str(TURNS))
+    return recorder.recording(pid, folder / "recording")
+
+
+@needs_perf
+@pytest.mark.parametrize(("name", "kind"), STATIC.items())
+def test_locks_in_static_variables(locks: Recording, name: str, kind: str) -> None:
+    waits = locks.lock_waits()
+    (found,) = waits[waits["name"] == name].to_dict("records")
+    assert [found[what] for what in ("kind", "waits", "threads")] == [kind, TURNS, 1]
+    number = found["lock"]
+    of_lock = locks.intervals[
+        (locks.intervals["lock"] == number) & (locks.intervals["state"] == State.WAITING)
+    ]
+    assert {locks.threads["name"][row] for row in of_lock["other"]} == {
+        "owner" if name == "robust" else "holder"
+    }
+    (path,) = locks.paths(lock=number)["stack"]
+    assert path.split(";")[2:4] == ["wait_for_it", "take"]
+
+
+@needs_perf
+def test_lock_on_the_heap_is_named_by_its_caller(locks: Recording) -> None:
+    waits = locks.lock_waits()
+    (found,) = waits[waits["name"] == "lock in through"].to_dict("records")
+    assert [found[what] for what in ("kind", "waits", "threads")] == ["mutex", TURNS, 1]
+
+
+@needs_perf
+def test_joins_are_one_lock_and_no_other_is_there(locks: Recording) -> None:
+    waits = locks.lock_waits()
+    joins = waits[waits["kind"] == "join"]
+    assert set(joins["name"]) <= {"pthread_join"}
+    assert len(joins) <= 1  # a thread may have ended before it is joined
+    assert set(waits["name"]) - {"pthread_join", "guard"} == {*STATIC, "lock in through"}
+
+
+@needs_perf
+def test_recording_says_what_it_is(locks: Recording) -> None:
+    assert locks.meta["backend"] == "perf"
+    assert locks.meta["clock"] == "CLOCK_MONOTONIC"
+    assert locks.meta["cut"] == ""
+    assert locks.meta["lost"] == {"events": 0, "samples": 0}
+    assert locks.meta["cpus"] == len(os.sched_getaffinity(0))
+    assert locks.meta["sample_period_ns"] == 1_000_000
+    assert set(locks.threads["name"]) >= {"holder", "waiter", "owner"}
+    assert (locks.threads["pid"] == locks.meta["job_pid"]).all()
+    assert not (locks.intervals["flags"] & Flag.LOST).any()
+
+
+@needs_perf
+def test_job_without_symbols(tmp_path: Path) -> None:
+    job = compiled("locks", strip=True)
+    recorder, pid = profiled(tmp_path, Settings(), job, str(TURNS))
+    waits = recorder.recording(pid, tmp_path / "recording").lock_waits()
+    waits = waits[(waits["kind"] != "join") & (waits["waits"] == TURNS)]
+    assert len(waits) >= len(STATIC)  # its own functions have no names, but its locks differ
+    assert (waits["kind"] == "mutex").sum() >= 5
+    assert (waits["name"] != "").all()
+
+
+# --- whose threads -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> tuple[PerfThreads, int]:
+    folder = tmp_path_factory.mktemp("family")
+    other = folder / "a-program-with-a-long-name"
+    shutil.copy(compiled("family"), other)
+    return profiled(folder, Settings(), compiled("family"), other)
+
+
+def names(recorder: PerfThreads, pid: int, out: Path) -> set[str]:
+    return set(recorder.recording(pid, out).threads["name"])
+
+
+ODD = {"two words", "==> next_comm=x", "line\nend", "�� bytes", ""}
+CHILDREN = {"forked", "daemon", "daemon's child"}
+
+
+@needs_perf
+def test_forked_executed_and_daemonised_processes(
+    family: tuple[PerfThreads, int], tmp_path: Path
+) -> None:
+    recorder, pid = family
+    found = again(recorder, Settings()).recording(pid, tmp_path / "all")
+    threads = found.threads
+    expected = ODD | CHILDREN | {"family", "a-program-with-"}
+    assert set(threads["name"]) >= expected
+    assert set(threads.loc[threads["pid"] == pid, "name"]) >= ODD | {"family"}
+    assert not set(threads.loc[threads["pid"] == pid, "name"]) & CHILDREN
+    states = found.thread_states()
+    assert (states["running"] > 0).any()
+
+
+@needs_perf
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        (Settings(follow=False), CHILDREN | {"a-program-with-"}),
+        (Settings(ignore=("family",)), set()),  # the job itself is never ignored
+        (
+            Settings(threads="^two|^family$"),
+            CHILDREN | (ODD - {"two words"}) | {"a-program-with-"},
+        ),
+    ],
+)
+def test_what_is_left_out(
+    family: tuple[PerfThreads, int], tmp_path: Path, settings: Settings, missing: set[str]
+) -> None:
+    recorder, pid = family
+    found = names(again(recorder, settings), pid, tmp_path / "some")
+    everything = ODD | CHILDREN | {"family", "a-program-with-"}
+    assert found & everything == everything - missing
+
+
+@needs_perf
+@pytest.mark.parametrize("pattern", ["a-program-with-a-l*", "a-program-with-", "nothing*"])
+def test_program_that_is_left_alone_ends_with_its_execution(
+    family: tuple[PerfThreads, int], tmp_path: Path, pattern: str
+) -> None:
+    recorder, pid = family
+    found = again(recorder, Settings(ignore=(pattern,))).recording(pid, tmp_path / "some")
+    states = found.thread_states()
+    slept = dict(zip(states["name"], states["sleeping"] > 0, strict=True))
+    assert slept["a-program-with-"] == (pattern == "nothing*")
+    assert slept["forked"]
+
+
+@needs_perf
+def test_process_that_was_never_there(family: tuple[PerfThreads, int], tmp_path: Path) -> None:
+    recorder, _ = family
+    with pytest.raises(MeasurementError, match="nothing was recorded of process 4194303"):
+        again(recorder, Settings()).recording(4_194_303, tmp_path / "none")
+
+
+# --- a job that is told what to do ---------------------------------------------------------------
+
+
+@pytest.fixture
+def turning() -> Iterator[Callable[[int], None]]:
+    """A job that makes so many turns between two threads; its process is the function's ``pid``."""
+    with subprocess.Popen(
+        compiled("turning"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        given, said = job.stdin, job.stdout
+        assert said.readline() == "ready\n"
+
+        def turn(number: int) -> None:
+            given.write(f"{number}\n")
+            given.flush()
+            assert said.readline() == "turned\n"
+
+        turn.pid = job.pid  # type: ignore[attr-defined]
+        yield turn
+        job.kill()
+
+
+def pid_of(turning: Callable[[int], None]) -> int:
+    return int(turning.pid)  # type: ignore[attr-defined]
+
+
+def perf_of(recorder: PerfThreads) -> int:
+    assert recorder._process is not None
+    return recorder._process.pid
+
+
+@needs_perf
+def test_only_what_happens_while_it_is_on(turning: Callable[[int], None], tmp_path: Path) -> None:
+    """A job that runs already; what it did before and afterwards is not there."""
+    with PerfThreads(tmp_path, Settings()) as recorder:
+        recorder.started(pid_of(turning))
+        turning(50)
+        before_ns = time.monotonic_ns()
+        recorder.enable()
+        turning(20)
+        recorder.disable()
+        after_ns = time.monotonic_ns()
+        turning(50)
+    found = recorder.recording(pid_of(turning), tmp_path / "recording")
+    assert before_ns < found.start_ns < found.end_ns < after_ns
+    waits = found.lock_waits().groupby("name")["waits"].sum()
+    assert 0 < waits["ping"] <= 21  # threads of this test's machine may always be there in time
+    assert waits.get("pong", 0) <= 21
+    assert {"turning", "answer"} <= set(found.threads["name"])
+
+
+@needs_perf
+def test_killed_perf_leaves_what_it_had(turning: Callable[[int], None], tmp_path: Path) -> None:
+    with PerfThreads(tmp_path, Settings()) as recorder:
+        recorder.enable()
+        begun = recorder.path.stat().st_size
+        while recorder.path.stat().st_size < begun + 4_000_000:
+            turning(1000)
+        os.kill(perf_of(recorder), signal.SIGKILL)
+        turning(10)
+        recorder.disable()
+    found = recorder.recording(pid_of(turning), tmp_path / "recording")
+    assert found.meta["cut"] == "perf was killed by signal 9: the recording ends there."
+    assert {"turning", "answer"} <= set(found.threads["name"])
+    assert found.lock_waits()["waits"].sum() > 100
+    assert any("answer" in stack for stack in found.stacks)
+    data = recorder.path.read_bytes()
+    for size in (len(data) // 2, len(data) // 3 + 1):
+        recorder.path.write_bytes(data[:size])
+        part = recorder.recording(pid_of(turning), tmp_path / f"cut-{size}")
+        assert part.end_ns <= found.end_ns
+
+
+@needs_perf
+def test_data_that_reaches_its_bound_ends_the_recording(
+    turning: Callable[[int], None], tmp_path: Path
+) -> None:
+    with PerfThreads(tmp_path, Settings(max_data_mb=12)) as recorder:
+        recorder.enable()
+        assert recorder._process is not None
+        while recorder._process.poll() is None:
+            turning(1000)
+        recorder.disable()
+    found = recorder.recording(pid_of(turning), tmp_path / "recording")
+    assert found.meta["cut"] == "Its data on disk reached max_data_mb=12: the recording ends there."
+    assert found.lock_waits()["waits"].sum() > 0
+
+
+@needs_perf
+def test_bound_that_a_list_of_processes_reaches(tmp_path: Path) -> None:
+    def fill() -> None:
+        with PerfThreads(tmp_path, Settings(max_data_mb=1)) as recorder:
+            while True:  # a small machine's list may be smaller
+                recorder.enable()
+                recorder.disable()
+                assert recorder._process is not None
+                if recorder._cut:
+                    raise MeasurementError(recorder._cut)
+
+    with pytest.raises(MeasurementError, match="max_data_mb=1"):
+        fill()
+
+
+@needs_perf
+def test_lost_events_are_counted_and_what_they_touch_is_marked(
+    turning: Callable[[int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_buffer_pages", lambda: 8)
+    with PerfThreads(tmp_path, Settings()) as recorder:
+        recorder.enable()
+        os.kill(perf_of(recorder), signal.SIGSTOP)  # nobody empties the buffers
+        turning(20_000)
+        os.kill(perf_of(recorder), signal.SIGCONT)
+        turning(20_000)
+        recorder.disable()
+    found = recorder.recording(pid_of(turning), tmp_path / "recording")
+    assert found.meta["lost"]["events"] > 0
+    assert found.lost["number"].sum() > 0
+    assert (found.intervals["flags"] & Flag.LOST).any()
+    assert (found.lost["start_ns"] <= found.lost["end_ns"]).all()
+
+
+# --- where perf cannot ---------------------------------------------------------------------------
+
+
+def false_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "perf").write_text(f"#!{sys.executable}\nimport sys\n{body}\n")
+    (folder / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_no_perf_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "perf is not installed" in unavailable()
+    with pytest.raises(PerfUnavailableError, match="not installed"):
+        PerfThreads(tmp_path, Settings())
+
+
+def test_perf_that_is_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    false_perf(tmp_path, monkeypatch, "sys.exit(255)")
+    assert "perf is not allowed" in unavailable()
+
+
+def test_kernel_without_tracepoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    false_perf(tmp_path, monkeypatch, "sys.exit(0)")
+    monkeypatch.setattr(module, "_INITIAL_PIDS", str(Path("/proc/self/ns/pid").readlink()))
+    monkeypatch.setattr(module, "tracefs", lambda: None)
+    assert "tracefs is not mounted" in unavailable()
+
+
+def test_container_with_numbers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    false_perf(tmp_path, monkeypatch, "sys.exit(0)")
+    monkeypatch.setattr(module, "_INITIAL_PIDS", "pid:[1]")
+    assert "In a container" in unavailable()
+
+
+@needs_perf
+def test_perf_that_refuses_to_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "Error:\\nNo permission to enable sched:sched_switch event."
+    false_perf(tmp_path, monkeypatch, f"print('{said}', file=sys.stderr); sys.exit(255)")
+    with (
+        pytest.raises(PerfUnavailableError, match=r"(?s)not allowed.*No permission"),
+        PerfThreads(tmp_path, Settings()),
+    ):
+        pass
+
+
+@needs_perf
+def test_what_perf_is_told(tmp_path: Path) -> None:
+    settings = Settings(sample_period_us=100.0, stack_bytes=4096, call_graph="dwarf", max_data_mb=7)
+    options = " ".join(PerfThreads(tmp_path, settings)._options())
+    assert "cpu-clock/period=100000,call-graph=dwarf,stack-size=4096,name=cpu/I" in options
+    assert "sys_enter_futex/call-graph=dwarf,stack-size=4096/ --filter op==0||op==128" in options
+    assert options.endswith("--max-size 7M")
+    none = PerfThreads(tmp_path, Settings(call_graph="none"))._options()
+    assert "cpu-clock/period=1000000,call-graph=no,name=cpu/I" in none
+
+
+def test_buffers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cpus, pages in ((1, 4096), (16, 4096), (17, 2048), (128, 512), (4096, 128)):
+        monkeypatch.setattr(os, "cpu_count", lambda cpus=cpus: cpus)
+        assert module._buffer_pages() == pages
+
+
+@needs_perf
+def test_stacks_that_cannot_be_found_are_said(
+    family: tuple[PerfThreads, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, pid = family
+    false_perf(tmp_path, monkeypatch, "print('no such thing', file=sys.stderr); sys.exit(3)")
+    monkeypatch.setattr(recorder, "_perf", tmp_path / "bin/perf")
+    found = again(recorder, Settings()).recording(pid, tmp_path / "recording")
+    assert any("It said: no such thing" in remark for remark in found.meta["remarks"])
+    assert found.stacks == []
+    assert (found.intervals["stack"] == -1).all()
+    assert np.isin(found.intervals["state"], list(State)).all()
+    with contextlib.suppress(FileNotFoundError):
+        assert not list(recorder.path.parent.glob("*.job"))

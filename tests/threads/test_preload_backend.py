@@ -1,0 +1,552 @@
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perflib.errors import MeasurementError, UserError
+from perflib.kernels import build, compiler, load
+from perflib.threads import preload_backend, preload_files
+from perflib.threads.formats import STATES, Flag, State
+from perflib.threads.preload_backend import Preloaded, States, unavailable
+from perflib.threads.recording import Recording
+from perflib.threads.settings import Settings
+
+JOB = Path(__file__).with_name("waiting_job.c")
+LATE = """
+#include <pthread.h>
+#include <unistd.h>
+extern pthread_mutex_t the_mutex;
+static volatile int *tid;
+pthread_mutex_t late_mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *work(void *unused) {
+  (void)unused;
+  *tid = gettid();
+  pthread_mutex_lock(&late_mutex);
+  pthread_mutex_unlock(&late_mutex);
+  return 0;
+}
+void late_wait(void (*until)(volatile int *), volatile int *place) {
+  pthread_t thread;
+  tid = place;
+  *tid = 0;
+  pthread_mutex_lock(&late_mutex);
+  pthread_create(&thread, 0, work, 0);
+  until(tid);
+  pthread_mutex_unlock(&late_mutex);
+  pthread_join(thread, 0);
+}
+"""
+ALL = Settings(sample_period_us=1000)
+
+
+def compiled(folder: Path, source: str, *flags: str, name: str) -> Path:
+    program = folder / name
+    command = [compiler()[0], "-D_GNU_SOURCE", "-O1", "-g", "-x", "c", "-", "-x", "none"]
+    command += ["-o", str(program), *flags, "-lpthread", "-ldl"]
+    subprocess.run(command, input=source, text=True, check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("job")
+    folder.chmod(0o755)
+    return compiled(folder, JOB.read_text(), "-rdynamic", name="job")
+
+
+@dataclass
+class Ran:
+    recording: Recording
+    code: int
+    said: str
+    folder: Path
+
+    def waits(self) -> dict[tuple[str, str], int]:
+        """How many there were for each lock, by its name and kind.
+
+        Each is one interval: `Recording.lock_waits` takes two with no time between them for one.
+        """
+        intervals = self.recording.intervals
+        locks = intervals["lock"][intervals["state"] == State.WAITING].tolist()
+        named = (self.recording.locks[lock] for lock in locks)
+        return dict(Counter((lock.name, lock.kind) for lock in named))
+
+    def holders(self, lock: str) -> dict[str, int]:
+        table = self.recording.holders()
+        return {row.thread: row.waits for row in table[table["name"] == lock].itertuples()}
+
+    def names(self) -> list[str]:
+        return list(self.recording.threads["name"])
+
+
+def record(
+    folder: Path,
+    *argv: str | Path,
+    settings: Settings = ALL,
+    environment: Mapping[str, str] | None = None,
+) -> Ran:
+    own = {**os.environ, **(environment or {})}
+    with Preloaded(folder / "data", settings) as backend:
+        process = subprocess.Popen(
+            [str(word) for word in argv],
+            env={**own, **backend.environment(own)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            backend.started(process.pid)
+            said = process.communicate(timeout=60)[0]
+        finally:
+            process.kill()
+    recording = backend.recording(process.pid, folder / "recording")
+    check(recording)
+    return Ran(recording, process.returncode, said, folder)
+
+
+def check(recording: Recording) -> None:
+    """What holds for every recording."""
+    for row in range(len(recording.threads)):
+        own = recording.intervals[recording.first[row] : recording.first[row + 1]]
+        assert (own["start_ns"] < own["end_ns"]).all()
+        assert (own["end_ns"][:-1] <= own["start_ns"][1:]).all()
+        waiting = own["state"] == State.WAITING
+        assert (own["lock"][waiting] >= 0).all()
+        life = recording.threads.loc[row]
+        if len(own):
+            assert own["start_ns"][0] >= life["start_ns"]
+            assert own["end_ns"][-1] <= life["end_ns"]
+
+
+# --- every kind of lock --------------------------------------------------------------------------
+
+MUTEX, CONDITION = ("the_mutex", "mutex"), ("the_condition", "condition")
+EXPECTED: dict[str, tuple[dict[tuple[str, str], int], dict[str, int]]] = {
+    # Waits that the job must have had, and who held the lock named first.
+    "mutex": ({MUTEX: 6, ("other_mutex", "mutex"): 1}, {"holder": 6}),
+    "recursive": ({MUTEX: 1}, {"holder": 1}),
+    "errorcheck": ({MUTEX: 1}, {"holder": 1}),
+    "adaptive": ({MUTEX: 1}, {"holder": 1}),
+    "inheriting": ({MUTEX: 1}, {"holder": 1}),
+    "robust": ({MUTEX: 1}, {"dying": 1}),
+    "condition": ({CONDITION: 3}, {"": 3}),
+    "rwlock": ({("the_rwlock", "rwlock"): 2}, {"": 1, "holder": 1}),
+    "semaphore": ({("the_semaphore", "semaphore"): 2}, {"": 2}),
+    "barrier": ({("the_barrier", "barrier"): 1}, {"": 1}),
+    "joining": ({("pthread_join", "join"): 1}, {"waiter": 1}),
+    "cancelled": ({CONDITION: 1, MUTEX: 1}, {"": 1}),
+}
+
+
+@pytest.mark.parametrize("mode", EXPECTED)
+def test_every_wait_is_stamped_and_the_job_notices_nothing(
+    tmp_path: Path, job: Path, mode: str
+) -> None:
+    ran = record(tmp_path, job, mode)
+    assert (ran.code, ran.said) == (0, "")
+    waits, holders = EXPECTED[mode]
+    assert ran.waits() == waits
+    assert ran.holders(next(iter(waits))[0]) == holders
+    assert ran.recording.meta["backend"] == "preload"
+    assert ran.recording.meta["cut"] == ""
+
+
+def test_a_wait_knows_its_callers(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "errorcheck")
+    assert list(ran.recording.paths()["stack"]) == ["waiter;lock_it"]
+
+
+def test_a_spinlock_is_spun_for(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "spin")
+    assert (ran.code, ran.said) == (0, "")
+    spun = ran.recording.intervals[ran.recording.intervals["state"] == State.SPINNING]
+    locks = {ran.recording.locks[number].name for number in spun["lock"][spun["lock"] >= 0]}
+    assert locks == {"the_spinlock"}
+    assert (spun["end_ns"] - spun["start_ns"]).sum() >= 20_000_000  # as the job made sure of
+
+
+def test_a_thread_that_died_with_a_lock_is_its_holder_for_ever(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "orphaned")
+    assert ran.waits() == {MUTEX: 1}
+    assert ran.holders("the_mutex") == {"waiter": 1}  # the one that ended
+    table = ran.recording.longest(n=1)
+    row = int(table["row"].iloc[0]) if "row" in table else 2
+    holder = int(ran.recording.holders()["holder"].iloc[0])
+    threads = ran.recording.threads
+    assert threads["end_ns"][holder] < threads["start_ns"][row] <= threads["end_ns"][row]
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+def by_process(ran: Ran) -> dict[int, int]:
+    """Waits for a mutex, by process."""
+    table = ran.recording.lock_waits()
+    table = table[table["kind"] == "mutex"]
+    pids = [ran.recording.locks[lock].pid for lock in table["lock"]]
+    return table.groupby(np.array(pids))["waits"].sum().to_dict()  # type: ignore[no-any-return]
+
+
+def test_a_fork_has_a_file_of_its_own(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "forked")
+    assert (ran.code, ran.said) == (0, "")
+    pid = ran.recording.meta["job_pid"]
+    counts = by_process(ran)
+    assert counts.pop(pid) == 2
+    assert list(counts.values()) == [2]
+
+
+def test_programs_that_it_becomes_and_starts(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "executed")
+    assert (ran.code, ran.said) == (0, "")
+    counts = by_process(ran)
+    assert counts.pop(ran.recording.meta["job_pid"]) == 2  # one before and one after exec
+    assert list(counts.values()) == [7]
+    mains = ran.recording.threads
+    mains = mains[mains["tid"] == mains["pid"]]
+    assert len(mains) == 2  # a process that becomes another program stays one
+
+
+def test_a_daemon_that_closed_every_file_and_left_without_exit(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "daemonised")
+    assert (ran.code, ran.said) == (0, "")
+    counts = by_process(ran)
+    assert list(counts.values()) == [1]
+    assert ran.recording.meta["job_pid"] not in counts
+
+
+def test_a_robust_mutex_between_processes(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "shared")
+    assert (ran.code, ran.said) == (0, "")
+    assert ran.waits() == {("lock in shared", "mutex"): 1}
+    pid = ran.recording.meta["job_pid"]
+    holder = int(ran.recording.holders()["holder"].iloc[0])
+    assert ran.recording.threads["pid"][holder] != pid  # which died with it
+
+
+def test_children_are_left_alone_if_not_followed(tmp_path: Path, job: Path) -> None:
+    settings = replace(ALL, follow=False)
+    for mode, own in (("forked", 2), ("executed", 2)):
+        ran = record(tmp_path / mode, job, mode, settings=settings)
+        assert (ran.code, ran.said) == (0, "")
+        assert by_process(ran) == {ran.recording.meta["job_pid"]: own}
+        assert set(ran.recording.threads["pid"]) == {ran.recording.meta["job_pid"]}
+
+
+def test_programs_are_left_alone_by_pattern(tmp_path: Path, job: Path) -> None:
+    shutil.copy(job, tmp_path / "other")
+    (tmp_path / "run.sh").write_text(f"{tmp_path}/other forked\n{job} adaptive\n{job} barrier\n")
+    settings = replace(ALL, ignore=("nothing", "oth*"))
+    ran = record(tmp_path, "sh", tmp_path / "run.sh", settings=settings)
+    assert (ran.code, ran.said) == (0, "")
+    assert ran.waits() == {MUTEX: 1, ("the_barrier", "barrier"): 1}
+    with pytest.raises(MeasurementError, match="ignore"):
+        record(tmp_path / "all", job, "mutex", settings=replace(ALL, ignore=("job",)))
+
+
+def test_kill_9_loses_nothing(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "killed")
+    assert ran.code == -signal.SIGKILL
+    assert ran.waits() == {MUTEX: 2}  # the second had not ended
+    assert ran.holders("the_mutex") == {"holder": 2}
+    assert ran.recording.meta["cut"] == ""
+
+
+def test_the_environment_is_otherwise_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "own.c").write_text("int own;")
+    own = compiled(tmp_path, "int own_loaded;", "-shared", "-fPIC", name="own.so")
+    environment = {"LD_PRELOAD": str(own), "ODD": "a b\nc"}
+    code = "import os,json; print(json.dumps(dict(os.environ)))"
+    ran = record(tmp_path, sys.executable, "-I", "-S", "-c", code, environment=environment)
+    got = json.loads(ran.said)
+    first, ours = got.pop("LD_PRELOAD").split(":")
+    assert first == str(own)
+    assert Path(ours).name == "thread_waits.so"
+    del got["PERFLIB_THREAD_WAITS"]
+    wanted = {**os.environ, "ODD": "a b\nc"}
+    for name in ("LC_CTYPE", "LD_PRELOAD"):  # Python adds the first itself
+        got.pop(name, None)
+        wanted.pop(name, None)
+    assert got == wanted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv")
+def test_a_job_that_goes_on_as_another_user_without_privileges(
+    tmp_path_factory: pytest.TempPathFactory, job: Path
+) -> None:
+    folder = Path("/tmp") / tmp_path_factory.mktemp("nobody").name  # noqa: S108
+    folder.mkdir(mode=0o755)
+    try:
+        shutil.copy(job, folder / "job")
+        user = ("--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
+        ran = record(folder, "setpriv", *user, folder / "job", "recursive")
+        assert (ran.code, ran.said) == (0, "")
+        assert ran.waits() == {MUTEX: 1}
+        owners = {path.stat().st_uid for path in (folder / "data").glob("waits.*")}
+        assert owners == {0, 65534}
+    finally:
+        shutil.rmtree(folder)
+
+
+# --- odd jobs ------------------------------------------------------------------------------------
+
+
+def test_odd_names_of_threads(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "odd")
+    assert ran.code == 0
+    assert "a;b \n\udcff\xe9 (c)" in ran.names()
+
+
+def test_threads_are_kept_by_name(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "errorcheck", settings=replace(ALL, threads="^wait"))
+    assert ran.names() == ["waiter"]
+    assert ran.holders("the_mutex") == {"": 1}
+
+
+def test_a_job_without_symbols(tmp_path: Path) -> None:
+    program = compiled(tmp_path, JOB.read_text(), "-s", name="job")
+    ran = record(tmp_path, program, "errorcheck")
+    ((name, kind),) = ran.waits()
+    assert kind == "mutex"
+    assert name.startswith("lock in job+0x")
+    assert ran.recording.paths()["stack"][0].count("job+0x") == 2
+
+
+def test_a_library_that_comes_later_and_goes(tmp_path: Path, job: Path) -> None:
+    late = compiled(tmp_path, LATE, "-shared", "-fPIC", name="late.so")
+    ran = record(tmp_path, job, "opened", environment={"LATE_LIBRARY": str(late)})
+    assert (ran.code, ran.said) == (0, "")
+    table = ran.recording.paths()
+    table = table[table["name"] == "late_mutex"]
+    assert list(table["stack"]) == ["work"]
+
+
+def test_a_job_that_uses_every_signal_itself(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "signals")
+    assert (ran.code, ran.said) == (0, "")
+    assert any("the signal of the samples" in remark for remark in ran.recording.meta["remarks"])
+    last = ran.recording.threads.index[-1]
+    assert last not in ran.recording.samples["thread"]
+
+
+def test_a_job_that_blocks_and_waits_for_all_signals(tmp_path: Path, job: Path) -> None:
+    ran = record(tmp_path, job, "blocked")
+    assert (ran.code, ran.said) == (0, "")
+
+
+def test_samples_stand_for_the_cpu_time(tmp_path: Path, job: Path) -> None:
+    for graph in ("fp", "dwarf"):
+        settings = Settings(call_graph=graph)  # type: ignore[arg-type]
+        ran = record(tmp_path / graph, job, "burning", settings=settings)
+        samples = ran.recording.samples
+        names = ran.recording.threads["name"][samples["thread"]]
+        assert set(names) <= {"waiter", "holder"}
+        assert 0 < samples["weight_ns"].sum() <= 70_000_000
+        assert any("burn" in ran.recording.stacks[number] for number in samples["stack"])
+        assert (np.diff(samples["time_ns"]) >= 0).all()
+    stacks = {ran.recording.stacks[number] for number in samples["stack"]}
+    assert "waiter;burn" in stacks
+
+
+def test_only_a_part_of_the_time(tmp_path: Path, job: Path) -> None:
+    with pytest.raises(MeasurementError, match="nothing was recorded"):
+        record(tmp_path / "late", job, "mutex", settings=replace(ALL, skip_s=1000.0))
+    ran = record(tmp_path / "short", job, "many", settings=replace(ALL, duration_s=0.02))
+    assert 0 < ran.recording.end_ns - ran.recording.start_ns <= 20_000_000
+    assert sum(ran.waits().values()) < 6000
+
+
+def test_recording_can_be_ended_before_the_job_does(tmp_path: Path, job: Path) -> None:
+    with Preloaded(tmp_path / "data", ALL) as backend:
+        backend.disable()  # before it begins
+        environment = {**os.environ, **backend.environment()}
+        process = subprocess.Popen([job, "mutex"], env=environment)
+        backend.sampler(process.pid)
+        assert process.wait() == 0
+    with pytest.raises(MeasurementError, match="nothing was recorded"):
+        backend.recording(process.pid, tmp_path / "recording")
+
+
+# --- data that are too many, cut off, or not there -----------------------------------------------
+
+
+def test_when_the_data_are_full_the_rest_is_counted(
+    tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preload_backend, "_MB", 300_000)
+    ran = record(tmp_path, job, "many", settings=replace(ALL, max_data_mb=1))
+    assert (ran.code, ran.said) == (0, "")
+    kept = sum(ran.waits().values())
+    assert 0 < kept < 6000
+    assert kept + ran.recording.meta["lost"]["events"] == 6000
+    assert ran.recording.meta["cut"] == "the data reached their bound of 1 MB"
+    (lost,) = ran.recording.lost
+    assert lost["start_ns"] <= lost["end_ns"] <= ran.recording.end_ns
+    touched = ran.recording.intervals["flags"] & Flag.LOST > 0
+    assert touched.any()
+    assert not touched[ran.recording.intervals["end_ns"] <= lost["start_ns"]].any()
+
+
+def test_a_file_that_was_cut_off(tmp_path: Path, job: Path) -> None:
+    whole = record(tmp_path, job, "many")
+    (path,) = (tmp_path / "data").glob("waits.*")
+    size = path.stat().st_size
+    counts = []
+    for left in (size - 5, size // 2 + 3, 20_000, 5000):
+        os.truncate(path, left)
+        (process,) = preload_files.read_processes(tmp_path / "data")
+        counts.append(sum(len(thread.records().waits) for thread in process.threads))
+    assert sum(whole.waits().values()) == 6000
+    assert 6000 >= counts[0] > counts[1] > counts[2] > counts[3] == 0
+    os.truncate(path, 100)
+    assert preload_files.read_processes(tmp_path / "data") == []
+    path.write_bytes(bytes(50_000))
+    assert preload_files.read_processes(tmp_path / "data") == []
+
+
+def test_a_job_that_cannot_be_preloaded(tmp_path: Path) -> None:
+    program = compiled(tmp_path, "int main(void) { return 0; }", "-static", name="static")
+    with pytest.raises(MeasurementError, match="did not load the library") as raised:
+        record(tmp_path, program)
+    assert "backend=states" in str(raised.value)
+
+
+def test_a_child_that_cannot_be_preloaded_is_named(tmp_path: Path) -> None:
+    source = '#include <unistd.h>\nint main(void) { return read(0, "", 0) + usleep(200000); }'
+    program = compiled(tmp_path, source, "-static", name="static")
+    ran = record(tmp_path, "sh", "-c", f"{program}; true")
+    assert any("(static) did not load" in remark for remark in ran.recording.meta["remarks"])
+
+
+def test_a_folder_that_cannot_be_named_in_ld_preload(
+    tmp_path: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = record(tmp_path / "a b", job, "errorcheck")  # the library of the cache is used
+    assert ran.waits() == {MUTEX: 1}
+    monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "c:d"))
+    with pytest.raises(UserError, match="space or a colon"):
+        Preloaded(tmp_path / "a b", ALL).__enter__()
+    with (
+        pytest.raises(UserError, match="too long"),
+        Preloaded(tmp_path, replace(ALL, ignore=("x" * 3000, "y" * 3000))),
+    ):
+        pass
+
+
+def test_where_it_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unavailable() == Preloaded.unavailable() == States.unavailable() == ""
+    monkeypatch.setenv("PERFLIB_CC", "no-such-compiler")
+    assert "no-such-compiler" in unavailable()
+    monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1.2"))
+    assert "GNU C library" in unavailable()
+
+
+def test_files_are_laid_out_as_the_library_has_them() -> None:
+    kernel = load("thread_waits")
+    layout = kernel.ffi.new("int64_t[8]")
+    assert kernel.lib.thread_waits_layout(layout) == 8
+    chunk = preload_files.CHUNK.fields
+    assert chunk is not None
+    assert list(layout) == [
+        preload_files.SHARED.itemsize,
+        preload_files.PROCESS.itemsize,
+        preload_files.CHUNK.itemsize,
+        dict(preload_files.SHARED.fields or {})["patterns"][1],
+        dict(preload_files.PROCESS.fields or {})["program"][1],
+        *(chunk[name][1] for name in ("tid", "name", "open_start_ns")),
+    ]
+
+
+def test_it_compiles_without_a_warning(tmp_path: Path) -> None:
+    path = build("thread_waits").provenance["compiler"]
+    source = Path(preload_backend.__file__).parents[2] / "kernels_c"
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fPIC", "-c", "-O2"]
+    where = ["-I", str(source), "-o", str(tmp_path / "waits.o")]
+    subprocess.run([path, *flags, *where, str(source / "thread_waits.c")], check=True)
+
+
+def test_the_library_alone_changes_nothing(job: Path) -> None:
+    """Preloaded without the variable, it leaves the job alone."""
+    library = str(build("thread_waits").library)
+    for mode in ("cancelled", "robust", "signals"):
+        answer = subprocess.run(
+            [job, mode], env={**os.environ, "LD_PRELOAD": library}, capture_output=True, check=False
+        )
+        assert (answer.returncode, answer.stderr) == (0, b"")
+    assert ctypes.CDLL(library).thread_waits_layout is not None
+
+
+# --- against the job's own account ---------------------------------------------------------------
+
+
+def account(folder: Path, *words: str) -> tuple[Ran, dict[str, Any]]:
+    program = build("event_loop", executable=True).library
+    ran = record(folder, program, *words)
+    assert ran.code == 0
+    return ran, json.loads(ran.said.splitlines()[-1])
+
+
+@pytest.mark.parametrize("lock", ["mutex", "adaptive", "recursive", "robust"])
+def test_waits_are_those_of_the_jobs_own_account(tmp_path: Path, lock: str) -> None:
+    ran, own = account(tmp_path, "--threads", "4", "--events", "80", "--lock", lock)
+    table = ran.recording.lock_waits()
+    said = {one["name"]: one for one in own["locks"] if one["waiting_ns"] > 5_000_000}
+    for name, one in said.items():
+        total_s = table["total_s"][table["name"] == name].sum()
+        assert total_s * 1e9 == pytest.approx(one["waiting_ns"], rel=0.05)
+    for one in own["per_thread"]:
+        (row,) = np.flatnonzero(ran.recording.threads["tid"] == one["tid"])
+        assert ran.recording.threads["name"][row] == one["name"]
+        states = ran.recording.thread_states([row]).iloc[0]
+        running = states["running"] + states["spinning"]
+        assert running * 1e9 == pytest.approx(one["cpu_ns"], rel=0.1, abs=3e7)
+
+
+def test_a_job_without_locks_waits_for_nothing_but_its_threads(tmp_path: Path) -> None:
+    ran, _ = account(tmp_path, "--threads", "3", "--events", "20", "--points", "none")
+    assert {kind for _, kind in ran.waits()} <= {"join"}
+
+
+# --- a job that runs already ---------------------------------------------------------------------
+
+
+def test_states_of_a_job_that_runs_already(tmp_path: Path) -> None:
+    program = build("event_loop", executable=True).library
+    words = ["--threads", "3", "--events", "1000000", "--points", "formula"]
+    with subprocess.Popen([program, *words], stdout=subprocess.DEVNULL) as process:
+        try:
+            with States(tmp_path / "data", Settings()) as backend:
+                assert backend.environment() == {}
+                backend.started(process.pid)
+                backend.enable()
+                try:
+                    process.wait(timeout=1.5)
+                except subprocess.TimeoutExpired:
+                    backend.disable()
+        finally:
+            process.kill()
+    recording = backend.recording(process.pid, tmp_path / "recording")
+    check(recording)
+    assert recording.meta["backend"] == "states"
+    assert recording.meta["sample_period_ns"] == 0
+    assert "sampled" in recording.meta["remarks"][0]
+    assert {"event-0", "event-1", "event-2"} <= set(recording.threads["name"])
+    names = {lock.name for lock in recording.locks}
+    assert names & {"formula_lock", "pthread_join"}
+    sums = recording.thread_states()[list(STATES)].sum()
+    assert sums["running"] > 0
+    assert sums["waiting"] > sums["sleeping"]
