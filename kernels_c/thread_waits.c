@@ -332,6 +332,7 @@ static tw_thread *tw_register(bool bounds) {
     thread->cached[i].depth = 0;
   atomic_store(&thread->busy, 1);
   if (tw_next_chunk(thread)) {
+    thread->first->self = (uint64_t)thread->self;
     thread->first->start_ns = tw_now();
     tw_note_name(thread);
   }
@@ -726,7 +727,7 @@ int pthread_join(pthread_t thread, void **value) {
   int tried = tw_real.pthread_tryjoin_np_(thread, value);
   if (tried != EBUSY)
     return tried;
-  TW_WAITING(TW_JOIN, NULL, tw_tid_of(thread));
+  TW_WAITING(TW_JOIN, (const void *)thread, 0);
   return wait.result = tw_real.pthread_join_(thread, value);
 }
 
@@ -735,7 +736,7 @@ int pthread_timedjoin_np(pthread_t thread, void **value, const struct timespec *
     return EINVAL;
   if (!TW_ON())
     return tw_real.pthread_timedjoin_np_(thread, value, end);
-  TW_WAITING(TW_JOIN, NULL, tw_tid_of(thread));
+  TW_WAITING(TW_JOIN, (const void *)thread, 0);
   return wait.result = tw_real.pthread_timedjoin_np_(thread, value, end);
 }
 
@@ -745,7 +746,7 @@ int pthread_clockjoin_np(pthread_t thread, void **value, clockid_t clock,
     return EINVAL;
   if (!TW_ON())
     return tw_real.pthread_clockjoin_np_(thread, value, clock, end);
-  TW_WAITING(TW_JOIN, NULL, tw_tid_of(thread));
+  TW_WAITING(TW_JOIN, (const void *)thread, 0);
   return wait.result = tw_real.pthread_clockjoin_np_(thread, value, clock, end);
 }
 

@@ -19,7 +19,7 @@ static const struct {
     {"--seed", (int64_t *)&job.seed, 0, INT64_MAX, 1, "with an event's number, fixes the event"},
     {"--spin", &job.spin, 0, 1000000000, 0, "tries for a lock before waiting for it"},
     {"--jets", &job.sizes.jets, 1, EVENT_MOST_JETS / 2, 4, "jets in an event on average"},
-    {"--formula-work", &job.sizes.formula, 0, EVENT_MOST_TERMS, 250, "terms of a formula"},
+    {"--formula-work", &job.sizes.formula, 0, EVENT_MOST_TERMS, 750, "terms of a formula"},
     {"--interface-work", &job.sizes.interface, 0, 1000000000, 80, "methods in a call"},
     {"--queue-work", &job.sizes.queue, 0, 1000000000, 4000, "steps of an item's track"},
     {"--output-work", &job.sizes.output, 0, 1000000000, 1800, "passes over an event"},

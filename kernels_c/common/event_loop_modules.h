@@ -23,7 +23,7 @@ static int64_t event_volume_count;
 // The functions that formulas may name, and the methods that the interface knows.
 static char function_names[EVENT_NAMES][EVENT_NAME_BYTES];
 static char method_names[EVENT_NAMES][EVENT_NAME_BYTES];
-static char correction_texts[EVENT_LEVELS][EVENT_MOST_TERMS * EVENT_TERM_BYTES];
+static char correction_text[EVENT_MOST_TERMS * EVENT_TERM_BYTES];
 
 static const char class_description[] =
     "RecoJet:public Track{double momentum;double direction[3];double deposited;double "
@@ -36,11 +36,9 @@ static void prepare_tables(void) {
     snprintf(function_names[i], EVENT_NAME_BYTES, "legendre_%03d", i);
     snprintf(method_names[i], EVENT_NAME_BYTES, "deposited_%03d", i);
   }
-  for (int level = 0; level < EVENT_LEVELS; level++)
-    for (int term = 0; term < EVENT_MOST_TERMS; term++)
-      snprintf(correction_texts[level] + (size_t)term * (EVENT_TERM_BYTES - 2), EVENT_TERM_BYTES,
-               "+0.%03d*legendre_%03d(x)", 1 + (37 * term + level) % 89,
-               (5 * term + level) % EVENT_NAMES);
+  for (int term = 0; term < EVENT_MOST_TERMS; term++)
+    snprintf(correction_text + (size_t)term * (EVENT_TERM_BYTES - 2), EVENT_TERM_BYTES,
+             "+0.%03d*legendre_%03d(x)", 1 + 37 * term % 89, 5 * term % EVENT_NAMES);
 }
 
 // The place of a name, of so many characters, in a dictionary that is searched from its beginning.
@@ -129,9 +127,9 @@ EVENT_PART void formula_parse(event_worker *w, const char *text, int64_t terms) 
   }
 }
 
-EVENT_PART void formula_construct(event_worker *w, int level) {
+EVENT_PART void formula_construct(event_worker *w) {
   take_lock(w, FORMULA_LOCK);
-  formula_parse(w, correction_texts[level], w->job->sizes.formula);
+  formula_parse(w, correction_text, w->job->sizes.formula);
   release_lock(w, FORMULA_LOCK);
 }
 
@@ -149,15 +147,12 @@ EVENT_PART double formula_evaluate(const event_worker *w, double x) {
   return sum;
 }
 
-// A formula is made anew for each level of each jet.
+// A formula is made anew for each jet.
 EVENT_PART void correct_jets(event_worker *w) {
   for (int64_t i = 0; i < w->event.jet_count; i++) {
     event_jet *jet = &w->event.jets[i];
-    jet->correction = 1.0;
-    for (int level = 0; level < EVENT_LEVELS; level++) {
-      formula_construct(w, level);
-      jet->correction += formula_evaluate(w, jet->direction[2]);
-    }
+    formula_construct(w);
+    jet->correction = formula_evaluate(w, jet->direction[2]);
   }
 }
 

@@ -17,7 +17,6 @@
 #define EVENT_MOST_JETS 64 // of one event
 #define EVENT_NAMES 512    // in each dictionary of functions
 #define EVENT_NAME_BYTES 16
-#define EVENT_LEVELS 3 // of the jet correction, a formula each
 #define EVENT_MOST_TERMS 4096
 
 // The points where events queue up, each an option.

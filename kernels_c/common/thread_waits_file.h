@@ -64,6 +64,7 @@ typedef struct {
   int32_t tid;
   uint32_t thread, sequence, named;
   uint64_t start_ns, end_ns, cpu_ns; // CPU time at the end
+  uint64_t self;                     // its pthread_t, by which it is joined
   char name[32];
   tw_open_wait open;
 } tw_chunk;

@@ -267,11 +267,4 @@ static tw_thread *tw_place(void) {
   return thread;
 }
 
-static int32_t tw_tid_of(pthread_t wanted) {
-  for (tw_thread *thread = atomic_load(&tw.threads); thread != NULL; thread = thread->next)
-    if (thread->used && pthread_equal(thread->self, wanted))
-      return thread->tid;
-  return 0;
-}
-
 #endif

@@ -46,6 +46,7 @@ __all__ = ["Threads", "ThreadsParams", "experiment", "points_of"]
 
 _LEAST_S = 8.0
 _NO_POINTS = "none"
+_ANY = "the job"  # in the place of a version, where it is not our event loop
 
 # The command line and the form read the word 'none' as no value.
 Callers = Annotated[CallGraph, BeforeValidator(lambda value: "none" if value is None else value)]
@@ -221,11 +222,11 @@ class Threads(Experiment):
     Params: ClassVar[type[Params]] = ThreadsParams
     live_rounds = 1
     profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "quick": {"budget_s": 40.0, "events": 60},
+        "quick": {"budget_s": 35.0, "events": 60},
         "full": {"budget_s": 1800.0, "precision_percent": 0.5, "events": 400},
     }
     columns = (
-        Column("version", "text", "", "of the event loop; or command, running", True),
+        Column("version", "text", "", "of the event loop; of any other job 'the job'", True),
         Column(
             "arm", "text", "", "one_thread, alone (all threads), profiled, without:POINT", True
         ),
@@ -280,10 +281,10 @@ class Threads(Experiment):
         backend = chosen(params.backend, running=running)
         plan: dict[str, Any] = {"cpus": params.resolved_cores(), "backend": backend}
         if running:
-            return {**plan, "arms": [["running", PROFILED, 1]]}
+            return {**plan, "arms": [[_ANY, PROFILED, 1]]}
         if params.job == "command":
             job_argv(params.job_command, first=0, events=params.events, seed=params.seed)
-            return {**plan, "arms": [["command", arm, 1] for arm in (ALONE, PROFILED)]}
+            return {**plan, "arms": [[_ANY, arm, 1] for arm in (ALONE, PROFILED)]}
         threads = params.threads or len(plan["cpus"])
         arms: list[tuple[str, str, int]] = []
         for version in dict.fromkeys(params.versions):

@@ -69,12 +69,10 @@ def _of_the_profile(table: ThreadTable, version: str, limits: Limits) -> list[Fi
         found.append(
             _share(f"the threads of {version} spin", f"{version} spinning", spinning, limits)
         )
-    found.append(
-        _share(
-            f"{version} is serial, at its begin and its end,", f"{version} serial part",
-            table.serial(version), limits, of="what was recorded",
-        )
-    )  # fmt: skip
+    serial = table.serial(version)
+    if math.isfinite(serial.effect):
+        what = f"{version} is serial, at its begin and its end,"
+        found.append(_share(what, f"{version} serial part", serial, limits, of="what was recorded"))
     return found
 
 
@@ -179,7 +177,7 @@ def _limiting(table: ThreadTable, version: str, limits: Limits) -> Finding:
         )  # fmt: skip
     top = waits[0]
     verdict, reason = threshold_verdict(top.share, limits.cost)
-    named = f"It is the first in {top.first} of {top.turns} turns"
+    named = f"It is the first in {top.first} of {top.turns} profiles"
     if verdict == "supported" and top.first < _MOSTLY * top.turns:
         verdict, reason = "inconclusive", f"{named} only: others cost about as much."
     elif verdict == "supported":

@@ -27,6 +27,7 @@ from perflib.stats import Interval, block_means, percent, t_interval, time_block
 __all__ = ["Gain", "ThreadTable", "WaitShare", "removed"]
 
 Floats = NDArray[np.float64]
+_ALPHA = 0.05
 _WHOLE = 0.999  # of the loop is recorded where its waits are compared with the account
 _MOST_STEPS, _SETTLED, _TINY = 500, 1e-7, 1e-12
 _MOST_LOG = 700.0
@@ -43,7 +44,7 @@ class WaitShare:
     """What one lock costs: percent of the threads' time, and in how many turns it was the first.
 
     ``account``: the same by the job's own account, in the same turns; ``apart``: how much more the
-    profile says, in percent of that.
+    profile says, in percent of that, with an interval that holds for all locks together.
     """
 
     lock: str
@@ -60,7 +61,8 @@ class Gain:
     """What switching one point off shortens the loop by, in percent of it.
 
     ``measured``, the ``bound`` and the queueing network's ``expected`` from the profile, and
-    ``beyond``: measured less the bound, in percentage points.
+    ``beyond``: measured less the bound, in percentage points, with an interval that holds for all
+    points of the version together.
     """
 
     point: str
@@ -321,9 +323,10 @@ class ThreadTable:
                 index=accounts.index, dtype=np.float64,
             )  # fmt: skip
             apart = 100 * (here / said.where(said > 0) - 1)
+            together = 1 - _ALPHA / len(kinds)
             yield WaitShare(
                 lock, kind, self._interval(100 * here / awake), int(first.get(lock, 0)), len(mine),
-                self._interval(100 * said / awake), self._interval(apart),
+                self._interval(100 * said / awake), self._interval(apart, together),
             )  # fmt: skip
 
     # --- what a point costs ----------------------------------------------------------------------
@@ -369,7 +372,7 @@ class ThreadTable:
         bound, expected = (table.get((kind, point), nothing) for kind in ("bound", "expected"))
         return Gain(
             point, self._interval(measured), self._interval(bound), self._interval(expected),
-            self._interval(measured - bound),
+            self._interval(measured - bound, 1 - _ALPHA / max(1, len(self.points(version)))),
         )  # fmt: skip
 
 

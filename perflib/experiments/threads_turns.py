@@ -285,7 +285,7 @@ class ThreadTurns(Jobs):
             "serial_middle_s": serial.alone_share * middle_s if middle_s > 0 else 0.0,
             "lost_events": int(meta["lost"]["events"]),
             "lost_samples": int(meta["lost"]["samples"]),
-            "threads": row["threads"] if self._accounts else len(recording.threads),
+            "threads": row["threads"] if self._accounts else _lived(recording),
         }  # fmt: skip
         parts = np.linspace(begin_ns, end_ns, 2 if self._pid is None else STRETCHES + 1)
         edges = parts.astype(np.int64).tolist()
@@ -296,7 +296,12 @@ class ThreadTurns(Jobs):
 
     def _stretch(self, low: int, high: int) -> dict[str, Any]:
         """Of a job that runs, each stretch of time is a row of its own."""
-        return {} if self._pid is None else {"start_ns": low, "job_time_s": (high - low) / 1e9}
+        if self._pid is None:
+            return {}
+        serial = dict.fromkeys(
+            ("serial_begin_s", "serial_end_s", "serial_middle_s")
+        )  # not the job's
+        return {"start_ns": low, "job_time_s": (high - low) / 1e9, **serial}
 
     def _remark(self, meta: Mapping[str, Any]) -> None:
         self._said.update(dict.fromkeys(meta["remarks"]))
@@ -305,6 +310,11 @@ class ThreadTurns(Jobs):
             self._lost[what] = (count + number, turns + (number > 0))
         if meta["cut"]:
             self._problems[f"a recording ends early: {meta['cut']}"] = None
+
+
+def _lived(recording: Recording) -> int:
+    """How many threads the job had, at one time or another."""
+    return max(1, int((recording.threads["end_ns"] > recording.threads["start_ns"]).sum()))
 
 
 def _account(account: Account) -> dict[str, dict[str, Any]]:

@@ -1,1 +1,1 @@
-"""Jobs that run as programs of their own and log each event as Athena does."""
+"""Jobs that run as programs of their own, to be timed and profiled."""

@@ -7,6 +7,7 @@ already: all is sampled. Only a process's owner may look at it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -106,7 +107,7 @@ class States:
         """
         self._cpus = _cpus_of(pid)
         settings = self.settings
-        self._sampler = Sampler(
+        one = Sampler(
             pid,
             self.folder / "looks",
             period_s=max(0.01, settings.sample_period_us * 1e-6),
@@ -114,7 +115,8 @@ class States:
             ignore=settings.ignore,
             most_bytes=settings.max_data_mb * _MB // _LOOKS_SHARE,
         )
-        return self._sampler.__enter__()
+        self._sampler = one.__enter__()
+        return self._sampler
 
     def started(self, pid: int) -> None:
         """The process to be recorded is there."""
@@ -214,6 +216,11 @@ class Preloaded(States):
         theirs = (of_job or {}).get("LD_PRELOAD", "")
         library = f"{theirs}:{self._library}" if theirs else str(self._library)
         return {"LD_PRELOAD": library, _VARIABLE: str(self.folder)}
+
+    def started(self, pid: int) -> None:
+        """The process to be recorded is there; or was, if it was a short one."""
+        with contextlib.suppress(MeasurementError):
+            self.sampler(pid)
 
     def enable(self) -> None:
         """Record from now on; the library itself knows ``skip_s``, counted from the job's start."""

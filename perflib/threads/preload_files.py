@@ -85,6 +85,7 @@ CHUNK = np.dtype(
         ("start_ns", "u8"),
         ("end_ns", "u8"),
         ("cpu_ns", "u8"),
+        ("self", "u8"),
         ("name", "S32"),
         ("open_start_ns", "u8"),
         ("open_lock", "u8"),
@@ -111,7 +112,11 @@ WAIT = np.dtype(
     ],
     align=True,
 )
-"""A wait; ``cpu_ns``: CPU time in it, ``cpu_end_ns``: the thread's CPU time at its end."""
+"""A wait.
+
+``lock``: its address; of a join that of the thread. ``cpu_ns``: CPU time in it; ``cpu_end_ns``: the
+thread's CPU time at its end.
+"""
 
 
 class WaitKind(IntEnum):
@@ -177,6 +182,7 @@ class ThreadFile:
     start_ns: int = 0
     end_ns: int = 0
     cpu_ns: int = 0
+    self_address: int = 0  # by which it is joined
     open: OpenWait | None = None
     chunks: list[npt.NDArray[np.uint64]] = field(default_factory=list)
 
@@ -297,6 +303,7 @@ def _threads(raw: npt.NDArray[np.uint8]) -> list[ThreadFile]:
             thread.start_ns = int(header["start_ns"])
             thread.end_ns = int(header["end_ns"])
             thread.cpu_ns = int(header["cpu_ns"])
+            thread.self_address = int(header["self"])
             if header["open_start_ns"]:
                 thread.open = OpenWait(
                     int(header["open_start_ns"]),

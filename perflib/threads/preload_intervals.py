@@ -8,6 +8,7 @@ only sampled.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from perflib.threads.preload_files import WaitKind
 __all__ = ["Life", "spinning", "thread_intervals"]
 
 _Ints = npt.NDArray[np.int64]
+_MOST_WAITS = 100_000  # at once
 _SMALL_NS = 3_000  # what is shorter than a switch of threads, or than a fiftieth, is no state
 _SMALL_SHARE = 0.02
 _MISSING_NS = 20_000_000  # time that the kernel's account of a runnable thread may lack
@@ -33,10 +35,8 @@ class Life:
     ----------
     start_ns, end_ns
         Its life, as far as it is to be told.
-    born
-        It began at ``start_ns``: it had no CPU time then.
-    end_cpu_ns
-        Its CPU time at its end; -1: not known.
+    start_cpu_ns, end_cpu_ns
+        Its CPU time then; -1: not known. 0 at its start: that is when it was born.
     waits
         Records ``WAIT``, by time and not overlapping.
     locks, others, stacks
@@ -50,7 +50,7 @@ class Life:
 
     start_ns: int
     end_ns: int
-    born: bool
+    start_cpu_ns: int
     end_cpu_ns: int
     waits: npt.NDArray[np.void]
     locks: npt.NDArray[np.int32]
@@ -60,12 +60,45 @@ class Life:
     look_locks: npt.NDArray[np.int32]
 
 
-def thread_intervals(life: Life) -> npt.NDArray[np.void]:
-    """What the thread did, without gaps from its start to its end, in the order of time."""
-    if life.end_ns <= life.start_ns:
-        return np.empty(0, INTERVAL)
-    if life.born:
+def thread_intervals(life: Life) -> Iterator[npt.NDArray[np.void]]:
+    """What the thread did, without gaps from its start to its end, in the order of time.
+
+    It comes in parts of a bounded number of waits.
+    """
+    if life.start_cpu_ns == 0:
         life = _with_birth(life)
+    for part in _parts(life):
+        if part.end_ns > part.start_ns:
+            yield _intervals(part)
+
+
+def _parts(life: Life) -> Iterator[Life]:
+    """The life, cut at ends of waits; a look before each part and one behind it belong to it."""
+    cuts = range(_MOST_WAITS, len(life.waits), _MOST_WAITS)
+    start_ns, start_cpu_ns, first = life.start_ns, life.start_cpu_ns, 0
+    for cut in [*cuts, len(life.waits)]:
+        last = cut == len(life.waits)
+        end_ns = life.end_ns if last else int(life.waits["end_ns"][cut - 1])
+        end_cpu_ns = life.end_cpu_ns if last else int(life.waits["cpu_end_ns"][cut - 1])
+        low = max(int(np.searchsorted(life.looks["time_ns"], start_ns, side="right")) - 1, 0)
+        high = int(np.searchsorted(life.looks["time_ns"], end_ns, side="left")) + 1
+        yield replace(
+            life,
+            start_ns=start_ns,
+            end_ns=end_ns,
+            start_cpu_ns=start_cpu_ns,
+            end_cpu_ns=end_cpu_ns,
+            waits=life.waits[first:cut],
+            locks=life.locks[first:cut],
+            others=life.others[first:cut],
+            stacks=life.stacks[first:cut],
+            looks=life.looks[low:high],
+            look_locks=life.look_locks[low:high],
+        )
+        start_ns, start_cpu_ns, first = end_ns, end_cpu_ns, cut
+
+
+def _intervals(life: Life) -> npt.NDArray[np.void]:
     pieces = _pieces(life)
     in_waits = pieces.wait >= 0
     ready_in, ready_out = _ready_shares(life, pieces, in_waits)
@@ -165,6 +198,9 @@ def _cpu_readings(life: Life) -> tuple[_Ints, _Ints]:
         waits["cpu_end_ns"],
         looks["run_ns"],
     ]
+    if life.start_cpu_ns >= 0:
+        times.append(np.array([life.start_ns]))
+        readings.append(np.array([life.start_cpu_ns]))
     if life.end_cpu_ns >= 0:
         times.append(np.array([life.end_ns]))
         readings.append(np.array([life.end_cpu_ns]))

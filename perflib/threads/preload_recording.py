@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib.errors import MeasurementError
-from perflib.threads.formats import LOST, SAMPLE, Flag, Lock
+from perflib.threads.formats import LOST, SAMPLE, Flag, Lock, State
 from perflib.threads.preload_files import (
     KINDS,
     WAIT,
@@ -21,6 +21,7 @@ from perflib.threads.preload_files import (
     ProcessFlag,
     Records,
     ThreadFile,
+    WaitKind,
 )
 from perflib.threads.preload_intervals import Life, spinning, thread_intervals
 from perflib.threads.recording import Recording, Writer
@@ -171,20 +172,22 @@ def write(parts: Parts, out: Path) -> Recording:
     owners = _Owners(rows)
     spins = re.compile(parts.settings.spin_functions)
     samples = [np.empty(0, SAMPLE)]
+    others = _Others(parts.looks.busy)
     for number, row in enumerate(rows):
         looks = np.empty(0, parts.looks.looks.dtype)
         if row.seen is not None:
             span = np.searchsorted(look_threads, [row.seen.number, row.seen.number + 1])
             looks = parts.looks.looks[np.sort(look_order[span[0] : span[1]])]
         life, sampled, spun = _life(parts, row, looks, naming, owners, spins)
-        intervals = spinning(thread_intervals(life), *spun)
-        intervals = _clipped(intervals, start_ns, end_ns)
-        for process, _ in row.stamped:
-            if process.lost_waits + process.lost_samples:
-                touched = intervals["end_ns"] > process.first_lost_ns
-                touched &= intervals["start_ns"] < process.last_lost_ns
-                intervals["flags"][touched] |= np.uint8(Flag.LOST)
-        writer.add(np.full(len(intervals), number, np.int32), intervals)
+        for part in thread_intervals(life):
+            intervals = _clipped(spinning(part, *spun), start_ns, end_ns)
+            for process, _ in row.stamped:
+                if process.lost_waits + process.lost_samples:
+                    touched = intervals["end_ns"] > process.first_lost_ns
+                    touched &= intervals["start_ns"] < process.last_lost_ns
+                    intervals["flags"][touched] |= np.uint8(Flag.LOST)
+            writer.add(np.full(len(intervals), number, np.int32), intervals)
+            others.add(intervals)
         sampled["thread"] = number
         inside = (sampled["time_ns"] >= start_ns) & (sampled["time_ns"] < end_ns)
         samples.append(sampled[inside])
@@ -208,7 +211,10 @@ def write(parts: Parts, out: Path) -> Recording:
         locks=locks,
         lock_of=lock_of,
         lost=_lost(parts),
-        meta=_meta(parts, start_ns, end_ns, every, rows),
+        meta={
+            **_meta(parts, start_ns, end_ns, every, rows),
+            "others_busy_ns": others.busy_ns(),
+        },
         keep=keep,
     )
     return Recording.open(out)
@@ -246,12 +252,15 @@ def _rows(parts: Parts) -> list[_Row]:
             min(near, key=lambda row: abs(row.start_ns - seen.start_ns)).seen = seen
         else:
             rows.append(_Row(seen.pid, seen.tid, seen=seen))
+    last_ns = {
+        (one.pid, one.generation): _last_ns(one) for one in parts.processes if not one.end_ns
+    }
     for row in rows:
-        row.end_ns = _end(parts, row)
+        row.end_ns = _end(parts, row, last_ns)
     return sorted(rows, key=lambda row: (row.start_ns, row.pid, row.tid))
 
 
-def _end(parts: Parts, row: _Row) -> int:
+def _end(parts: Parts, row: _Row, last_ns: dict[tuple[int, int], int]) -> int:
     """When a thread ended, as far as it is known."""
     seen_ns = row.seen.seen_ns if row.seen is not None else 0
     if not row.stamped:
@@ -268,7 +277,7 @@ def _end(parts: Parts, row: _Row) -> int:
     ]
     if later:  # it became another program, and lost its other threads
         return min(later)
-    return max(seen_ns, _last_ns(process))
+    return max(seen_ns, last_ns[process.pid, process.generation])
 
 
 def _last_ns(process: ProcessFile) -> int:
@@ -285,26 +294,42 @@ def _last_ns(process: ProcessFile) -> int:
 
 
 class _Owners:
-    """Whose number a thread's was at a time: numbers are used again."""
+    """The rows of those who were waited for: numbers and addresses of threads are used again."""
 
     def __init__(self, rows: list[_Row]) -> None:
         self._by_tid: dict[int, tuple[list[int], list[int]]] = {}
+        self._joined: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         for number, row in enumerate(rows):  # by their begin
-            starts, numbers = self._by_tid.setdefault(row.tid, ([], []))
-            starts.append(row.start_ns)
-            numbers.append(number)
+            keys = {(process.pid, thread.self_address) for process, thread in row.stamped}
+            for known in (
+                self._by_tid.setdefault(row.tid, ([], [])),
+                *(self._joined.setdefault(key, ([], [])) for key in keys),
+            ):
+                known[0].append(row.start_ns)
+                known[1].append(number)
 
-    def rows(
-        self, tids: npt.NDArray[np.int32], times: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int32]:
-        found = np.full(len(tids), -1, np.int32)
-        for tid in np.unique(tids).tolist():
-            if tid in self._by_tid:
-                starts, numbers = self._by_tid[tid]
-                which = tids == tid
-                at = np.searchsorted(starts, times[which], side="right") - 1
-                found[which] = np.array(numbers)[np.maximum(at, 0)]
+    def rows(self, pid: int, waits: npt.NDArray[np.void]) -> npt.NDArray[np.int32]:
+        """Of each wait the row of who held the lock when it began, -1: not known."""
+        found = np.full(len(waits), -1, np.int32)
+        joins = waits["kind"] == WaitKind.JOIN
+        for tid in np.unique(waits["owner"][~joins]).tolist():
+            which = ~joins & (waits["owner"] == tid)
+            self._fill(found, which, waits["start_ns"], self._by_tid.get(tid))
+        for address in np.unique(waits["lock"][joins]).tolist():
+            which = joins & (waits["lock"] == address)
+            self._fill(found, which, waits["end_ns"], self._joined.get((pid, address)))
         return found
+
+    @staticmethod
+    def _fill(
+        found: npt.NDArray[np.int32],
+        which: npt.NDArray[np.bool_],
+        times: npt.NDArray[np.int64],
+        known: tuple[list[int], list[int]] | None,
+    ) -> None:
+        if known is not None:
+            at = np.searchsorted(known[0], times[which], side="right") - 1
+            found[which] = np.array(known[1])[np.maximum(at, 0)]
 
 
 def _life(
@@ -360,11 +385,11 @@ def _life(
     life = Life(
         start_ns=start_ns if row.stamped or not len(looks) else int(looks["time_ns"][0]),
         end_ns=end_ns,
-        born=bool(row.stamped) and not row.stamped[0][0].generation,
+        start_cpu_ns=0 if row.stamped and not row.stamped[0][0].generation else -1,
         end_cpu_ns=last.cpu_ns if last is not None and last.end_ns and last.cpu_ns else -1,
         waits=every,
         locks=lock,
-        others=owners.rows(every["owner"], every["start_ns"]),
+        others=owners.rows(row.pid, every),
         stacks=stack,
         looks=looks,
         look_locks=_looked_locks(row, looks, every, naming),
@@ -397,7 +422,8 @@ def _whole(records: Records, thread: ThreadFile, end_ns: int) -> npt.NDArray[np.
 def _numbers_of_locks(
     waits: npt.NDArray[np.void], process: ProcessFile, naming: _Naming, stacks: dict[int, str]
 ) -> npt.NDArray[np.int32]:
-    pairs = np.stack([waits["kind"].astype(np.uint64), waits["lock"]], axis=1)
+    places = np.where(waits["kind"] == WaitKind.JOIN, 0, waits["lock"])  # all joins are one
+    pairs = np.stack([waits["kind"].astype(np.uint64), places], axis=1)
     unique, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     numbers = [
         naming.lock(
@@ -457,6 +483,44 @@ def _clipped(intervals: npt.NDArray[np.void], start_ns: int, end_ns: int) -> npt
     kept["start_ns"] = np.maximum(kept["start_ns"], start_ns)
     kept["end_ns"] = np.minimum(kept["end_ns"], end_ns)
     return kept
+
+
+class _Others:
+    """CPU time that other processes had while threads of the job were ready.
+
+    Between two readings of the CPUs' busy time it is what the job did not have of it, and at most
+    the time that its threads were ready.
+    """
+
+    def __init__(self, busy: list[tuple[int, int]]) -> None:
+        self._edges = np.array([time for time, _ in busy], np.int64)
+        self._busy = np.array([total for _, total in busy], np.int64)
+        self._job = np.zeros(len(busy), np.int64)
+        self._ready = np.zeros(len(busy), np.int64)
+
+    def add(self, intervals: npt.NDArray[np.void]) -> None:
+        """Count a thread's intervals."""
+        self._job += self._before(intervals, (State.RUNNING, State.SPINNING))
+        self._ready += self._before(intervals, (State.READY,))
+
+    def _before(
+        self, intervals: npt.NDArray[np.void], states: tuple[State, ...]
+    ) -> npt.NDArray[np.int64]:
+        """The time in some states before each reading."""
+        chosen = intervals[np.isin(intervals["state"], states)]
+        if not len(chosen):
+            return np.zeros_like(self._edges)
+        length = chosen["end_ns"] - chosen["start_ns"]
+        at = np.searchsorted(chosen["start_ns"], self._edges, side="right")
+        last = np.maximum(at - 1, 0)
+        beyond = np.maximum(chosen["end_ns"][last] - self._edges, 0)
+        total: npt.NDArray[np.int64] = np.append(0, np.cumsum(length))[at]
+        return total - np.where(at > 0, beyond, 0)
+
+    def busy_ns(self) -> int:
+        """The time, of all threads added."""
+        others = np.maximum(np.diff(self._busy) - np.diff(self._job), 0)
+        return int(np.minimum(others, np.diff(self._ready)).sum())
 
 
 # --- what it says of itself ----------------------------------------------------------------------

@@ -16,7 +16,7 @@ import fnmatch
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -72,13 +72,29 @@ class SeenThread:
 
 @dataclass(frozen=True)
 class Looks:
-    """All that was seen: threads, looks (in the order of time), and each process's mappings."""
+    """All that was seen.
+
+    Parameters
+    ----------
+    threads
+        The threads, by their numbers.
+    looks
+        Records ``LOOK``, in the order of time.
+    maps, programs
+        Each process's mappings and the path of its program.
+    remarks
+        What a reader should know, in sentences.
+    busy
+        Times in ns, and how long the CPUs that the process may use had been busy by then (ns, of
+        all of them, in steps of the kernel's clock).
+    """
 
     threads: list[SeenThread]
     looks: npt.NDArray[np.void]
     maps: dict[int, str]
     programs: dict[int, str]
     remarks: list[str]
+    busy: list[tuple[int, int]] = field(default_factory=list)
 
 
 def unavailable() -> str:
@@ -151,12 +167,17 @@ class Sampler:
         self._maps: dict[int, list[str]] = {}
         self._programs: dict[int, str] = {}
         self._remarks: list[str] = []
+        self._busy: list[tuple[int, int]] = []
+        self._cpus: set[str] = set()
         self._stop = threading.Event()
         self._worker: threading.Thread | None = None
         self._problem: BaseException | None = None
 
     def __enter__(self) -> Self:
         self._out = self._path.open("wb")
+        with contextlib.suppress(OSError):
+            self._cpus = {f"cpu{cpu}" for cpu in os.sched_getaffinity(self.pid)}
+        self._add_busy()
         self._list()
         if not self._live:
             self._out.close()
@@ -175,6 +196,7 @@ class Sampler:
         if self._worker is not None:
             self._worker.join()
             self._worker = None
+            self._add_busy()
             for live in self._live.values():
                 live.close()
             self._out.close()
@@ -191,7 +213,7 @@ class Sampler:
             else np.empty(0, LOOK)
         )
         maps = {pid: "".join(texts) for pid, texts in self._maps.items()}
-        return Looks(self._threads, looks, maps, self._programs, self._remarks)
+        return Looks(self._threads, looks, maps, self._programs, self._remarks, self._busy)
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -284,6 +306,7 @@ class Sampler:
 
     def _name(self) -> None:
         """Read anew what may have changed: threads' names, programs and their mappings."""
+        self._add_busy()
         for live in list(self._live.values()):
             name = _text(f"/proc/{live.thread.pid}/task/{live.thread.tid}/comm").rstrip("\n")
             if name and name != live.thread.name:
@@ -294,6 +317,14 @@ class Sampler:
                     self._processes[pid] = False
                 else:
                     self._map(pid)
+
+    def _add_busy(self) -> None:
+        total = 0
+        for line in _text("/proc/stat").splitlines():
+            name, *words = line.split()
+            if name in self._cpus:  # user, nice, system, idle, iowait, irq, softirq, stolen
+                total += sum(int(word) for i, word in enumerate(words[:8]) if i not in (3, 4))
+        self._busy.append((time.monotonic_ns(), total * self._tick_ns))
 
     def _map(self, pid: int) -> None:
         text = "".join(

@@ -119,8 +119,8 @@ def test_each_version_is_run_in_every_way(monkeypatch: pytest.MonkeyPatch) -> No
 def test_other_jobs_have_no_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "chosen", lambda _backend, **_kind: "perf")
     made = plan(job="command", job_command="sleep 1")
-    assert made["arms"] == [["command", ALONE, 1], ["command", PROFILED, 1]]
-    assert plan(job="running", job_pid=os.getpid())["arms"] == [["running", PROFILED, 1]]
+    assert made["arms"] == [["the job", ALONE, 1], ["the job", PROFILED, 1]]
+    assert plan(job="running", job_pid=os.getpid())["arms"] == [["the job", PROFILED, 1]]
     with pytest.raises(UserError, match="unknown placeholder 'evnets': did you mean 'events'"):
         plan(job="command", job_command="job {evnets}")
 
@@ -261,7 +261,7 @@ def test_a_command_is_recorded_whatever_it_is() -> None:
     assert set(run.samples["arm"]) == {ALONE, PROFILED}
     assert (run.samples["job_time_s"] > 0.1).all()
     subjects = {finding.subject for finding in experiment.analyse(run)}
-    assert {"command under the profile", "command limiting lock", "command concurrency"} <= subjects
+    assert {"the job under the profile", "the job limiting lock", "the job concurrency"} <= subjects
     assert experiment.figures(run)
 
 
@@ -291,7 +291,7 @@ def test_a_running_job_is_recorded_once_in_stretches() -> None:
     assert run.provenance["stopped"] in ("precise enough", "budget spent")
     assert set(run.samples["arm"]) == {PROFILED}
     by_subject = {finding.subject: finding for finding in experiment.analyse(run)}
-    assert by_subject["running limiting lock"].verdict == "refuted"
+    assert by_subject["the job limiting lock"].verdict == "refuted"
     assert experiment.figures(run)
 
 

@@ -262,6 +262,7 @@ def test_a_running_jobs_recording_is_looked_at_stretch_by_stretch(
     assert columns["start_ns"] == sorted(set(columns["start_ns"]))
     assert taken.provenance()["job"] == "process 77"
     assert columns["threads"] == [3] * STRETCHES
+    assert columns["serial_begin_s"] == [None] * STRETCHES  # of the recording, not of the job
 
 
 def test_the_account_is_that_of_the_real_job() -> None:

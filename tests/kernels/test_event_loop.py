@@ -143,7 +143,7 @@ def _check(account: Account, threads: int, points: Sequence[str], *, spins: bool
 
     jets = sum(reference.jets_of(SEED, number, SIZES.jets) for number in range(EVENTS))
     taken = {
-        "formula_lock": reference.LEVELS * jets, "interface_lock": jets, "output_module": EVENTS,
+        "formula_lock": jets, "interface_lock": jets, "output_module": EVENTS,
         "monitor_module": EVENTS, "class_lock": 2 * EVENTS, "task_queue": jets,
     }  # fmt: skip
     assert [lock.name for lock in account.locks] == list(taken)
@@ -180,7 +180,7 @@ def test_threads_that_have_no_event() -> None:
 def test_who_spins_long_enough_never_waits(point: str) -> None:
     """Nearly all the time is spent at one point, which four threads cannot always find free."""
     sizes = SMALL | {"jets": 1, "formula": 10, "queue": 10, "output": 1}
-    sizes |= {"formula": {"formula": 250}, "queue": {"queue": 4000}}[point]
+    sizes |= {"formula": {"formula": 750}, "queue": {"queue": 4000}}[point]
     seen = {}
     for spin in (0, FOREVER):
         command = argv(4, 300, [point], spin=spin, sizes=sizes)

@@ -18,8 +18,9 @@ import pytest
 
 from perflib.errors import MeasurementError, UserError
 from perflib.kernels import build, compiler, load
-from perflib.threads import preload_backend, preload_files
-from perflib.threads.formats import STATES, Flag, State
+from perflib.profiling.recorder import CallGraph
+from perflib.threads import preload_backend, preload_files, preload_recording
+from perflib.threads.formats import INTERVAL, STATES, Flag, State
 from perflib.threads.preload_backend import Preloaded, States, unavailable
 from perflib.threads.recording import Recording
 from perflib.threads.settings import Settings
@@ -85,8 +86,17 @@ class Ran:
         return dict(Counter((lock.name, lock.kind) for lock in named))
 
     def holders(self, lock: str) -> dict[str, int]:
-        table = self.recording.holders()
-        return {row.thread: row.waits for row in table[table["name"] == lock].itertuples()}
+        """Who held a lock how many times when another wanted it; "": not known."""
+        recording = self.recording
+        intervals = recording.intervals[recording.intervals["state"] == State.WAITING]
+        names = [*recording.threads["name"], ""]
+        return dict(
+            Counter(
+                str(names[one["other"]])
+                for one in intervals
+                if recording.locks[one["lock"]].name == lock
+            )
+        )
 
     def names(self) -> list[str]:
         return list(self.recording.threads["name"])
@@ -99,14 +109,17 @@ def record(
     environment: Mapping[str, str] | None = None,
 ) -> Ran:
     own = {**os.environ, **(environment or {})}
-    with Preloaded(folder / "data", settings) as backend:
-        process = subprocess.Popen(
-            [str(word) for word in argv],
+    words = [str(word) for word in argv]
+    with (
+        Preloaded(folder / "data", settings) as backend,
+        subprocess.Popen(
+            words,
             env={**own, **backend.environment(own)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-        )
+        ) as process,
+    ):
         try:
             backend.started(process.pid)
             said = process.communicate(timeout=60)[0]
@@ -194,10 +207,10 @@ def test_a_thread_that_died_with_a_lock_is_its_holder_for_ever(tmp_path: Path, j
 
 def by_process(ran: Ran) -> dict[int, int]:
     """Waits for a mutex, by process."""
-    table = ran.recording.lock_waits()
-    table = table[table["kind"] == "mutex"]
-    pids = [ran.recording.locks[lock].pid for lock in table["lock"]]
-    return table.groupby(np.array(pids))["waits"].sum().to_dict()  # type: ignore[no-any-return]
+    intervals = ran.recording.intervals
+    locks = intervals["lock"][intervals["state"] == State.WAITING].tolist()
+    named = (ran.recording.locks[lock] for lock in locks)
+    return dict(Counter(lock.pid for lock in named if lock.kind == "mutex"))
 
 
 def test_a_fork_has_a_file_of_its_own(tmp_path: Path, job: Path) -> None:
@@ -288,7 +301,7 @@ def test_the_environment_is_otherwise_unchanged(tmp_path: Path) -> None:
 def test_a_job_that_goes_on_as_another_user_without_privileges(
     tmp_path_factory: pytest.TempPathFactory, job: Path
 ) -> None:
-    folder = Path("/tmp") / tmp_path_factory.mktemp("nobody").name  # noqa: S108
+    folder = Path("/tmp") / tmp_path_factory.mktemp("nobody").name
     folder.mkdir(mode=0o755)
     try:
         shutil.copy(job, folder / "job")
@@ -349,8 +362,9 @@ def test_a_job_that_blocks_and_waits_for_all_signals(tmp_path: Path, job: Path) 
 
 
 def test_samples_stand_for_the_cpu_time(tmp_path: Path, job: Path) -> None:
-    for graph in ("fp", "dwarf"):
-        settings = Settings(call_graph=graph)  # type: ignore[arg-type]
+    graphs: tuple[CallGraph, ...] = ("fp", "dwarf")
+    for graph in graphs:
+        settings = Settings(call_graph=graph)
         ran = record(tmp_path / graph, job, "burning", settings=settings)
         samples = ran.recording.samples
         names = ran.recording.threads["name"][samples["thread"]]
@@ -374,9 +388,9 @@ def test_recording_can_be_ended_before_the_job_does(tmp_path: Path, job: Path) -
     with Preloaded(tmp_path / "data", ALL) as backend:
         backend.disable()  # before it begins
         environment = {**os.environ, **backend.environment()}
-        process = subprocess.Popen([job, "mutex"], env=environment)
-        backend.sampler(process.pid)
-        assert process.wait() == 0
+        with subprocess.Popen([job, "mutex"], env=environment) as process:
+            backend.started(process.pid)
+        assert process.returncode == 0
     with pytest.raises(MeasurementError, match="nothing was recorded"):
         backend.recording(process.pid, tmp_path / "recording")
 
@@ -511,7 +525,7 @@ def test_waits_are_those_of_the_jobs_own_account(tmp_path: Path, lock: str) -> N
     for one in own["per_thread"]:
         (row,) = np.flatnonzero(ran.recording.threads["tid"] == one["tid"])
         assert ran.recording.threads["name"][row] == one["name"]
-        states = ran.recording.thread_states([row]).iloc[0]
+        states = ran.recording.thread_states([int(row)]).iloc[0]
         running = states["running"] + states["spinning"]
         assert running * 1e9 == pytest.approx(one["cpu_ns"], rel=0.1, abs=3e7)
 
@@ -519,6 +533,23 @@ def test_waits_are_those_of_the_jobs_own_account(tmp_path: Path, lock: str) -> N
 def test_a_job_without_locks_waits_for_nothing_but_its_threads(tmp_path: Path) -> None:
     ran, _ = account(tmp_path, "--threads", "3", "--events", "20", "--points", "none")
     assert {kind for _, kind in ran.waits()} <= {"join"}
+
+
+def test_the_cpu_time_of_others_is_not_the_jobs() -> None:
+    busy = [(0, 500), (100, 650), (200, 850)]  # two CPUs
+    others = preload_recording._Others(busy)
+    intervals = np.zeros(4, INTERVAL)
+    intervals["start_ns"], intervals["end_ns"] = [-50, 50, 90, 120], [50, 90, 120, 500]
+    intervals["state"] = [State.RUNNING, State.WAITING, State.READY, State.RUNNING]
+    others.add(intervals)
+    # The job ran 50 of 150 and was ready 10; then it ran 80 of 200 and was ready 20.
+    assert others.busy_ns() == 10 + 20
+    others.add(intervals[:0])
+    assert others.busy_ns() == 30
+    alone = preload_recording._Others([(0, 0), (100, 50), (200, 130)])
+    alone.add(intervals)
+    assert alone.busy_ns() == 0
+    assert preload_recording._Others([]).busy_ns() == 0
 
 
 # --- a job that runs already ---------------------------------------------------------------------
