@@ -276,6 +276,11 @@ class PerfThreads(ControlledPerf):
                 f"Its times are of {data.clock}, not of {_CLOCK}: they cannot be compared with "
                 "those of the job."
             )
+        if found.missing:
+            remarks.append(
+                f"{found.missing} switches between threads were not reported by the kernel, although "
+                "there was room for them. They count as lost events."
+            )
         if found.throttled:
             remarks.append(
                 f"The kernel thinned out the samples {found.throttled} times, as they took too "
@@ -295,7 +300,7 @@ class PerfThreads(ControlledPerf):
             "cpus": len(self._cpus),
             "sample_period_ns": round(1000 * self._settings.sample_period_us),
             "remarks": remarks,
-            "lost": {"events": max(found.lost), "samples": found.lost_samples},
+            "lost": {"events": max(found.lost) + found.missing, "samples": found.lost_samples},
             "cut": self._cut or data.cut,
             "others_busy_ns": machine.others_busy_ns,
         }

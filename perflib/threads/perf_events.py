@@ -236,6 +236,8 @@ class Converted:
         How many records were lost, as full buffers count them, and as the events do.
     lost_samples : int
         How many of them were samples of CPU time, as far as that is known.
+    missing : int
+        How many switches the kernel did not report, although there was room for them.
     throttled : int
         How often the kernel thinned out samples.
     hints : dict
@@ -255,9 +257,11 @@ class Converted:
         self.lost = (0, 0)
         self.lost_samples = 0
         self.throttled = 0
+        self.missing = 0
         self.hints: dict[tuple[int, int], str] = {}
         self.last_ns = 0
         self._ends = np.empty(0, dtype=EVENT)  # records of ends whose last switch is to come
+        self._on_cpu: dict[int, int] = {}
         self._latest: dict[int, int] = defaultdict(int)  # by CPU, in the order of the file
         self._lost_by_cpu: dict[int, int] = defaultdict(int)
         self._lost_by_id: dict[int, int] = defaultdict(int)
@@ -283,11 +287,33 @@ class Converted:
     def _ordered(self, records: npt.NDArray[Any]) -> npt.NDArray[Any]:
         made = self._events(records)
         made = self._without_early_ends(made[np.argsort(made["time_ns"], kind="stable")])
+        if len(gaps := self._gaps(made)):
+            made = np.concatenate([gaps, made])
+            made = made[np.argsort(made["time_ns"], kind="stable")]
         # What comes later than its round allows counts as now.
         np.maximum(made["time_ns"], self.last_ns, out=made["time_ns"])
         if len(made):
             self.last_ns = int(made["time_ns"][-1])
         return made
+
+    def _gaps(self, made: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Switches that are missing although no buffer was full, as events that were lost.
+
+        Who comes to a CPU must be who leaves it next. Some kernels hide threads of theirs.
+        """
+        found = []
+        noted = set(made["cpu"][made["kind"] == Event.LOST].tolist())
+        switches = made[(made["kind"] == Event.SWITCH) & (made["time_ns"] > 0)]
+        for cpu in np.unique(switches["cpu"]).tolist():
+            of_cpu = switches[switches["cpu"] == cpu]
+            before = np.append(self._on_cpu.get(cpu, of_cpu["tid"][0]), of_cpu["a"][:-1])
+            self._on_cpu[cpu] = int(of_cpu["a"][-1])
+            for at in np.flatnonzero(before != of_cpu["tid"]).tolist() if cpu not in noted else []:
+                time_ns = int(of_cpu["time_ns"][at])
+                since = int(of_cpu["time_ns"][at - 1]) if at else self.last_ns
+                found.append((time_ns, Event.LOST, cpu, 0, 0, 1, since, -1))
+        self.missing += len(found)
+        return np.array(found, dtype=EVENT)
 
     def _without_early_ends(self, made: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A thread's end is its last switch, after the record of its end by up to milliseconds.

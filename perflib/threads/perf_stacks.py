@@ -31,7 +31,8 @@ from perflib.threads.perf_events import Numbers, Tracepoints, Tree, numbers
 __all__ = ["Stacks", "write_job_only"]
 
 _FIELDS = "comm,pid,tid,time,event,ip,sym,dso"
-_DATA_SIZE_AT, _FEATURES_AT, _SECTION = 48, 72, 16
+_TRACEPOINT, _SOFTWARE, _DUMMY = 2, 1, 9
+_ATTRS_AT, _DATA_SIZE_AT, _FEATURES_AT, _SECTION = 16, 48, 72, 16
 _VERSION = re.compile(r"@@?[A-Za-z_][\w.]*")
 _WITH_STACK = (Event.SWITCH, Event.FUTEX_WAIT, Event.SAMPLE)
 
@@ -66,6 +67,14 @@ def write_job_only(path: Path, out: Path, tree: Tree, tracepoints: Tracepoints) 
             target.write(bytes(32))
         target.seek(_DATA_SIZE_AT)
         target.write(struct.pack("<Q", end - data.begin))
+        # perf reads tracepoints only with descriptions, which a perf that is killed does not write.
+        entry, attrs = struct.unpack_from("<2Q", whole, _ATTRS_AT)
+        for i in range(len(data.events)):
+            if struct.unpack_from("<I", whole, attrs + i * entry)[0] == _TRACEPOINT:
+                target.seek(attrs + i * entry)
+                target.write(struct.pack("<I", _SOFTWARE))
+                target.seek(attrs + i * entry + 8)
+                target.write(struct.pack("<Q", _DUMMY))
 
 
 def _kept(

@@ -57,11 +57,19 @@ def again(recorder: PerfThreads, settings: Settings) -> PerfThreads:
 # --- what is waited for --------------------------------------------------------------------------
 
 
+def complete(folder: Path, job: Path) -> Recording:
+    """A recording of the locks' turns. Some kernels hide a switch now and then: then once more."""
+    for attempt in range(20):
+        recorder, pid = profiled(folder, Settings(), job, str(TURNS))
+        recording = recorder.recording(pid, folder / f"recording-{attempt}")
+        if not recording.meta["lost"]["events"]:
+            break
+    return recording
+
+
 @pytest.fixture(scope="module")
 def locks(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    folder = tmp_path_factory.mktemp("locks")
-    recorder, pid = profiled(folder, Settings(), compiled("locks"), str(TURNS))
-    return recorder.recording(pid, folder / "recording")
+    return complete(tmp_path_factory.mktemp("locks"), compiled("locks"))
 
 
 @needs_perf
@@ -112,9 +120,7 @@ def test_recording_says_what_it_is(locks: Recording) -> None:
 
 @needs_perf
 def test_job_without_symbols(tmp_path: Path) -> None:
-    job = compiled("locks", strip=True)
-    recorder, pid = profiled(tmp_path, Settings(), job, str(TURNS))
-    waits = recorder.recording(pid, tmp_path / "recording").lock_waits()
+    waits = complete(tmp_path, compiled("locks", strip=True)).lock_waits()
     waits = waits[(waits["kind"] != "join") & (waits["waits"] == TURNS)]
     assert len(waits) >= len(STATIC)  # its own functions have no names, but its locks differ
     assert (waits["kind"] == "mutex").sum() >= 5

@@ -518,10 +518,15 @@ def account(folder: Path, *words: str) -> tuple[Ran, dict[str, Any]]:
 def test_waits_are_those_of_the_jobs_own_account(tmp_path: Path, lock: str) -> None:
     ran, own = account(tmp_path, "--threads", "4", "--events", "80", "--lock", lock)
     table = ran.recording.lock_waits()
-    said = {one["name"]: one for one in own["locks"] if one["waiting_ns"] > 5_000_000}
+    said = {one["name"]: one for one in own["locks"] if one["waits"]}
+    assert {name for name, _ in ran.waits()} - set(said) <= {"pthread_join"}
     for name, one in said.items():
+        # Ours lie within the job's own. How near they come, when threads are not interrupted just
+        # between the two clocks, is for a benchmark.
         total_s = table["total_s"][table["name"] == name].sum()
-        assert total_s * 1e9 == pytest.approx(one["waiting_ns"], rel=0.05)
+        assert total_s * 1e9 <= one["waiting_ns"] * 1.001 + 1000
+        if one["waiting_ns"] > 50_000_000:
+            assert total_s * 1e9 >= one["waiting_ns"] * 0.7
     for one in own["per_thread"]:
         (row,) = np.flatnonzero(ran.recording.threads["tid"] == one["tid"])
         assert ran.recording.threads["name"][row] == one["name"]
