@@ -72,7 +72,8 @@ void perf_data_field(perf_data *p, int event, int slot, int offset, int size, in
  * parent's process, b its thread; COMM: text its name; MMAP and MMAP2: a address, b length, c
  * offset in the file, d protection (-1: not in the record), text the file; LOST: a the event's id,
  * b how many; LOST_SAMPLES: a how many, b the event's id; ID_INDEX: a id, c CPU, one record for
- * each; THROTTLE: a the event's id. Of other types there is no record, but FINISHED_ROUND.
+ * each; THROTTLE: a the event's id; SWITCH_CPU_WIDE: a process and b thread that come or left. Of
+ * other types there is no record, but FINISHED_ROUND.
  */
 int64_t perf_data_feed(perf_data *p, const char *bytes, int64_t n, int last,
                        perf_data_record *records, int64_t capacity, int64_t *count);
@@ -102,6 +103,7 @@ enum { /* perf_event_type, and perf_user_event_type from 64 on */
        SAMPLE = 9,
        MMAP2 = 10,
        LOST_SAMPLES = 13,
+       SWITCH_CPU_WIDE = 15,
        LAST_KERNEL_TYPE = 22, /* CALLCHAIN_DEFERRED */
        FIRST_USER_TYPE = 64,
        TRACING_DATA = 66,
@@ -383,6 +385,10 @@ static int read_record(perf_data *p, int type, cursor c, perf_data_record *r) {
   case LOST_SAMPLES:
     r->a = (int64_t)u64(&c);
     r->b = (int64_t)id;
+    break;
+  case SWITCH_CPU_WIDE:
+    r->a = (int32_t)u32(&c);
+    r->b = (int32_t)u32(&c);
     break;
   case THROTTLE:
     u64(&c);

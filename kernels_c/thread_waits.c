@@ -208,7 +208,7 @@ static uint32_t tw_frames(const tw_thread *thread, const ucontext_t *context, ui
   return 0;
 #endif
   frames[0] = pc;
-  if (tw.shared->unwind) {
+  if (tw.shared->callers == TW_UNWIND_TABLES) {
     tw_walk walk = {.from = pc};
     _Unwind_Backtrace(tw_step, &walk);
     if (walk.depth > 0)
@@ -216,7 +216,8 @@ static uint32_t tw_frames(const tw_thread *thread, const ucontext_t *context, ui
     return walk.depth > 0 ? walk.depth : 1;
   }
   uint32_t depth = 1;
-  if (low < thread->stack_low || low >= thread->stack_high)
+  if (tw.shared->callers != TW_FRAME_POINTERS || low < thread->stack_low ||
+      low >= thread->stack_high)
     return depth; // a stack of the job's own making: where it ends is not known
   while (depth < TW_MOST_FRAMES && frame >= low && frame % 8 == 0 &&
          frame + 16 <= thread->stack_high) {
@@ -333,6 +334,7 @@ static tw_thread *tw_register(bool bounds) {
   atomic_store(&thread->busy, 1);
   if (tw_next_chunk(thread)) {
     thread->first->self = (uint64_t)thread->self;
+    thread->first->start_cpu_ns = tw_cpu();
     thread->first->start_ns = tw_now();
     tw_note_name(thread);
   }
@@ -361,7 +363,7 @@ static void tw_end_thread(tw_thread *thread) {
     tw_save_maps();
   if (thread->first != NULL) {
     tw_note_name(thread);
-    thread->first->cpu_ns = tw_cpu();
+    thread->first->end_cpu_ns = tw_cpu();
     thread->first->end_ns = tw_now();
     if (thread->chunk != thread->first)
       munmap(thread->chunk, thread->chunk->bytes);
@@ -946,8 +948,11 @@ static void __attribute__((constructor)) tw_on_load(void) {
 static void __attribute__((destructor)) tw_on_exit(void) {
   if (!atomic_load(&tw.on) || getpid() != tw.pid)
     return;
-  if (tw_this != NULL)
+  if (tw_this != NULL && tw_this->first != NULL) {
     tw_note_name(tw_this);
+    tw_this->first->end_cpu_ns = tw_cpu();
+    tw_this->first->end_ns = tw_now();
+  }
   tw_save_maps();
   tw.process->end_ns = tw_now();
   __atomic_or_fetch(&tw.process->flags, TW_ENDED, __ATOMIC_RELAXED);

@@ -25,6 +25,8 @@ enum tw_kind { TW_MUTEX, TW_CONDITION, TW_RWLOCK, TW_SEMAPHORE, TW_BARRIER, TW_J
 
 enum tw_record { TW_WAIT = 0xe101, TW_STACK = 0xe102, TW_SAMPLE = 0xe103 };
 
+enum tw_callers { TW_NO_CALLERS, TW_FRAME_POINTERS, TW_UNWIND_TABLES };
+
 enum tw_flag {
   TW_OWNERS = 1,        // owners of mutexes could be read
   TW_SIGNAL_TAKEN = 2,  // the job uses the signal of the samples itself: there are none from then
@@ -37,7 +39,7 @@ typedef struct {
   uint64_t magic;
   int64_t skip_ns, duration_ns, period_ns; // duration 0: to the end; period 0: no samples
   uint64_t most_bytes;
-  uint32_t follow, unwind; // unwind: callers of samples from unwind tables, else frame pointers
+  uint32_t follow, callers;                         // how those of samples are found: tw_callers
   uint64_t start_ns, from_ns, until_ns, used_bytes; // by the first process that starts
   uint32_t root, unused;                            // which this is
   char patterns[TW_PATTERNS]; // of programs left alone; each ends with a 0, an empty one is last
@@ -63,8 +65,8 @@ typedef struct {
   uint64_t magic, bytes;
   int32_t tid;
   uint32_t thread, sequence, named;
-  uint64_t start_ns, end_ns, cpu_ns; // CPU time at the end
-  uint64_t self;                     // its pthread_t, by which it is joined
+  uint64_t start_ns, end_ns, start_cpu_ns, end_cpu_ns; // CPU time then
+  uint64_t self;                                       // its pthread_t, by which it is joined
   char name[32];
   tw_open_wait open;
 } tw_chunk;

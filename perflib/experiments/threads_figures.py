@@ -101,7 +101,7 @@ def concurrency(table: ThreadTable) -> Figure:
     from matplotlib.figure import Figure
 
     versions = _profiled(table)
-    figure = Figure(figsize=(8, 4.2))
+    figure = Figure(figsize=(8, 4.8))
     axes = figure.subplots()
     bars = [100 * table.histogram(version)[:_MOST_BARS] for version in versions]
     most = max(len(one) for one in bars)
@@ -118,7 +118,10 @@ def concurrency(table: ThreadTable) -> Figure:
     axes.set_ylabel("share of the time (%)")
     axes.set_title("Concurrency")
     axes.grid(visible=False, axis="x")
-    axes.legend(fontsize="small", title="mean (effective concurrency), 95 % interval")
+    figure.legend(
+        fontsize="small", ncols=2, loc="outside lower center",
+        title="effective concurrency (the mean), 95 % interval",
+    )  # fmt: skip
     return figure
 
 

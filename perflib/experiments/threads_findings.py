@@ -61,7 +61,7 @@ def findings(table: ThreadTable, limits: Limits) -> list[Finding]:
 
 def _of_the_profile(table: ThreadTable, version: str, limits: Limits) -> list[Finding]:
     found = [_busy(table, version, limits), _limiting(table, version, limits)]
-    if table.has_account(version):
+    if table.points_of(version):
         found.append(_waits(table, version, limits))
     found.append(_cores(table, version, limits))
     spinning = table.share(version, "spinning_s")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -170,7 +170,8 @@ class ThreadTable:
             return _NOTHING
         starts = round_starts(self._rounds, by_round.index)
         blocks = time_blocks(starts, len(by_round))
-        means = block_means(by_round.to_numpy(np.float64)[:, None], blocks)[:, 0]
+        values = np.array(by_round, dtype=np.float64)
+        means = block_means(values[:, None], blocks)[:, 0]
         return t_interval(means, confidence)
 
     def job_s(self, version: str, arm: str) -> Interval:
@@ -203,12 +204,15 @@ class ThreadTable:
 
     def predicts(self, version: str) -> Interval:
         """Effective concurrency over speed-up: 1 where the one predicts the other."""
-        log = np.log(self._profile(version, "concurrency")) - self._log_speedup(version)
+        log = self._log_concurrency(version) - self._log_speedup(version)
         return _exp(self._interval(log))
+
+    def _log_concurrency(self, version: str) -> pd.Series[float]:
+        return _on_values(np.log, self._profile(version, "concurrency"))
 
     def differences(self, first: str, second: str, confidence: float) -> tuple[Interval, Interval]:
         """How much more, in percent, the second version has: of concurrency, of speed-up."""
-        concurrency = [np.log(self._profile(one, "concurrency")) for one in (first, second)]
+        concurrency = [self._log_concurrency(one) for one in (first, second)]
         speedup = [self._log_speedup(one) for one in (first, second)]
         return (
             percent(self._interval(concurrency[1] - concurrency[0], confidence)),
@@ -246,7 +250,7 @@ class ThreadTable:
                 continue
             seconds = {one: float(self._profile(version, one).sum()) for one in columns}
             seconds["locked_s"] = float(
-                self._waited(version, lambda _name, kind: kind != "join").sum()
+                self._waited(version, self._locks(version, join=False)).sum()
             )
             total = max(sum(seconds.values()), 1e-9)
             rows[version] = {name: 100 * one / total for name, one in seconds.items()}
@@ -263,19 +267,24 @@ class ThreadTable:
         awake = sum(
             (self._profile(version, one) for one in states[1:]), self._profile(version, states[0])
         )
-        return (awake - self._waited(version, lambda _name, kind: kind == "join")).clip(lower=1e-9)
+        return (awake - self._waited(version, self._locks(version, join=True))).clip(lower=1e-9)
 
     # --- waits -----------------------------------------------------------------------------------
 
-    def _waited(self, version: str, counted: Callable[[str, str], bool]) -> pd.Series[float]:
+    def _locks(self, version: str, *, join: bool) -> dict[str, str]:
+        """Locks and their kinds: real ones, or the ends of threads that others wait for."""
+        return {
+            name: one["kind"]
+            for locks in self._profiled[version]["lock_table"]
+            for name, one in locks.items()
+            if (one["kind"] == "join") == join
+        }
+
+    def _waited(self, version: str, names: Collection[str]) -> pd.Series[float]:
         """By round: seconds of all threads for some locks, being ready meanwhile included."""
         mine = self._profiled[version]
         seconds = [
-            sum(
-                one["waiting_s"] + one["ready_s"]
-                for name, one in locks.items()
-                if counted(name, one["kind"])
-            )
+            sum(one["waiting_s"] + one["ready_s"] for name, one in locks.items() if name in names)
             for locks in mine["lock_table"]
         ]
         return pd.Series(seconds, index=mine.index, dtype=np.float64)
@@ -307,17 +316,12 @@ class ThreadTable:
 
     def _all_waits(self, version: str) -> Iterator[WaitShare]:
         mine = self._profiled[version]
-        kinds = {
-            name: one["kind"]
-            for locks in mine["lock_table"]
-            for name, one in locks.items()
-            if one["kind"] != "join"
-        }
+        kinds = self._locks(version, join=False)
         accounts = self._accounts(version)
         kinds |= {name: "" for account in accounts for name in account if name not in kinds}
         awake, first = self._awake_s(version), mine["limiting"].value_counts()
         for lock, kind in kinds.items():
-            here = self._waited(version, lambda name, _kind, lock=lock: name == lock)
+            here = self._waited(version, [lock])
             said = pd.Series(
                 [account.get(lock, {}).get("waiting_s", 0.0) for account in accounts],
                 index=accounts.index, dtype=np.float64,
@@ -343,7 +347,7 @@ class ThreadTable:
         threads = int(mine["threads"].max())
         loop_s = self._profile(version, "recorded_s")
         waited = [
-            self._waited(version, lambda name, _kind, point=point: point_of.get(name) == point)
+            self._waited(version, [lock for lock, its in point_of.items() if its == point])
             / (threads * loop_s)
             for point in points
         ]
@@ -366,7 +370,7 @@ class ThreadTable:
     def gain(self, version: str, point: str) -> Gain:
         """What switching a point off gains: measured, and predicted from the profile alone."""
         shorter = self._log_time(version, WITHOUT + point) - self._log_time(version, ALONE)
-        measured = -100 * np.expm1(shorter)
+        measured = -100 * _on_values(np.expm1, shorter)
         table = self._predictions.get(version, pd.DataFrame())
         nothing = pd.Series(math.nan, index=measured.index)
         bound, expected = (table.get((kind, point), nothing) for kind in ("bound", "expected"))
@@ -429,6 +433,10 @@ def _network(threads: int, worked: Floats, held: Floats) -> Floats:
         stays = held + waiting
         there = stays * (others / (without_locks + stays.sum(axis=-1)))[..., None]
     return waiting
+
+
+def _on_values(function: Callable[[Floats], Floats], values: pd.Series[float]) -> pd.Series[float]:
+    return pd.Series(function(np.array(values, dtype=np.float64)), index=values.index)
 
 
 def _exp(log: Interval) -> Interval:

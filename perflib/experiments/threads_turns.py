@@ -156,7 +156,7 @@ class ThreadTurns(Jobs):
         self._any = False
         self._problems: dict[str, None] = {}
         self._lost = {"events": (0, 0), "samples": (0, 0)}
-        self._said: dict[str, None] = {}
+        self._said: dict[str, list[str]] = {}
 
     @property
     def problems(self) -> list[str]:
@@ -174,7 +174,10 @@ class ThreadTurns(Jobs):
             **super().provenance(),
             "cpus": self._cpus,
             "recorded": asdict(self._settings),
-            "remarks": list(self._said),
+            "remarks": [
+                first if not more else f"{first} (so or alike in {1 + len(more)} recordings)"
+                for first, *more in self._said.values()
+            ],
             "recordings": {
                 one.version: file_name(one.version)
                 for one in self._arms
@@ -304,7 +307,8 @@ class ThreadTurns(Jobs):
         return {"start_ns": low, "job_time_s": (high - low) / 1e9, **serial}
 
     def _remark(self, meta: Mapping[str, Any]) -> None:
-        self._said.update(dict.fromkeys(meta["remarks"]))
+        for sentence in meta["remarks"]:  # what differs in its numbers only is said once
+            self._said.setdefault(re.sub(r"\d+(\.\d+)?", "#", sentence), []).append(sentence)
         for what, (count, turns) in self._lost.items():
             number = int(meta["lost"][what])
             self._lost[what] = (count + number, turns + (number > 0))

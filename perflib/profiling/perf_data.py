@@ -55,11 +55,14 @@ class Type:
     """Of an event: the fields that were asked for."""
     LOST_SAMPLES = 13
     """How many samples of an event were lost since it was opened, and the event's id."""
+    SWITCH_CPU_WIDE = 15
+    """A thread left a CPU (``misc & OUT``; ``PREEMPTED``: it could go on), or came to it: process
+    and thread that came instead, or had left."""
     FINISHED_ROUND = 68
     """All records that follow are later than the latest of the round before this one."""
     ID_INDEX = 69
     """An event's id, nothing, and the CPU that it counts on."""
-    EXEC = 1 << 13
+    EXEC, OUT, PREEMPTED = 1 << 13, 1 << 13, 1 << 14
 
 
 _PIECE = 1 << 20

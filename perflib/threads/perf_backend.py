@@ -182,7 +182,8 @@ class PerfThreads(ControlledPerf):
         graph = copied if chosen.call_graph == "dwarf" else f"call-graph={chosen.call_graph}"
         graph = graph.replace("none", "no")
         period = f"period={round(1000 * chosen.sample_period_us)}"
-        options = ["-a", "-d"]  # without what maps data, no caller is found from a copied stack
+        options = ["-a", "--switch-events"]
+        options += ["-d"]  # without what maps data, no caller is found from a copied stack
         if os.geteuid() == 0:  # others may lock little memory
             options += ["-m", str(_buffer_pages())]
         options += ["-e", "sched:sched_switch/call-graph=fp/"]
@@ -218,10 +219,10 @@ class PerfThreads(ControlledPerf):
             PerfData(self.path) as data,
             Stacks(self._perf, job_only) as stacks,
         ):
-            found = Converted(data, self._tracepoints)
+            ours = data.clock == _CLOCK
+            found = Converted(data, self._tracepoints, self._on_ns if ours else 0)
             batches = found.batches()
             first = next(batches)
-            ours = data.clock == _CLOCK
             start_ns = self._on_ns if ours else _first_time(first)
             off_ns = self._off_ns if ours and self._off_ns else np.iinfo(np.int64).max
             machine = StateMachine(
@@ -278,8 +279,8 @@ class PerfThreads(ControlledPerf):
             )
         if found.missing:
             remarks.append(
-                f"{found.missing} switches between threads were not reported by the kernel, although "
-                "there was room for them. They count as lost events."
+                f"{found.missing} switches between threads were not reported by the kernel, "
+                "although there was room for them. They count as lost events."
             )
         if found.throttled:
             remarks.append(

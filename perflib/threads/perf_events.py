@@ -28,6 +28,8 @@ _BATCH = 1 << 18  # records in memory at least, before they are put in order
 _TRACEPOINT, _SOFTWARE = 2, 1
 _CPU_CLOCK = 0
 _INTERRUPT = 0x58  # of common_flags: hard and soft interrupts, and those that cannot be masked
+_EXIT_DEAD = 0x10
+_NOBODY = -2
 _DEAD = 0x30  # of prev_state: a thread's last switch
 _EXECUTABLE = 4
 _WAIT, _LOCK_PI, _PRIVATE = 0, (6, 13), 128  # a futex's operations
@@ -230,6 +232,15 @@ def numbers(data: PerfData, tracepoints: Tracepoints) -> Numbers:
 class Converted:
     """Turns a file's records into events, and keeps what else was in them.
 
+    Parameters
+    ----------
+    data
+        The file.
+    tracepoints
+        Of the kernel that it was recorded on.
+    since_ns
+        When the recording began.
+
     Attributes
     ----------
     lost : tuple
@@ -247,7 +258,7 @@ class Converted:
         The time of the last event.
     """
 
-    def __init__(self, data: PerfData, tracepoints: Tracepoints) -> None:
+    def __init__(self, data: PerfData, tracepoints: Tracepoints, since_ns: int = 0) -> None:
         self._data = data
         self._tracepoints = tracepoints
         self._numbers = numbers(data, tracepoints)
@@ -261,6 +272,8 @@ class Converted:
         self.hints: dict[tuple[int, int], str] = {}
         self.last_ns = 0
         self._ends = np.empty(0, dtype=EVENT)  # records of ends whose last switch is to come
+        self._since_ns = since_ns
+        self._expected: dict[int, int] = {}  # by CPU: who comes to it by a second record
         self._on_cpu: dict[int, int] = {}
         self._latest: dict[int, int] = defaultdict(int)  # by CPU, in the order of the file
         self._lost_by_cpu: dict[int, int] = defaultdict(int)
@@ -285,7 +298,7 @@ class Converted:
         yield np.concatenate([self._ends, self._lost_at_the_end()])
 
     def _ordered(self, records: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        made = self._events(records)
+        made = np.concatenate([self._events(records), self._unreported(records)])
         made = self._without_early_ends(made[np.argsort(made["time_ns"], kind="stable")])
         if len(gaps := self._gaps(made)):
             made = np.concatenate([gaps, made])
@@ -295,6 +308,38 @@ class Converted:
         if len(made):
             self.last_ns = int(made["time_ns"][-1])
         return made
+
+    def _unreported(self, records: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Switches without the tracepoint's sample, from a second record that each of them has.
+
+        Seen with Linux 6.18 in a virtual machine: for a while nothing is reported of a CPU's idle
+        thread, so neither are the switches from it. Who comes to a CPU still is.
+        """
+        second = (records["type"] == Type.SWITCH_CPU_WIDE) & (records["misc"] & Type.OUT == 0)
+        second &= records["time_ns"] >= self._since_ns
+        first = (records["type"] == Type.SAMPLE) & (records["event"] == self._numbers.switch)
+        rows = records[first | second]
+        rows = rows[np.lexsort([rows["time_ns"], rows["cpu"]])]
+        if not len(rows):
+            return np.empty(0, dtype=EVENT)
+        is_first = rows["type"] == Type.SAMPLE
+        comes = np.where(is_first, rows["a"], rows["tid"])
+        other_cpu = rows["cpu"][1:] != rows["cpu"][:-1]
+        # The second record follows the first one at once. One that ends has no number any more.
+        expected = np.append(_NOBODY, np.where(is_first[:-1], comes[:-1], _NOBODY))
+        for at in np.flatnonzero(np.append(True, other_cpu)).tolist():
+            expected[at] = self._expected.get(int(rows["cpu"][at]), _NOBODY)
+        for at in np.flatnonzero(np.append(other_cpu, True)).tolist():
+            self._expected[int(rows["cpu"][at])] = int(comes[at]) if is_first[at] else _NOBODY
+        known = (expected == comes) | ((comes == -1) & (expected != _NOBODY))
+        missing = rows[~is_first & ~known]
+        out = np.zeros(len(missing), dtype=EVENT)
+        out["time_ns"], out["cpu"] = missing["time_ns"], missing["cpu"]
+        out["kind"], out["stack"] = Event.SWITCH, -1
+        out["tid"], out["pid"], out["a"] = missing["b"], missing["a"], missing["tid"]
+        ends = np.append(self._ends["tid"], records["tid"][records["type"] == Type.EXIT])
+        out["b"] = np.where(np.isin(out["tid"], ends), _EXIT_DEAD, 1)
+        return out
 
     def _gaps(self, made: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Switches that are missing although no buffer was full, as events that were lost.

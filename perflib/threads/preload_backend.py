@@ -203,6 +203,7 @@ class Preloaded(States):
             )
             raise UserError(msg)
         self._write_shared()
+        self._entered_ns = time.monotonic_ns()
         return self
 
     def environment(self, of_job: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -246,7 +247,7 @@ class Preloaded(States):
         shared["period_ns"] = int(settings.sample_period_us * 1e3)
         shared["most_bytes"] = settings.max_data_mb * _MB * (_LOOKS_SHARE - 1) // _LOOKS_SHARE
         shared["follow"] = settings.follow
-        shared["unwind"] = settings.call_graph not in ("fp", "none")
+        shared["callers"] = {"none": 0, "fp": 1}.get(settings.call_graph, 2)  # tw_callers
         shared["until_ns"] = _FOREVER_NS
         shared["patterns"] = patterns
         path = self.folder / "shared"
@@ -269,6 +270,12 @@ class Preloaded(States):
                 "its own (setuid), cleared its environment, is among those that 'ignore' names, or "
                 "could not write to the folder of the data. Record it with backend=perf, or start "
                 "it and attach to it with backend=states"
+            )
+            raise MeasurementError(msg)
+        if not self._entered_ns <= int(shared["start_ns"]) <= time.monotonic_ns():
+            msg = (
+                "the job's clock is not ours: it runs in a time namespace of its own, so that its "
+                "waits and the states sampled from outside cannot be put together"
             )
             raise MeasurementError(msg)
         return Parts(

@@ -43,7 +43,7 @@ SHARED = np.dtype(
         ("period_ns", "i8"),
         ("most_bytes", "u8"),
         ("follow", "u4"),
-        ("unwind", "u4"),
+        ("callers", "u4"),
         ("start_ns", "u8"),
         ("from_ns", "u8"),
         ("until_ns", "u8"),
@@ -84,7 +84,8 @@ CHUNK = np.dtype(
         ("named", "u4"),
         ("start_ns", "u8"),
         ("end_ns", "u8"),
-        ("cpu_ns", "u8"),
+        ("start_cpu_ns", "u8"),
+        ("end_cpu_ns", "u8"),
         ("self", "u8"),
         ("name", "S32"),
         ("open_start_ns", "u8"),
@@ -181,7 +182,8 @@ class ThreadFile:
     name: str = ""
     start_ns: int = 0
     end_ns: int = 0
-    cpu_ns: int = 0
+    start_cpu_ns: int = 0
+    end_cpu_ns: int = 0
     self_address: int = 0  # by which it is joined
     open: OpenWait | None = None
     chunks: list[npt.NDArray[np.uint64]] = field(default_factory=list)
@@ -302,7 +304,8 @@ def _threads(raw: npt.NDArray[np.uint8]) -> list[ThreadFile]:
             thread.name = _text(header["name"])
             thread.start_ns = int(header["start_ns"])
             thread.end_ns = int(header["end_ns"])
-            thread.cpu_ns = int(header["cpu_ns"])
+            thread.start_cpu_ns = int(header["start_cpu_ns"])
+            thread.end_cpu_ns = int(header["end_cpu_ns"])
             thread.self_address = int(header["self"])
             if header["open_start_ns"]:
                 thread.open = OpenWait(

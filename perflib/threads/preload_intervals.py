@@ -22,6 +22,7 @@ __all__ = ["Life", "spinning", "thread_intervals"]
 
 _Ints = npt.NDArray[np.int64]
 _MOST_WAITS = 100_000  # at once
+_BORN_NS = 1_000_000
 _SMALL_NS = 3_000  # what is shorter than a switch of threads, or than a fiftieth, is no state
 _SMALL_SHARE = 0.02
 _MISSING_NS = 20_000_000  # time that the kernel's account of a runnable thread may lack
@@ -36,7 +37,7 @@ class Life:
     start_ns, end_ns
         Its life, as far as it is to be told.
     start_cpu_ns, end_cpu_ns
-        Its CPU time then; -1: not known. 0 at its start: that is when it was born.
+        Its CPU time then; -1: not known. With hardly any at its start it was born there.
     waits
         Records ``WAIT``, by time and not overlapping.
     locks, others, stacks
@@ -65,7 +66,7 @@ def thread_intervals(life: Life) -> Iterator[npt.NDArray[np.void]]:
 
     It comes in parts of a bounded number of waits.
     """
-    if life.start_cpu_ns == 0:
+    if 0 <= life.start_cpu_ns < _BORN_NS:
         life = _with_birth(life)
     for part in _parts(life):
         if part.end_ns > part.start_ns:
@@ -136,7 +137,8 @@ def spinning(intervals: npt.NDArray[np.void], starts: _Ints, ends: _Ints) -> npt
 def _with_birth(life: Life) -> Life:
     """With a look at its first moment: nothing had been counted then."""
     first = np.zeros(1, life.looks.dtype)
-    first["time_ns"], first["state"], first["cpu"] = life.start_ns, b"R", -1
+    first["time_ns"], first["run_ns"] = life.start_ns, life.start_cpu_ns
+    first["state"], first["cpu"] = b"R", -1
     return replace(
         life,
         looks=np.concatenate([first, life.looks[life.looks["time_ns"] > life.start_ns]]),
@@ -216,12 +218,15 @@ def _cpu_readings(life: Life) -> tuple[_Ints, _Ints]:
 
 
 def _cpus(life: Life, starts: _Ints) -> _Ints:
-    """The CPU that a thread was on last, -1: not known."""
+    """The CPU that a thread was on last, or else next; -1: not known."""
     time = np.concatenate([life.waits["end_ns"], life.looks["time_ns"]])
     cpu = np.concatenate([life.waits["cpu"], life.looks["cpu"]]).astype(np.int64)
+    time, cpu = time[cpu >= 0], cpu[cpu >= 0]
+    if not len(time):
+        return np.full(len(starts), -1)
     order = np.argsort(time, kind="stable")
     at = np.searchsorted(time[order], starts, side="right") - 1
-    return np.append(cpu[order], -1)[at]
+    return cpu[order][np.maximum(at, 0)]
 
 
 def _ready_shares(
@@ -240,7 +245,7 @@ def _ready_shares(
     known = np.zeros(n, dtype=bool)
     blocked = np.zeros(n)
     if len(looks) > 1:
-        total = _blocked_ns(looks, inside)
+        total = _blocked_ns(life, inside)
         blocked[1:-1] = total[1:] - total[:-1]
         known[1:-1] = True
     in_waits_blocked = np.minimum(blocked, inside)
@@ -250,20 +255,22 @@ def _ready_shares(
     return in_share[pieces.window], out_share[pieces.window]
 
 
-def _blocked_ns(looks: npt.NDArray[np.void], inside: npt.NDArray[np.number[Any]]) -> _Ints:
+def _blocked_ns(life: Life, inside: npt.NDArray[np.number[Any]]) -> _Ints:
     """How long the thread had been blocked by each look; ``inside``: what its waits explain.
 
     Of a thread that is blocked the account is exact. Of one that runs or is ready the last part is
-    missing from it, which makes this too large: a later account may show that, and what waits do
-    not explain is believed only if it is more than can be missing.
+    missing from it, which makes this too large: a later account may show that, and what neither
+    waits nor the look before explain is believed only if it is more than can be missing.
     """
+    looks = life.looks
     total = looks["time_ns"] - looks["run_ns"] - looks["delay_ns"]
     total = np.minimum.accumulate(total[::-1])[::-1]
     exact = (looks["state"] != b"R").tolist()
+    outside = (life.look_locks != -2).tolist()
     found = total.tolist()
     explained = inside.astype(np.int64).tolist()
     for i in range(1, len(found)):
-        if not exact[i]:
+        if not exact[i] and not (exact[i - 1] and outside[i - 1]):
             least = max(found[i - 1], found[i] - _MISSING_NS)
             found[i] = max(least, min(found[i], found[i - 1] + explained[i]))
     return np.array(found)

@@ -210,7 +210,7 @@ def write(parts: Parts, out: Path) -> Recording:
         stacks=list(naming.stacks),
         locks=locks,
         lock_of=lock_of,
-        lost=_lost(parts),
+        lost=_lost(parts, start_ns, end_ns),
         meta={
             **_meta(parts, start_ns, end_ns, every, rows),
             "others_busy_ns": others.busy_ns(),
@@ -385,8 +385,8 @@ def _life(
     life = Life(
         start_ns=start_ns if row.stamped or not len(looks) else int(looks["time_ns"][0]),
         end_ns=end_ns,
-        start_cpu_ns=0 if row.stamped and not row.stamped[0][0].generation else -1,
-        end_cpu_ns=last.cpu_ns if last is not None and last.end_ns and last.cpu_ns else -1,
+        start_cpu_ns=row.stamped[0][1].start_cpu_ns if row.stamped else -1,
+        end_cpu_ns=last.end_cpu_ns if last is not None and last.end_ns else -1,
         waits=every,
         locks=lock,
         others=owners.rows(row.pid, every),
@@ -526,11 +526,11 @@ class _Others:
 # --- what it says of itself ----------------------------------------------------------------------
 
 
-def _lost(parts: Parts) -> npt.NDArray[np.void]:
+def _lost(parts: Parts, start_ns: int, end_ns: int) -> npt.NDArray[np.void]:
     rows = [
-        (one.first_lost_ns, one.last_lost_ns, -1, one.lost_waits + one.lost_samples)
+        (max(one.first_lost_ns, start_ns), min(one.last_lost_ns, end_ns), -1, number)
         for one in parts.processes
-        if one.lost_waits + one.lost_samples
+        if (number := one.lost_waits + one.lost_samples) and one.first_lost_ns < end_ns
     ]
     return np.array(rows, LOST)
 

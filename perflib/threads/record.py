@@ -269,8 +269,8 @@ def _record_started(
                 )
                 raise MeasurementError(msg)
             backend.enable()
-        over = None if settings.duration_s is None else settings.skip_s + settings.duration_s
-        job.wait(over)
+        longest_s = settings.duration_s
+        job.wait(None if longest_s is None else job.elapsed_s + longest_s)
         backend.disable()
         job.wait()
         return job.ran(), job.pid
@@ -404,6 +404,11 @@ class _Started:
             if _LAUNCHER not in words:  # nor has what has ended
                 return
             time.sleep(0.001)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since its start."""
+        return time.monotonic() - self._begun
 
     def wait(self, until_s: float | None = None) -> bool:
         """Wait for the end, or until so long after the start; whether it has ended."""

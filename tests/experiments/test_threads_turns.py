@@ -218,12 +218,19 @@ def test_lost_events_and_cuts_are_said_once(tmp_path: Path, loop: FakeLoop) -> N
     loop.meta = {"lost": {"events": 7, "samples": 0}, "remarks": ["Only user code is seen."],
                  "cut": "max_data_mb=1 was reached"}  # fmt: skip
     found = [row(taken.take(round_, 2)) for round_ in range(3)]
+    loop.meta = {"remarks": ["9 samples were thinned out."]}
+    taken.take(3, 2)
+    loop.meta = {"remarks": ["12 samples were thinned out."]}
+    taken.take(4, 2)
     assert [one["lost_events"] for one in found] == [7, 7, 7]
     assert taken.problems == [
         "a recording ends early: max_data_mb=1 was reached",
         "21 events were lost in 3 recordings: what they touch is marked there",
     ]
-    assert taken.provenance()["remarks"] == ["Only user code is seen."]
+    assert taken.provenance()["remarks"] == [
+        "Only user code is seen. (so or alike in 3 recordings)",
+        "9 samples were thinned out. (so or alike in 2 recordings)",
+    ]
 
 
 # --- other jobs -----------------------------------------------------------------------------------

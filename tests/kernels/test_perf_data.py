@@ -144,7 +144,7 @@ def one_record(draw: st.DrawFn, events: list[FileEvent]) -> bytes:
     id_ = draw(st.sampled_from([*event.ids, 999]))
     name = draw(st.binary(max_size=20).filter(lambda raw: b"\0" not in raw))
     who: Any = {"pid": draw(INTS), "time_ns": draw(LONGS)}
-    kind = draw(st.integers(0, 11))
+    kind = draw(st.integers(0, 12))
     if kind <= 3:
         return made.sample(
             event,
@@ -173,6 +173,8 @@ def one_record(draw: st.DrawFn, events: list[FileEvent]) -> bytes:
         return made.lost_samples(event, id_, draw(st.integers(0, 9)))
     if kind == 10:
         return made.id_index(draw(st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 9)))))
+    if kind == 11:
+        return made.cpu_switch(event, tid=who["pid"], other=draw(INTS), time_ns=who["time_ns"])
     type_ = draw(st.sampled_from([0, 6, 12, 22, 23, 63, 64, 66, 68, 71, 80, 85, 86, 2**31 + 9]))
     if type_ in (66, 71):
         extra = draw(st.binary(max_size=16))

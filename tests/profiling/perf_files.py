@@ -147,6 +147,15 @@ def lost_samples(event: FileEvent, id_: int, number: int) -> bytes:
     return record(13, struct.pack("<Q", number) + trailer(event, id_))
 
 
+def cpu_switch(
+    event: FileEvent, *, tid: int, other: int, time_ns: int, cpu: int = 0, misc: int = 1 << 13
+) -> bytes:
+    """SWITCH_CPU_WIDE: a thread leaves a CPU for another one."""
+    body = struct.pack("<ii", other, other)
+    body += trailer(event, event.ids[0], time_ns=time_ns, pid=tid, tid=tid, cpu=cpu)
+    return record(15, body, misc)
+
+
 def finished_round() -> bytes:
     return record(68)
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.profiling import perf_files as has
 from tests.profiling.perf_files import FileEvent
 
-KNOWN = {1, 2, 3, 4, 5, 7, 9, 10, 13, 68}
+KNOWN = {1, 2, 3, 4, 5, 7, 9, 10, 13, 15, 68}
 KERNEL_TYPES, USER_TYPES = range(1, 23), range(64, 86)
 
 
@@ -162,6 +162,8 @@ def _read(
     elif kind == 13:
         now["a"] = words.get("q")
         now["b"] = struct.unpack("<q", struct.pack("<Q", id_))[0]
+    elif kind == 15:
+        now["a"], now["b"] = words.get("i"), words.get("i")
     elif kind == 5:
         words.get("Q")
         now["a"] = words.get("q")

@@ -65,7 +65,7 @@ def compiled(folder: Path, source: str, *flags: str, name: str) -> Path:
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
     folder.chmod(0o755)
-    return compiled(folder, JOB.read_text(), "-rdynamic", name="job")
+    return compiled(folder, JOB.read_text(), "-rdynamic", "-fno-omit-frame-pointer", name="job")
 
 
 @dataclass
@@ -362,7 +362,7 @@ def test_a_job_that_blocks_and_waits_for_all_signals(tmp_path: Path, job: Path) 
 
 
 def test_samples_stand_for_the_cpu_time(tmp_path: Path, job: Path) -> None:
-    graphs: tuple[CallGraph, ...] = ("fp", "dwarf")
+    graphs: tuple[CallGraph, ...] = ("none", "fp", "dwarf")
     for graph in graphs:
         settings = Settings(call_graph=graph)
         ran = record(tmp_path / graph, job, "burning", settings=settings)
@@ -372,8 +372,8 @@ def test_samples_stand_for_the_cpu_time(tmp_path: Path, job: Path) -> None:
         assert 0 < samples["weight_ns"].sum() <= 70_000_000
         assert any("burn" in ran.recording.stacks[number] for number in samples["stack"])
         assert (np.diff(samples["time_ns"]) >= 0).all()
-    stacks = {ran.recording.stacks[number] for number in samples["stack"]}
-    assert "waiter;burn" in stacks
+        stacks = {ran.recording.stacks[number] for number in samples["stack"]}
+        assert ("burn" if graph == "none" else "waiter;burn") in stacks
 
 
 def test_only_a_part_of_the_time(tmp_path: Path, job: Path) -> None:
@@ -459,6 +459,20 @@ def test_a_folder_that_cannot_be_named_in_ld_preload(
         Preloaded(tmp_path, replace(ALL, ignore=("x" * 3000, "y" * 3000))),
     ):
         pass
+
+
+def test_clocks_that_do_not_line_up(tmp_path: Path, job: Path) -> None:
+    """As in a time namespace: the job's clock is hours ahead."""
+    record(tmp_path, job, "errorcheck")
+    with Preloaded(tmp_path / "data", ALL) as backend:
+        environment = {**os.environ, **backend.environment()}
+        with subprocess.Popen([job, "errorcheck"], env=environment) as process:
+            backend.started(process.pid)
+        shared = np.memmap(tmp_path / "data" / "shared", preload_files.SHARED, mode="r+")
+        shared["start_ns"] += np.uint64(10**13)
+        shared.flush()
+    with pytest.raises(MeasurementError, match="clock is not ours"):
+        backend.recording(process.pid, tmp_path / "recording")
 
 
 def test_where_it_is_available(monkeypatch: pytest.MonkeyPatch) -> None:

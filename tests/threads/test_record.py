@@ -163,16 +163,17 @@ def test_a_job_is_recorded_from_its_start_to_its_end(tmp_path: Path) -> None:
 
 
 def test_first_seconds_are_skipped_and_a_duration_ends_before_the_job(tmp_path: Path) -> None:
+    before = time.monotonic()
     done = profile(
         tmp_path, "import time; time.sleep(0.5); print('to the end')", skip_s=0.1, duration_s=0.1
     )
     assert done.output == "to the end\n"
     assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
     assert Fake.last is not None
-    _, started, enabled, disabled, left, _ = Fake.last.at
-    assert enabled - started > 0.09
-    assert disabled - enabled > 0.09
-    assert left - started > 0.45
+    _, _, enabled, disabled, left, _ = Fake.last.at
+    assert enabled - before >= 0.1
+    assert disabled - enabled >= 0.1
+    assert left - before >= 0.5  # the job was not cut short
 
 
 def test_a_job_that_ends_within_the_skipped_seconds_is_an_error(tmp_path: Path) -> None:
@@ -364,7 +365,6 @@ def test_a_running_job_is_recorded_for_a_time_and_goes_on(
     done = attach(running, tmp_path, Settings(skip_s=0.1, duration_s=0.1))
     assert told() == ["entered", "started True", "enabled", "disabled", "left", "recorded"]
     assert Fake.last is not None
-    assert Fake.last.at[2] - Fake.last.at[1] > 0.09
     assert (done.returncode, done.problem) == (None, "")
     assert done.wall_s >= 0.1
     assert running.poll() is None
