@@ -326,9 +326,11 @@ def _account(account: Account) -> dict[str, dict[str, Any]]:
     locks: dict[str, dict[str, Any]] = {}
     for one in account.locks:
         mine = locks.setdefault(
-            one.name, {"point": one.point, "waits": 0, "waiting_s": 0.0, "spinning_s": 0.0}
+            one.name,
+            {"point": one.point, "waits": 0, "waiting_s": 0.0, "spinning_s": 0.0, "held_s": 0.0},
         )
         mine["waits"] += one.waits
         mine["waiting_s"] += one.waiting_ns / 1e9
         mine["spinning_s"] += one.spinning_ns / 1e9
+        mine["held_s"] += one.held_ns / 1e9
     return locks

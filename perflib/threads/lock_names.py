@@ -19,7 +19,7 @@ _KINDS = (  # of the innermost function that is one of these
     (re.compile(r"pthread_(\w*_)?rwlock"), "rwlock"),
     (re.compile(r"pthread_(\w*_)?barrier"), "barrier"),
     (re.compile(r"pthread_\w*join|thrd_join"), "join"),
-    (re.compile(r"^(__)?(new_)?sem_(\w*_)?wait"), "semaphore"),
+    (re.compile(r"^(__)?(new_)?sem_\w*wait"), "semaphore"),
     (re.compile(r"pthread_once"), "other"),
 )
 _LOW_LEVEL = re.compile(r"lll_(\w*_)?lock")

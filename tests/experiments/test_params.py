@@ -60,7 +60,7 @@ COMPANIONS: dict[str, dict[str, Any]] = {
 
 def companions(params: type[Params], name: str) -> dict[str, Any]:
     found = COMPANIONS.get(name, {})
-    return found if found.keys() <= params.model_fields.keys() else {}
+    return {key: value for key, value in found.items() if key in params.model_fields}
 
 
 def types_of(annotation: Any) -> Iterator[Any]:
@@ -97,7 +97,7 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
         return NO_CORES
     if name in ("settings", "environment"):
         return NO_SETTINGS if name == "settings" else NO_ENVIRONMENT
-    if name == "preload":
+    if name in ("preload", "ignore"):
         return [None, True, 5, {}, [5], [None]]
     if name == "jobs":
         return ["", "x", "1,x", "0", None, True, 1.5, [], {}, ["x"], [0], [1, 257], [None]]

@@ -60,6 +60,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "simulated_offsets": [4, 2048],
     },
     "allocators": {"budget_s": 2.0, "processes": 4, "timed_sizes": [8192]},
+    "threads": {"budget_s": 4.0, "events": 20},
     "erasure_coding": {
         "budget_s": 2.0,
         "block_mib": 0.0625,
