@@ -27,8 +27,10 @@ from perflib.profiling.perf_control import ControlledPerf
 from perflib.profiling.perf_data import PerfData
 from perflib.profiling.perf_tool import PerfUnavailableError, find_perf, refusal
 from perflib.threads.lock_names import name_locks
-from perflib.threads.perf_events import Converted, Tracepoints, Tree, read_tree, tracefs
+from perflib.threads.perf_events import Converted
 from perflib.threads.perf_stacks import Stacks, write_job_only
+from perflib.threads.perf_tracepoints import Tracepoints, tracefs
+from perflib.threads.perf_tree import Tree, read_tree
 from perflib.threads.recording import Recording
 from perflib.threads.settings import Settings
 from perflib.threads.states import Pieces, StateMachine

@@ -6,227 +6,26 @@ than all of the round before is complete; so a round's worth of records is in me
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from perflib.errors import MeasurementError
-from perflib.machine.files import text
-from perflib.profiling.perf_data import Field, PerfData, Type, lost
+from perflib.profiling.perf_data import PerfData, Type, lost
 from perflib.threads.formats import EVENT, Event
-from perflib.threads.symbols import Mapping as Mapped
+from perflib.threads.perf_tracepoints import Tracepoints, numbers
 
-__all__ = ["Converted", "Numbers", "Tracepoints", "Tree", "numbers", "read_tree", "tracefs"]
+__all__ = ["Converted"]
 
 _BATCH = 1 << 18  # records in memory at least, before they are put in order
-_TRACEPOINT, _SOFTWARE = 2, 1
-_CPU_CLOCK = 0
 _INTERRUPT = 0x58  # of common_flags: hard and soft interrupts, and those that cannot be masked
 _EXIT_DEAD = 0x10
-_NOBODY = -2
 _DEAD = 0x30  # of prev_state: a thread's last switch
-_EXECUTABLE = 4
+_NOBODY = -2
 _WAIT, _LOCK_PI, _PRIVATE = 0, (6, 13), 128  # a futex's operations
 _WAITERS, _MOST_PIDS = 1 << 31, 1 << 22
-_FIELD = re.compile(r"field:[^;]*?(\w+)(?:\[\d+\])?;\s*offset:(\d+);\s*size:(\d+);\s*signed:(\d);")
-
-
-# --- what the kernel says of its tracepoints ------------------------------------------------------
-
-
-def tracefs(root: Path = Path("/")) -> Path | None:
-    """Where the kernel's tracepoints are described; None: nowhere that may be read."""
-    for folder in ("sys/kernel/tracing", "sys/kernel/debug/tracing"):
-        if text(root / folder / "events/sched/sched_switch/id"):
-            return root / folder
-    return None
-
-
-@dataclass(frozen=True)
-class Tracepoints:
-    """The tracepoints' numbers and fields on the kernel that runs.
-
-    Attributes
-    ----------
-    ids
-        Their numbers by their names.
-    state_bits
-        Of ``prev_state``: those of a thread that sleeps. Others mark one that could go on.
-    """
-
-    ids: dict[str, int]
-    fields: dict[str, list[Field]]
-    state_bits: int
-
-    @classmethod
-    def read(cls, root: Path = Path("/")) -> Tracepoints:
-        """Read them.
-
-        Raises
-        ------
-        MeasurementError
-            They may not be read, or one of them has not the fields that are known.
-        """
-        wanted = {  # in the order of a record's a to d
-            "sched:sched_switch": ("next_pid", "prev_state", "prev_pid"),
-            "sched:sched_waking": ("pid", "common_pid", "common_flags"),
-            "syscalls:sys_enter_futex": ("uaddr", "op", "val"),
-            "syscalls:sys_exit_futex": ("ret",),
-        }
-        base = tracefs(root)
-        if base is None:
-            msg = "the kernel's tracepoints cannot be read (tracefs is not there, or not allowed)"
-            raise MeasurementError(msg)
-        ids, fields = {}, {}
-        state_bits = 0xFF
-        for name, words in wanted.items():
-            folder = base / "events" / name.replace(":", "/")
-            described = text(folder / "format") or ""
-            found = {
-                word: Field(int(offset), int(size), signed == "1")
-                for word, offset, size, signed in _FIELD.findall(described)
-            }
-            number = text(folder / "id")
-            if number is None or not set(words) <= set(found):
-                msg = f"the kernel has no tracepoint {name} with {', '.join(words)}"
-                raise MeasurementError(msg)
-            ids[name] = int(number)
-            fields[name] = [found[word] for word in words]
-            if name == "sched:sched_switch":
-                state_bits = _state_bits(described)
-        return cls(ids, fields, state_bits)
-
-
-def _state_bits(described: str) -> int:
-    """All states that the kernel has a letter for; the next bit is that of a preempted thread."""
-    letters = re.findall(r'\{ (0x[0-9a-fA-F]+), "\w" \}', described)
-    known = 0
-    for bit in letters:
-        known |= int(bit, 16)
-    return known or 0xFF
-
-
-# --- whose processes ------------------------------------------------------------------------------
-
-
-class _Row(NamedTuple):
-    time_ns: int
-    start: int
-    size: int
-    offset: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The processes that descend from one, whatever they execute later.
-
-    Attributes
-    ----------
-    pids
-        Process ids. One that the kernel gave anew, to another process, is among them.
-    executed_ns
-        When each executed its last program, if it executed one.
-    executed
-        The files of the programs that each executed, in order.
-    """
-
-    pids: frozenset[int]
-    parents: Mapping[int, int]
-    executed_ns: Mapping[int, int]
-    executed: Mapping[int, Sequence[str]]
-    rows: Mapping[int, Sequence[_Row]]
-
-    def mappings(self, pid: int) -> list[Mapped]:
-        """What its last program mapped where; with what it inherited, if it executed none."""
-        chain = [pid]
-        while chain[-1] not in self.executed_ns and self.parents.get(chain[-1]) in self.pids:
-            parent = self.parents[chain[-1]]
-            if parent in chain:
-                break
-            chain.append(parent)
-        return [
-            Mapped(row.start, row.start + row.size, row.offset, row.text)
-            for one in reversed(chain)
-            for row in self.rows.get(one, ())
-            if row.time_ns >= self.executed_ns.get(one, 0)
-        ]
-
-
-def read_tree(path: Path, root: int) -> Tree:
-    """Go through a data file for the processes that descend from one, and their mappings."""
-    parents: dict[int, int] = {}
-    execs: dict[int, list[int]] = defaultdict(list)
-    rows: dict[int, list[_Row]] = defaultdict(list)
-    executable: dict[int, list[tuple[int, str]]] = defaultdict(list)
-    seen: set[tuple[int, _Row]] = set()
-    with PerfData(path) as data:
-        for part in data.records():
-            kinds = part["type"]
-            forks = part[(kinds == Type.FORK) & (part["pid"] != part["a"])]
-            parents.update(zip(forks["pid"].tolist(), forks["a"].tolist(), strict=True))
-            for one in part[(kinds == Type.COMM) & (part["misc"] & Type.EXEC != 0)]:
-                execs[int(one["pid"])].append(int(one["time_ns"]))
-            for one in part[np.isin(kinds, (Type.MMAP, Type.MMAP2))]:
-                name = data.names[one["text"]]
-                if not name.startswith("/") or name.startswith("//"):
-                    continue  # anonymous memory, of which there may be very much
-                row = _Row(int(one["time_ns"]), int(one["a"]), int(one["b"]), int(one["c"]), name)
-                pid = int(one["pid"])
-                if one["d"] & _EXECUTABLE:
-                    executable[pid].append((row.time_ns, name))
-                if (pid, row._replace(time_ns=0)) not in seen or row.time_ns:
-                    seen.add((pid, row._replace(time_ns=0)))
-                    rows[pid].append(row)
-    pids = {root}
-    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
-        pids |= more
-    executed = {}
-    for pid in pids & execs.keys():
-        found = sorted(executable[pid], key=lambda row: row[0])
-        executed[pid] = [
-            next((name for at, name in found if at >= time_ns), "")
-            for time_ns in sorted(execs[pid])
-        ]
-    return Tree(
-        pids=frozenset(pids),
-        parents=parents,
-        executed_ns={pid: max(execs[pid]) for pid in pids & execs.keys()},
-        executed=executed,
-        rows={pid: sorted(rows[pid], key=lambda row: row.time_ns) for pid in pids & rows.keys()},
-    )
-
-
-# --- events ---------------------------------------------------------------------------------------
-
-
-class Numbers(NamedTuple):
-    """Numbers of a file's events; -1: it has none of them."""
-
-    switch: int
-    waking: int
-    wait: int
-    exit: int
-    clock: int
-
-
-def numbers(data: PerfData, tracepoints: Tracepoints) -> Numbers:
-    """Which event is what."""
-    place = {(event.type, event.config): i for i, event in reversed([*enumerate(data.events)])}
-    ids = tracepoints.ids
-    return Numbers(
-        place.get((_TRACEPOINT, ids["sched:sched_switch"]), -1),
-        place.get((_TRACEPOINT, ids["sched:sched_waking"]), -1),
-        place.get((_TRACEPOINT, ids["syscalls:sys_enter_futex"]), -1),
-        place.get((_TRACEPOINT, ids["syscalls:sys_exit_futex"]), -1),
-        place.get((_SOFTWARE, _CPU_CLOCK), -1),
-    )
 
 
 class Converted:

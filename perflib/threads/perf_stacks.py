@@ -26,7 +26,8 @@ import pandas as pd
 from perflib.profiling.perf_data import PerfData, Type
 from perflib.profiling.perfscript import StackReader
 from perflib.threads.formats import Event
-from perflib.threads.perf_events import Numbers, Tracepoints, Tree, numbers
+from perflib.threads.perf_tracepoints import Numbers, Tracepoints, numbers
+from perflib.threads.perf_tree import Tree
 
 __all__ = ["Stacks", "write_job_only"]
 

@@ -227,10 +227,11 @@ class Preloaded(States):
         """Record from now on; the library itself knows ``skip_s``, counted from the job's start."""
 
     def disable(self) -> None:
-        """Record no more."""
-        shared = np.memmap(self.folder / "shared", SHARED, mode="r+")
-        shared["until_ns"] = np.minimum(shared["until_ns"], np.uint64(time.monotonic_ns()))
-        shared.flush()
+        """Record no more; the library itself knows ``duration_s``."""
+        if self.settings.duration_s is None:
+            shared = np.memmap(self.folder / "shared", SHARED, mode="r+")
+            shared["until_ns"] = np.minimum(shared["until_ns"], np.uint64(time.monotonic_ns()))
+            shared.flush()
 
     def _write_shared(self) -> None:
         settings = self.settings

@@ -248,6 +248,8 @@ def _ready_shares(
         total = _blocked_ns(life, inside)
         blocked[1:-1] = total[1:] - total[:-1]
         known[1:-1] = True
+    if len(looks) and looks["state"][-1] != b"R":  # no look since: it has not run
+        blocked[-1], known[-1] = life.end_ns - life.start_ns, True
     in_waits_blocked = np.minimum(blocked, inside)
     outside_blocked = np.minimum(blocked - in_waits_blocked, outside)
     in_share = np.where(known & (inside > 0), 1 - in_waits_blocked / np.maximum(inside, 1), 0.0)
@@ -347,11 +349,10 @@ def _outside(
         part["start_ns"], part["end_ns"], part["flags"] = begin, begin + ns, flags
         parts.append(part)
     parts[0]["cpu"] = pieces.cpu[chosen]
-    waits = (lock >= 0) & (blocked > 0)
+    waits = (lock >= 0) & (blocked > 0) & ~unknown
     parts[1]["state"][waits] = State.WAITING
     parts[1]["lock"][waits] = lock[waits]
-    parts[2]["lock"][waits & ~late] = lock[waits & ~late]
-    parts[2]["lock"][waits & late] = lock[waits & late]
+    parts[2]["lock"][waits] = lock[waits]
     parts[1]["state"][unknown] = State.UNKNOWN
     return parts
 

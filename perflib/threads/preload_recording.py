@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib.errors import MeasurementError
-from perflib.threads.formats import LOST, SAMPLE, Flag, Lock, State
+from perflib.threads.formats import LOST, SAMPLE, Flag, State
 from perflib.threads.preload_files import (
     KINDS,
     WAIT,
@@ -24,17 +23,15 @@ from perflib.threads.preload_files import (
     WaitKind,
 )
 from perflib.threads.preload_intervals import Life, spinning, thread_intervals
+from perflib.threads.preload_naming import Naming
 from perflib.threads.recording import Recording, Writer
 from perflib.threads.sampler import UNKNOWN_FUTEX, Looks, SeenThread
 from perflib.threads.settings import Settings
-from perflib.threads.symbols import Symbols
 
 __all__ = ["Parts", "write"]
 
-_LIBRARY_FRAMES = ("tw_thread_start", "thread_waits.so+")
 _FUTEX_WAIT, _LOCK_PI, _LOCK_PI2 = 0, 6, 13
 _COMMAND, _PRIVATE = 0x7F, 0x80
-_NOT_A_CALLER = re.compile(r"pthread_|std::|__gthread|_ZNK?St|_ZSt")
 _OTHER = KINDS.index("other")
 _LONGEST_LOCK = np.uint64(64)  # bytes
 _SAME_NS = 30_000_000  # stat says when a thread began to a hundredth of a second
@@ -89,64 +86,6 @@ class _Row:
         return named[-1] if named else ""
 
 
-class _Naming:
-    """Locks and stacks by number, over all processes."""
-
-    def __init__(self, looks: Looks) -> None:
-        self._maps = looks.maps
-        self._symbols: dict[tuple[int, int], Symbols] = {}
-        # Process, program of it, kind and address; with the first stack that waited for it.
-        self._locks: dict[tuple[int, int, int, int], tuple[int, str]] = {}
-        self.stacks: dict[str, int] = {}
-
-    def symbols(self, pid: int, generation: int, maps: str = "") -> Symbols:
-        key = pid, generation
-        if key not in self._symbols:
-            self._symbols[key] = Symbols.from_maps(self._maps.get(pid, ""), maps)
-        return self._symbols[key]
-
-    def lock(self, key: tuple[int, int, int, int], stack: str) -> int:
-        return self._locks.setdefault(key, (len(self._locks), stack))[0]
-
-    def stack(self, symbols: Symbols, frames: Iterable[int], *, exact: bool) -> str:
-        """The text of a stack; of a return address the call before it counts."""
-        names = []
-        for i, frame in enumerate(frames):
-            name = symbols.name(frame if exact and i == 0 else frame - 1).replace(";", ":")
-            if name.startswith(_LIBRARY_FRAMES):
-                break  # what is outside of it only starts threads
-            names.append(name)
-        return ";".join(reversed(names))
-
-    def number(self, stack: str) -> int:
-        return self.stacks.setdefault(stack, len(self.stacks))
-
-    def named(self) -> tuple[list[Lock], list[int]]:
-        """The locks, and which of them each number is.
-
-        As for every backend, a lock in a static variable has the variable's name, and all of one
-        kind in it are one; another is named by who waits for it.
-        """
-        locks: dict[tuple[Any, ...], Lock] = {}
-        index: dict[tuple[Any, ...], int] = {}
-        numbers = []
-        for (pid, generation, code, address), (_, stack) in self._locks.items():
-            kind, place = KINDS[code], address
-            found = self.symbols(pid, generation).object_at(address)
-            if kind == "join":
-                name = "pthread_join"
-            elif found is not None:
-                name, place = found[0], address - found[1]
-            else:
-                frames = (one for one in stack.split(";")[::-1] if not _NOT_A_CALLER.match(one))
-                caller = next(frames, "")
-                name = f"lock in {caller}" if caller else f"{address:#x}" if address else "futex"
-            key = pid, generation, kind, place
-            locks.setdefault(key, Lock(name, kind, address, pid))
-            numbers.append(index.setdefault(key, len(index)))
-        return list(locks.values()), numbers
-
-
 def write(parts: Parts, out: Path) -> Recording:
     """Write the recording.
 
@@ -165,7 +104,7 @@ def write(parts: Parts, out: Path) -> Recording:
     if not rows or end_ns <= start_ns:
         msg = "nothing was recorded: the job had ended before the time that is recorded began"
         raise MeasurementError(msg)
-    naming = _Naming(parts.looks)
+    naming = Naming(parts.looks)
     writer = Writer(out)
     look_order = np.argsort(parts.looks.looks["thread"], kind="stable")
     look_threads = parts.looks.looks["thread"][look_order]
@@ -336,7 +275,7 @@ def _life(
     parts: Parts,
     row: _Row,
     looks: npt.NDArray[np.void],
-    naming: _Naming,
+    naming: Naming,
     owners: _Owners,
     spins: re.Pattern[str],
 ) -> tuple[Life, npt.NDArray[np.void], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
@@ -420,7 +359,7 @@ def _whole(records: Records, thread: ThreadFile, end_ns: int) -> npt.NDArray[np.
 
 
 def _numbers_of_locks(
-    waits: npt.NDArray[np.void], process: ProcessFile, naming: _Naming, stacks: dict[int, str]
+    waits: npt.NDArray[np.void], process: ProcessFile, naming: Naming, stacks: dict[int, str]
 ) -> npt.NDArray[np.int32]:
     places = np.where(waits["kind"] == WaitKind.JOIN, 0, waits["lock"])  # all joins are one
     pairs = np.stack([waits["kind"].astype(np.uint64), places], axis=1)
@@ -437,7 +376,7 @@ def _numbers_of_locks(
 
 
 def _looked_locks(
-    row: _Row, looks: npt.NDArray[np.void], waits: npt.NDArray[np.void], naming: _Naming
+    row: _Row, looks: npt.NDArray[np.void], waits: npt.NDArray[np.void], naming: Naming
 ) -> npt.NDArray[np.int32]:
     """What a thread was blocked on at each look: `Life.look_locks`.
 

@@ -22,6 +22,8 @@ from perflib.threads.formats import Flag, State
 from perflib.threads.perf_backend import PerfThreads, unavailable
 from perflib.threads.recording import Recording
 from perflib.threads.settings import Settings
+from tests.profiling import perf_files
+from tests.profiling.perf_files import FileEvent, perf_file
 from tests.threads.programs import TURNS, compiled
 
 needs_perf = pytest.mark.skipif(bool(unavailable()), reason=f"perf cannot: {unavailable()}")
@@ -323,6 +325,37 @@ def test_lost_events_are_counted_and_what_they_touch_is_marked(
     assert found.lost["number"].sum() > 0
     assert (found.intervals["flags"] & Flag.LOST).any()
     assert (found.lost["start_ns"] <= found.lost["end_ns"]).all()
+
+
+@needs_perf
+def test_file_with_another_clock_says_so(tmp_path: Path) -> None:
+    recorder = PerfThreads(tmp_path, Settings())
+    tracepoints = recorder._tracepoints
+    event = FileEvent(
+        ids=(1,),
+        sample_type=perf_files.USUAL | perf_files.RAW,
+        type=2,
+        config=tracepoints.ids["sched:sched_switch"],
+        clock=0,
+    )
+    records = []
+    for time_ns, leaves, comes in ((5000, 0, 77), (6000, 77, 0), (9000, 0, 77)):
+        raw = bytearray(64)
+        values = (comes, 1, leaves)
+        for field, value in zip(tracepoints.fields["sched:sched_switch"], values, strict=True):
+            end = field.offset + field.size
+            raw[field.offset : end] = value.to_bytes(field.size, "little")
+        records.append(
+            perf_files.sample(event, 1, time_ns=time_ns, pid=leaves, tid=leaves, raw=bytes(raw))
+        )
+    recorder.path = tmp_path / "made.data"
+    recorder.path.write_bytes(perf_file([event], records))
+    recorder._on_ns = 10**15  # of a clock that does not line up
+    found = recorder.recording(77, tmp_path / "recording")
+    assert found.meta["clock"] == "CLOCK_REALTIME"
+    assert any("of CLOCK_REALTIME, not of CLOCK_MONOTONIC" in one for one in found.meta["remarks"])
+    assert (found.start_ns, found.end_ns) == (5000, 9000)
+    assert found.thread_states()["running"].sum() > 0
 
 
 # --- where perf cannot ---------------------------------------------------------------------------

@@ -13,8 +13,10 @@ from perflib.errors import MeasurementError
 from perflib.profiling.perf_data import Field, PerfData
 from perflib.threads import perf_events as module
 from perflib.threads.formats import Event
-from perflib.threads.perf_events import Converted, Tracepoints, numbers, read_tree
+from perflib.threads.perf_events import Converted
 from perflib.threads.perf_stacks import write_job_only
+from perflib.threads.perf_tracepoints import Tracepoints, numbers
+from perflib.threads.perf_tree import read_tree
 from perflib.threads.symbols import Mapping
 from tests.profiling import perf_files as made
 from tests.profiling.perf_files import FileEvent, perf_file

@@ -19,8 +19,8 @@ import pytest
 from perflib.errors import MeasurementError, UserError
 from perflib.kernels import build, compiler, load
 from perflib.profiling.recorder import CallGraph
-from perflib.threads import preload_backend, preload_files, preload_recording
-from perflib.threads.formats import INTERVAL, STATES, Flag, State
+from perflib.threads import preload_backend, preload_files
+from perflib.threads.formats import STATES, Flag, State
 from perflib.threads.preload_backend import Preloaded, States, unavailable
 from perflib.threads.recording import Recording
 from perflib.threads.settings import Settings
@@ -552,23 +552,6 @@ def test_waits_are_those_of_the_jobs_own_account(tmp_path: Path, lock: str) -> N
 def test_a_job_without_locks_waits_for_nothing_but_its_threads(tmp_path: Path) -> None:
     ran, _ = account(tmp_path, "--threads", "3", "--events", "20", "--points", "none")
     assert {kind for _, kind in ran.waits()} <= {"join"}
-
-
-def test_the_cpu_time_of_others_is_not_the_jobs() -> None:
-    busy = [(0, 500), (100, 650), (200, 850)]  # two CPUs
-    others = preload_recording._Others(busy)
-    intervals = np.zeros(4, INTERVAL)
-    intervals["start_ns"], intervals["end_ns"] = [-50, 50, 90, 120], [50, 90, 120, 500]
-    intervals["state"] = [State.RUNNING, State.WAITING, State.READY, State.RUNNING]
-    others.add(intervals)
-    # The job ran 50 of 150 and was ready 10; then it ran 80 of 200 and was ready 20.
-    assert others.busy_ns() == 10 + 20
-    others.add(intervals[:0])
-    assert others.busy_ns() == 30
-    alone = preload_recording._Others([(0, 0), (100, 50), (200, 130)])
-    alone.add(intervals)
-    assert alone.busy_ns() == 0
-    assert preload_recording._Others([]).busy_ns() == 0
 
 
 # --- a job that runs already ---------------------------------------------------------------------

@@ -204,6 +204,19 @@ def test_parts_say_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch, looked
         assert whole.tolist() == parts.tolist()
 
 
+def test_a_thread_that_is_blocked_for_good_is_looked_at_once() -> None:
+    looked = looks((0, 500, 0, S))
+    assert told(life(10_000, None, looked, locks=[4], born=False)) == [("WAITING", 10_000, 4)]
+
+
+def test_what_is_unknown_is_no_wait() -> None:
+    looked = looks((1000, 500, 0, S), (2000, 600, 0, R))
+    found = intervals(life(4000, None, looked, locks=[4, -1], cpu_us=700, born=False))
+    unknown = found[found["state"] == State.UNKNOWN]
+    assert len(unknown)
+    assert (unknown["lock"] == -1).all()
+
+
 def test_samples_in_functions_that_spin() -> None:
     found = np.zeros(3, INTERVAL)
     found["start_ns"], found["end_ns"] = [0, 100, 200], [100, 200, 300]

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import numpy as np
+
+from perflib.threads import preload_recording
+from perflib.threads.formats import INTERVAL, State
+
+
+def test_the_cpu_time_of_others_is_not_the_jobs() -> None:
+    busy = [(0, 500), (100, 650), (200, 850)]  # two CPUs
+    others = preload_recording._Others(busy)
+    intervals = np.zeros(4, INTERVAL)
+    intervals["start_ns"], intervals["end_ns"] = [-50, 50, 90, 120], [50, 90, 120, 500]
+    intervals["state"] = [State.RUNNING, State.WAITING, State.READY, State.RUNNING]
+    others.add(intervals)
+    # The job ran 50 of 150 and was ready 10; then it ran 80 of 200 and was ready 20.
+    assert others.busy_ns() == 10 + 20
+    others.add(intervals[:0])
+    assert others.busy_ns() == 30
+    alone = preload_recording._Others([(0, 0), (100, 50), (200, 130)])
+    alone.add(intervals)
+    assert alone.busy_ns() == 0
+    assert preload_recording._Others([]).busy_ns() == 0
