@@ -90,7 +90,7 @@ def main() -> None:
             record(folder, asked)
         size_mb = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
         said = subprocess.run(
-            [sys.executable, "-c", OPEN, str(folder)], check=True, capture_output=True, text=True
+            [sys.executable, "-c", OPEN, str(folder)], check=True, stdout=subprocess.PIPE, text=True
         )
     found = json.loads(said.stdout)
     print(f"{found['recorded_s']:.0f} s of {found['threads']} threads: {found['intervals']:,} "

@@ -240,8 +240,7 @@ class ThreadTable:
     def states(self) -> pd.DataFrame:
         """``[version, state]``: mean shares of the threads' time in percent.
 
-        ``locked_s``: waiting for locks, and without a core meanwhile. Waiting for the end of other
-        threads (join) is left out.
+        ``locked_s``: waiting for locks, and without a core meanwhile.
         """
         columns = ("running_s", "spinning_s", "free_ready_s", "sleeping_s", "unknown_s")
         rows = {}
@@ -249,9 +248,7 @@ class ThreadTable:
             if not self.is_profiled(version):
                 continue
             seconds = {one: float(self._profile(version, one).sum()) for one in columns}
-            seconds["locked_s"] = float(
-                self._waited(version, self._locks(version, join=False)).sum()
-            )
+            seconds["locked_s"] = float(self._waited(version, self._locks(version)).sum())
             total = max(sum(seconds.values()), 1e-9)
             rows[version] = {name: 100 * one / total for name, one in seconds.items()}
         return pd.DataFrame.from_dict(rows, orient="index")
@@ -262,22 +259,19 @@ class ThreadTable:
         return self._interval(100 * alone / self._profile(version, "whole_s"))
 
     def _awake_s(self, version: str) -> pd.Series[float]:
-        """Time of all threads, but for sleep and for waiting until others have ended (join)."""
+        """Time of all threads, but for sleep."""
         states = ("running_s", "ready_s", "waiting_s", "spinning_s", "unknown_s")
-        awake = sum(
-            (self._profile(version, one) for one in states[1:]), self._profile(version, states[0])
-        )
-        return (awake - self._waited(version, self._locks(version, join=True))).clip(lower=1e-9)
+        each = (self._profile(version, one) for one in states[1:])
+        return sum(each, self._profile(version, states[0])).clip(lower=1e-9)
 
     # --- waits -----------------------------------------------------------------------------------
 
-    def _locks(self, version: str, *, join: bool) -> dict[str, str]:
-        """Locks and their kinds: real ones, or the ends of threads that others wait for."""
+    def _locks(self, version: str) -> dict[str, str]:
+        """Locks and their kinds."""
         return {
             name: one["kind"]
             for locks in self._profiled[version]["lock_table"]
             for name, one in locks.items()
-            if (one["kind"] == "join") == join
         }
 
     def _waited(self, version: str, names: Collection[str]) -> pd.Series[float]:
@@ -316,7 +310,7 @@ class ThreadTable:
 
     def _all_waits(self, version: str) -> Iterator[WaitShare]:
         mine = self._profiled[version]
-        kinds = self._locks(version, join=False)
+        kinds = self._locks(version)
         accounts = self._accounts(version)
         kinds |= {name: "" for account in accounts for name in account if name not in kinds}
         awake, first = self._awake_s(version), mine["limiting"].value_counts()

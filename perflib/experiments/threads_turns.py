@@ -87,7 +87,6 @@ def summary(
         mine["longest_ms"] = max(mine["longest_ms"], float(one["longest_ms"]))
     locks = dict(sorted(locks.items(), key=lambda item: -_total_s(item[1]))[:_MOST_LOCKS])
     at_once = recording.concurrency(begin_ns, end_ns, rows)
-    real = [name for name, one in locks.items() if one["kind"] != "join"]
     return {
         "recorded_s": (end_ns - begin_ns) / 1e9,
         "concurrency": float(recording.effective_concurrency(begin_ns, end_ns, rows)),
@@ -95,7 +94,7 @@ def summary(
         **seconds,
         "free_ready_s": max(0.0, seconds["ready_s"] - float(waits["ready_s"].sum())),
         "locks": json.dumps(locks),
-        "limiting": real[0] if real else "",
+        "limiting": next(iter(locks), ""),
     }
 
 

@@ -136,10 +136,11 @@ def waits(
     found = np.empty(0, dtype=WAIT)
     if not len(recording.intervals):
         return found
+    retry_ns = 0 if recording.meta.get("backend") == "preload" else RETRY_NS  # there they are stamped
     for _ in range(2):  # the first time they are only counted
         out = ffi.from_buffer("thread_wait[]", found)
         n = lib.thread_waits(
-            *_pointers(ffi, recording, rows), len(rows), *span, RETRY_NS, out, len(found)
+            *_pointers(ffi, recording, rows), len(rows), *span, retry_ns, out, len(found)
         )
         if n > len(found):
             found = np.empty(n, dtype=WAIT)

@@ -222,11 +222,11 @@ class PerfThreads(ControlledPerf):
             Stacks(self._perf, job_only) as stacks,
         ):
             ours = data.clock == _CLOCK
-            found = Converted(data, self._tracepoints, self._on_ns if ours else 0)
+            off_ns = self._off_ns if ours and self._off_ns else np.iinfo(np.int64).max
+            found = Converted(data, self._tracepoints, (self._on_ns if ours else 0, off_ns))
             batches = found.batches()
             first = next(batches)
             start_ns = self._on_ns if ours else _first_time(first)
-            off_ns = self._off_ns if ours and self._off_ns else np.iinfo(np.int64).max
             machine = StateMachine(
                 start_ns=start_ns,
                 names=data.names,

@@ -19,6 +19,7 @@ from perflib.threads.perf_tracepoints import Tracepoints, numbers
 
 __all__ = ["Converted"]
 
+_ALWAYS = (0, np.iinfo(np.int64).max)
 _BATCH = 1 << 18  # records in memory at least, before they are put in order
 _INTERRUPT = 0x58  # of common_flags: hard and soft interrupts, and those that cannot be masked
 _EXIT_DEAD = 0x10
@@ -37,8 +38,8 @@ class Converted:
         The file.
     tracepoints
         Of the kernel that it was recorded on.
-    since_ns
-        When the recording began.
+    span
+        From when to when all was recorded; events before and after are there in part.
 
     Attributes
     ----------
@@ -57,7 +58,9 @@ class Converted:
         The time of the last event.
     """
 
-    def __init__(self, data: PerfData, tracepoints: Tracepoints, since_ns: int = 0) -> None:
+    def __init__(
+        self, data: PerfData, tracepoints: Tracepoints, span: tuple[int, int] = _ALWAYS
+    ) -> None:
         self._data = data
         self._tracepoints = tracepoints
         self._numbers = numbers(data, tracepoints)
@@ -71,7 +74,7 @@ class Converted:
         self.hints: dict[tuple[int, int], str] = {}
         self.last_ns = 0
         self._ends = np.empty(0, dtype=EVENT)  # records of ends whose last switch is to come
-        self._since_ns = since_ns
+        self._since_ns, self._until_ns = span
         self._expected: dict[int, int] = {}  # by CPU: who comes to it by a second record
         self._on_cpu: dict[int, int] = {}
         self._latest: dict[int, int] = defaultdict(int)  # by CPU, in the order of the file
@@ -155,7 +158,8 @@ class Converted:
             for at in np.flatnonzero(before != of_cpu["tid"]).tolist() if cpu not in noted else []:
                 time_ns = int(of_cpu["time_ns"][at])
                 since = int(of_cpu["time_ns"][at - 1]) if at else self.last_ns
-                found.append((time_ns, Event.LOST, cpu, 0, 0, 1, since, -1))
+                if since >= self._since_ns and time_ns <= self._until_ns:
+                    found.append((time_ns, Event.LOST, cpu, 0, 0, 1, since, -1))
         self.missing += len(found)
         return np.array(found, dtype=EVENT)
 

@@ -9,7 +9,6 @@ came after it executed its last program. Names of threads are left out: one may 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import re
 import struct
@@ -17,7 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,30 +47,26 @@ def write_job_only(path: Path, out: Path, tree: Tree, tracepoints: Tracepoints) 
         of = numbers(data, tracepoints)
         if of.switch >= 0:
             data.fields(of.switch, tracepoints.fields["sched:sched_switch"])
-        whole = memoryview(mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ))
-        target.write(whole[: data.begin])
+        head = source.read(data.begin)
+        target.write(head)
         for part in data.records():
-            kept = _kept(part, pids, executed, of, tracepoints.state_bits)
-            rows = part[kept]
-            starts = rows["offset"] + data.begin
-            ends = starts + rows["bytes"]
-            first = np.flatnonzero(np.append(True, starts[1:] != ends[:-1])[: len(rows)])
-            last = np.append(first[1:] - 1, len(rows) - 1)[: len(first)]
-            spans = zip(starts[first].tolist(), ends[last].tolist(), strict=True)
-            target.writelines(whole[start:end] for start, end in spans)
+            rows = part[_kept(part, pids, executed, of, tracepoints.state_bits)]
+            if len(rows):
+                target.writelines(_spans(source, data.begin, rows))
         end = target.tell()
-        size = struct.unpack_from("<Q", whole, _DATA_SIZE_AT)[0]
-        if size and data.begin + size <= len(whole):
-            target.write(_features(whole, data.begin + size, end))
+        (size,) = struct.unpack_from("<Q", head, _DATA_SIZE_AT)
+        if size and data.begin + size <= os.fstat(source.fileno()).st_size:
+            source.seek(data.begin + size)
+            target.write(_features(head, source.read(), data.begin + size, end))
         else:  # perf writes them at its end
             target.seek(_FEATURES_AT)
             target.write(bytes(32))
         target.seek(_DATA_SIZE_AT)
         target.write(struct.pack("<Q", end - data.begin))
         # perf reads tracepoints only with descriptions, which a perf that is killed does not write.
-        entry, attrs = struct.unpack_from("<2Q", whole, _ATTRS_AT)
+        entry, attrs = struct.unpack_from("<2Q", head, _ATTRS_AT)
         for i in range(len(data.events)):
-            if struct.unpack_from("<I", whole, attrs + i * entry)[0] == _TRACEPOINT:
+            if struct.unpack_from("<I", head, attrs + i * entry)[0] == _TRACEPOINT:
                 target.seek(attrs + i * entry)
                 target.write(struct.pack("<I", _SOFTWARE))
                 target.seek(attrs + i * entry + 8)
@@ -98,10 +93,22 @@ def _kept(
     return kept
 
 
-def _features(whole: memoryview, table: int, end: int) -> bytes:
+def _spans(source: BinaryIO, begin: int, rows: npt.NDArray[Any]) -> list[memoryview]:
+    """The bytes of records, neighbours together."""
+    starts = rows["offset"] - rows["offset"][0]
+    ends = starts + rows["bytes"]
+    source.seek(begin + int(rows["offset"][0]))
+    block = memoryview(source.read(int(ends[-1])))
+    first = np.flatnonzero(np.append(True, starts[1:] != ends[:-1]))
+    last = np.append(first[1:] - 1, len(rows) - 1)
+    spans = zip(starts[first].tolist(), ends[last].tolist(), strict=True)
+    return [block[start:end] for start, end in spans]
+
+
+def _features(head: bytes, features: bytes, table: int, end: int) -> bytes:
     """What stands behind the records: a table of sections, which moves with them, and these."""
-    flags = int.from_bytes(whole[_FEATURES_AT : _FEATURES_AT + 32], "little")
-    moved = bytearray(whole[table:])
+    flags = int.from_bytes(head[_FEATURES_AT : _FEATURES_AT + 32], "little")
+    moved = bytearray(features)
     for i in range(min(flags.bit_count(), len(moved) // _SECTION)):
         (offset,) = struct.unpack_from("<Q", moved, i * _SECTION)
         struct.pack_into("<Q", moved, i * _SECTION, max(0, offset + end - table))

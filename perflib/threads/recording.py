@@ -127,7 +127,7 @@ class Recording:
         return cls.open(folder)
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path | str) -> Self:
         """Open a recording.
 
         Raises
@@ -135,6 +135,7 @@ class Recording:
         UserError
             The folder has none, one of a later format, or one that is damaged.
         """
+        folder = Path(folder)
         meta = _meta(folder)
         table = _array(folder, "threads", THREAD)
         intervals = _array(folder, "intervals", INTERVAL)

@@ -39,7 +39,7 @@ __all__ = [
 
 _AT_WORK = (State.RUNNING, State.SPINNING)
 _RUNNABLE = (State.RUNNING, State.SPINNING, State.READY)
-_NO_WORK = ("join", "condition", "barrier")  # who waits so, waits for work, not for permission
+_NO_WORK = ("condition", "barrier")  # who waits so, waits for work, not for permission
 
 
 class Serial(NamedTuple):
@@ -149,8 +149,8 @@ def serial(recording: Recording, tolerance: float = 0.01) -> Serial:
     The begin is the longest one during which at most one thread was awake, but for a share of
     ``tolerance`` (a helper that looks about from time to time does not make a job parallel); the
     end likewise. A thread is awake that runs, spins, has no core, or waits for permission: for a
-    mutex, say. One that sleeps, waits for the end of another thread (join), for work (a condition
-    variable) or at a barrier is not, nor is one of which nothing is known.
+    mutex, say. One that sleeps, waits for work (a condition variable) or at a barrier is not, nor is
+    one of which nothing is known.
     """
     start, end = recording.span(None, None)
     # The last place is that of no lock: a futex that is not known may be anybody's lock.
@@ -365,9 +365,8 @@ def longest(
 def limiting(
     recording: Recording, start_ns: int | None = None, end_ns: int | None = None
 ) -> Limit | None:
-    """The lock that was waited for longest; None if nothing but the end of threads was."""
+    """The lock that was waited for longest; None if none was."""
     table = lock_waits(recording, start_ns, end_ns)
-    table = table[table["kind"] != "join"]
     if table.empty:
         return None
     first = table.iloc[0]

@@ -13,7 +13,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib.errors import MeasurementError
-from perflib.threads.formats import FORMAT, INTERVAL, LOST, META, SAMPLE, THREAD, Lock, Rows
+from perflib.threads.formats import (
+    FORMAT,
+    INTERVAL,
+    LOST,
+    META,
+    SAMPLE,
+    THREAD,
+    Lock,
+    Rows,
+    State,
+)
 from perflib.threads.intervals import mark_lost
 
 __all__ = ["Writer"]
@@ -90,7 +100,7 @@ class Writer:
             As `Recording` has them.
         lock_of
             The lock that each number in the intervals stands for (-1: none); else the numbers are
-            those of ``locks``.
+            those of ``locks``. Who waits for a thread's end (``join``) sleeps: that is no lock.
         keep
             The rows to keep. The others' intervals are left out, and who waited for them, waited
             for an unknown thread.
@@ -107,7 +117,8 @@ class Writer:
         lock_map = None if lock_of is None else np.append(lock_of, -1).astype(np.int32)
         threads = threads[kept]
         missing = np.ascontiguousarray([] if lost is None else lost, dtype=LOST)
-        counts = self._order(row_of, int(kept.sum()), lock_map, missing)
+        joins = np.array([*(lock.kind == "join" for lock in locks), False])
+        counts = self._order(row_of, int(kept.sum()), lock_map, joins, missing)
         self._order_samples(row_of)
         table = np.zeros(len(threads), dtype=THREAD)
         for column in ("tid", "pid", "start_ns", "end_ns"):
@@ -137,6 +148,7 @@ class Writer:
         row_of: npt.NDArray[np.int32],
         n_rows: int,
         lock_map: npt.NDArray[np.int32] | None,
+        joins: npt.NDArray[np.bool_],
         missing: npt.NDArray[np.void],
     ) -> npt.NDArray[np.int64]:
         """Group the intervals by row, flag those that lost events touch; how many each row has."""
@@ -164,6 +176,9 @@ class Writer:
             piece["other"] = row_of[piece["other"]]
             if lock_map is not None:
                 piece["lock"] = lock_map[piece["lock"]]
+            ends = joins[piece["lock"]]
+            piece["state"][ends & (piece["state"] == State.WAITING)] = State.SLEEPING
+            piece["lock"][ends] = -1
             present, begins, many = np.unique(row, return_index=True, return_counts=True)
             before = np.append(np.iinfo(np.int64).min, piece["end_ns"][:-1])
             before[begins] = reached[present]

@@ -98,7 +98,7 @@ def test_a_recording_is_summed_up(tmp_path: Path) -> None:
     assert found["recorded_s"] == pytest.approx(0.01)
     assert found["running_s"] == pytest.approx(0.011)
     assert found["spinning_s"] == pytest.approx(0.001)
-    assert found["sleeping_s"] == pytest.approx(0.001)
+    assert found["sleeping_s"] == pytest.approx(0.011)  # for the end of another thread, too
     assert found["ready_s"] == pytest.approx(0.003)
     assert found["free_ready_s"] == pytest.approx(0.002)
     assert found["concurrency"] == pytest.approx(1.2)
@@ -108,7 +108,7 @@ def test_a_recording_is_summed_up(tmp_path: Path) -> None:
         "kind": "mutex", "waits": 2, "waiting_s": pytest.approx(0.004),
         "ready_s": pytest.approx(0.001), "longest_ms": pytest.approx(4.0),
     }  # fmt: skip
-    assert found["limiting"] == "module"  # the join is longer, but limits nothing
+    assert found["limiting"] == "module"
     assert summary(made, 0, 10 * MS, rows=[2])["limiting"] == ""
     assert summary(made, 0, 4 * MS, rows=[0])["running_s"] == pytest.approx(0.004)
 
@@ -245,7 +245,7 @@ def test_a_command_has_no_account_and_its_end_is_only_said(tmp_path: Path, loop:
     assert (alone["account"], profiled["account"]) == (None, None)
     assert profiled["recorded_s"] == profiled["whole_s"]
     assert profiled["threads"] == 3  # all that the recording has
-    assert json.loads(profiled["locks"])["pthread_join"]["kind"] == "join"
+    assert "pthread_join" not in json.loads(profiled["locks"])
     assert profiled["limiting"] == "output_module"
     assert taken.problems == ["the job ended with status 3; its last line: x"]
 

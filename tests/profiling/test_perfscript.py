@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from perflib.errors import UserError
 from perflib.profiling import perfscript
-from perflib.profiling.perfscript import read
+from perflib.profiling.perfscript import StackReader, read
 from tests.profiling.perf_texts import NAMES, RECORDED, Text, scrambled, texts
 from tests.reference.perf_script import perf_script
 
@@ -243,3 +243,14 @@ def test_no_file_and_no_permission(tmp_path: Path) -> None:
 def test_large_numbers_stay_exact(tmp_path: Path) -> None:
     samples = read(written(tmp_path, "kv 1 1.5: 1 c: ffffffff9aa3c8de f (/x)\n")).samples
     assert samples["ip"].iloc[0] == np.uint64(0xFFFFFFFF9AA3C8DE)
+
+
+def test_stacks_as_they_come_are_those_of_the_table() -> None:
+    for name in NAMES:
+        samples = read(RECORDED / name).samples
+        with (RECORDED / name).open("rb", buffering=0) as file:
+            reader = StackReader(file)
+            parts = [(t.tolist(), i.tolist(), [reader.texts[n] for n in s]) for t, i, s in reader]
+        assert [time_ns for times, _, _ in parts for time_ns in times] == list(samples["time_ns"])
+        assert [tid for _, tids, _ in parts for tid in tids] == list(samples["tid"])
+        assert [text for _, _, texts in parts for text in texts] == list(samples["stack"])

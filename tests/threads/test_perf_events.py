@@ -68,7 +68,7 @@ def converted(
 ) -> tuple[Converted, np.ndarray[Any, Any], list[int]]:
     path.write_bytes(perf_file(EVENTS, records))
     with PerfData(path) as data:
-        found = Converted(data, TRACEPOINTS, since_ns)
+        found = Converted(data, TRACEPOINTS, (since_ns, 10**18))
         batches = list(found.batches())
     events = np.concatenate(batches)
     assert (np.diff(events["time_ns"]) >= 0).all()

@@ -285,7 +285,7 @@ def test_seconds_by_state(made: Recording) -> None:
     life = (made.threads["end_ns"] - made.threads["start_ns"]).to_numpy() / 1e9
     states = ["running", "ready", "waiting", "sleeping", "spinning", "unknown"]
     assert table[states].to_numpy().sum(axis=1) == pytest.approx(life)
-    assert table[["running", "waiting"]].to_numpy()[0].tolist() == [0.2, 0.8]
+    assert table[["running", "sleeping"]].to_numpy()[0].tolist() == [0.2, 0.8]
     part = made.thread_states([3, 1], made.start_ns, made.start_ns + 10**8)
     assert part.index.tolist() == [3, 1]
     assert (part[states].to_numpy() == 0).all()  # the first tenth is the first thread's
