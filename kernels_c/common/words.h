@@ -10,18 +10,18 @@ typedef struct {
   const char *end;
 } span;
 
-static int is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static inline int is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-static int is_digit(char c) { return c >= '0' && c <= '9'; }
+static inline int is_digit(char c) { return c >= '0' && c <= '9'; }
 
-static int hex_value(char c) {
+static inline int hex_value(char c) {
   if (is_digit(c))
     return c - '0';
   c |= 0x20;
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static span trim(span s) {
+static inline span trim(span s) {
   while (s.at < s.end && is_blank(*s.at))
     s.at++;
   while (s.at < s.end && is_blank(s.end[-1]))
@@ -30,7 +30,7 @@ static span trim(span s) {
 }
 
 /* Take the next word off the beginning; empty at the end. */
-static span word(span *s) {
+static inline span word(span *s) {
   while (s->at < s->end && is_blank(*s->at))
     s->at++;
   span w = {s->at, s->at};
@@ -40,24 +40,24 @@ static span word(span *s) {
   return w;
 }
 
-static size_t length(span s) { return (size_t)(s.end - s.at); }
+static inline size_t length(span s) { return (size_t)(s.end - s.at); }
 
-static int is(span s, const char *text) {
+static inline int is(span s, const char *text) {
   size_t n = strlen(text);
   return length(s) == n && memcmp(s.at, text, n) == 0;
 }
 
-static int begins(span s, const char *text) {
+static inline int begins(span s, const char *text) {
   size_t n = strlen(text);
   return length(s) >= n && memcmp(s.at, text, n) == 0;
 }
 
-static int contains(span s, const char *text) {
+static inline int contains(span s, const char *text) {
   return memmem(s.at, length(s), text, strlen(text)) != NULL;
 }
 
 /* A whole number up to `most`, digits alone; -1 if it is none. */
-static int64_t number(span s, int64_t most) {
+static inline int64_t number(span s, int64_t most) {
   int64_t value = 0;
   if (s.at == s.end)
     return -1;
@@ -70,7 +70,7 @@ static int64_t number(span s, int64_t most) {
 }
 
 /* Up to 16 hexadecimal digits. */
-static int address(span s, uint64_t *value) {
+static inline int address(span s, uint64_t *value) {
   if (s.at == s.end || length(s) > 16)
     return 0;
   for (*value = 0; s.at < s.end; s.at++) {

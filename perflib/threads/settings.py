@@ -11,8 +11,11 @@ from perflib.profiling.recorder import CallGraph
 
 __all__ = ["SPIN_FUNCTIONS", "Settings"]
 
-SPIN_FUNCTIONS = r"(?i)spin|_mm_pause|cpu_relax"
-"""Functions in which a thread that runs does no work but asks for a lock again and again."""
+SPIN_FUNCTIONS = r"(?i)(?<!raw_)spin|_mm_pause|cpu_relax"
+"""Functions in which a thread that runs does no work but asks for a lock again and again.
+
+Not the kernel's ``_raw_spin_...``, at whose ends samples pile up when interrupts come back.
+"""
 
 
 @dataclass(frozen=True)
