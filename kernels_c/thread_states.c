@@ -419,6 +419,7 @@ static void on_switch(thread_states *s, const thread_event *e, int64_t time) {
   }
   end_state(s, row, time);
   begin_state(s, row, RUNNING, e->cpu);
+  t->lock = t->futex;
   t->early_waker = NO_WAKER;
 }
 
@@ -446,6 +447,11 @@ static void on_futex(thread_states *s, const thread_event *e, int64_t time) {
     return;
   is_running(s, row, time, e->cpu);
   thread *t = &s->threads[row];
+  if (t->lock >= 0 || e->kind == FUTEX_WAIT) {
+    /* The kernel's way into the wait and out of it belongs to the operation on the lock. */
+    end_state(s, row, time);
+    begin_state(s, row, RUNNING, e->cpu);
+  }
   t->futex = -1;
   if (e->kind == FUTEX_EXIT)
     return;
@@ -464,7 +470,7 @@ static void on_futex(thread_states *s, const thread_event *e, int64_t time) {
   }
   if (f->keys[key].stack < 0)
     f->keys[key].stack = e->stack;
-  t->futex = key;
+  t->futex = t->lock = key;
   t->futex_stack = e->stack;
 }
 
@@ -565,9 +571,16 @@ static void on_lost(thread_states *s, const thread_event *e) {
     return;
   f->lost[f->n_lost++] =
       (thread_lost){.start_ns = e->b, .end_ns = e->time_ns, .cpu = e->cpu, .number = e->a};
-  for (int32_t row = 0; row < f->n_threads; row++) /* the end of a wait may be among them */
-    if (f->threads[row].alive && s->threads[row].state == RUNNING && s->threads[row].cpu == e->cpu)
-      s->threads[row].futex = -1;
+  for (int32_t row = 0; row < f->n_threads; row++) { /* the end of a wait may be among them */
+    thread *t = &s->threads[row];
+    if (!f->threads[row].alive || t->state != RUNNING || t->cpu != e->cpu)
+      continue;
+    if (t->lock >= 0) {
+      end_state(s, row, later(e->time_ns, s->start_ns));
+      begin_state(s, row, RUNNING, e->cpu);
+    }
+    t->futex = -1;
+  }
 }
 
 thread_states *thread_states_open(int64_t start_ns, int follow, const uint8_t *cpus,

@@ -176,6 +176,9 @@ class Machine:
                     self.lost.append((b, time, cpu, a))
                     for t in self.threads:
                         if t.alive and t.state == RUNNING and t.cpu == cpu:
+                            if t.lock >= 0:
+                                self.end_state(t, at)
+                                self.begin_state(t, RUNNING, cpu)
                             t.futex = -1
 
     def switch(self, at: int, cpu: int, tid: int, pid: int, a: int, b: int, stack: int) -> None:
@@ -213,6 +216,7 @@ class Machine:
             t.flags |= 1
         self.end_state(t, at)
         self.begin_state(t, RUNNING, cpu)
+        t.lock = t.futex
         t.early_waker = NOBODY
 
     def waking(self, at: int, tid: int, a: int) -> None:
@@ -233,9 +237,12 @@ class Machine:
         t = self.whose(tid, pid, at)
         if t:
             self.is_running(t, at, cpu)
+            if t.lock >= 0 or kind == 3:
+                self.end_state(t, at)
+                self.begin_state(t, RUNNING, cpu)
             t.futex = -1
             if kind == 3:
-                t.futex = self.keys.setdefault((t.pid, a), len(self.keys))
+                t.futex = t.lock = self.keys.setdefault((t.pid, a), len(self.keys))
                 t.futex_stack = stack
 
     def sample(self, at: int, cpu: int, tid: int, pid: int, weight: int, stack: int) -> None:

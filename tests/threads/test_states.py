@@ -181,13 +181,16 @@ def test_a_wait_for_a_lock_from_its_begin_to_its_end() -> None:
     assert states(holder) == [(0, 10, "ready"), (10, 400, "running")]
     assert states(waiter) == [
         (0, 20, "ready"),
-        (20, 60, "running"),
+        (20, 50, "running"),
+        (50, 60, "running"),  # the kernel's way into the wait
         (60, 200, "waiting"),
         (200, 230, "ready"),
-        (230, 300, "running"),
+        (230, 235, "running"),  # and out of it
+        (235, 300, "running"),
         (300, 400, "sleeping"),
     ]
-    wait, ready, sleep = waiter[2], waiter[3], waiter[5]
+    into, wait, ready, out, sleep = *waiter[2:6], waiter[7]
+    assert (into.lock, out.lock) == (0, 0)
     assert (wait.lock, wait.other, wait.stack) == (0, 1, 2)  # row 1 held it; the futex's stack
     assert (ready.lock, ready.other) == (0, 1)
     assert (sleep.lock, sleep.stack) == (-1, 0)
