@@ -136,7 +136,8 @@ def waits(
     found = np.empty(0, dtype=WAIT)
     if not len(recording.intervals):
         return found
-    retry_ns = 0 if recording.meta.get("backend") == "preload" else RETRY_NS  # there they are stamped
+    stamped = recording.meta.get("backend") == "preload"  # each operation is known there
+    retry_ns = 0 if stamped else RETRY_NS
     for _ in range(2):  # the first time they are only counted
         out = ffi.from_buffer("thread_wait[]", found)
         n = lib.thread_waits(

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 __all__ = [
     "CHUNK",
-    "KINDS",
     "PROCESS",
     "SHARED",
     "WAIT",
@@ -130,10 +129,6 @@ class WaitKind(IntEnum):
     BARRIER = 4
     JOIN = 5
     SPIN = 6
-
-
-KINDS = ("mutex", "condition", "rwlock", "semaphore", "barrier", "join", "other")
-"""The kinds as a recording names them, by their numbers here."""
 
 
 class ProcessFlag(IntFlag):

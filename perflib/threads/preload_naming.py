@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from perflib.threads.formats import Lock
-from perflib.threads.preload_files import KINDS
+from perflib.threads.formats import LOCK_KINDS, Lock
 from perflib.threads.sampler import Looks
 from perflib.threads.symbols import Symbols
 
@@ -73,7 +72,7 @@ class Naming:
         index: dict[tuple[Any, ...], int] = {}
         numbers = []
         for (pid, generation, code, address), (_, stack) in self._locks.items():
-            kind, place = KINDS[code], address
+            kind, place = LOCK_KINDS[code], address
             found = self.symbols(pid, generation).object_at(address)
             if kind == "join":
                 name = "pthread_join"

@@ -12,9 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib.errors import MeasurementError
-from perflib.threads.formats import LOST, SAMPLE, Flag, State
+from perflib.threads.formats import LOCK_KINDS, LOST, SAMPLE, Flag, State
 from perflib.threads.preload_files import (
-    KINDS,
     WAIT,
     ProcessFile,
     ProcessFlag,
@@ -32,7 +31,7 @@ __all__ = ["Parts", "write"]
 
 _FUTEX_WAIT, _LOCK_PI, _LOCK_PI2 = 0, 6, 13
 _COMMAND, _PRIVATE = 0x7F, 0x80
-_OTHER = KINDS.index("other")
+_OTHER = LOCK_KINDS.index("other")
 _LONGEST_LOCK = np.uint64(64)  # bytes
 _SAME_NS = 30_000_000  # stat says when a thread began to a hundredth of a second
 
@@ -398,7 +397,7 @@ def _looked_locks(
         if address == UNKNOWN_FUTEX:
             kind = "other"
         place = 0 if kind in ("join", "other") else address
-        found[which] = naming.lock((row.pid, generation, KINDS.index(kind), place), "")
+        found[which] = naming.lock((row.pid, generation, LOCK_KINDS.index(kind), place), "")
     return found
 
 

@@ -149,8 +149,8 @@ def serial(recording: Recording, tolerance: float = 0.01) -> Serial:
     The begin is the longest one during which at most one thread was awake, but for a share of
     ``tolerance`` (a helper that looks about from time to time does not make a job parallel); the
     end likewise. A thread is awake that runs, spins, has no core, or waits for permission: for a
-    mutex, say. One that sleeps, waits for work (a condition variable) or at a barrier is not, nor is
-    one of which nothing is known.
+    mutex, say. One that sleeps, waits for work (a condition variable) or at a barrier is not, nor
+    is one of which nothing is known.
     """
     start, end = recording.span(None, None)
     # The last place is that of no lock: a futex that is not known may be anybody's lock.

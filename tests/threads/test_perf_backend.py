@@ -247,8 +247,9 @@ def test_only_what_happens_while_it_is_on(turning: Callable[[int], None], tmp_pa
     found = recorder.recording(pid_of(turning), tmp_path / "recording")
     assert before_ns < found.start_ns < found.end_ns < after_ns
     waits = found.lock_waits().groupby("name")["waits"].sum()
-    assert 0 < waits["ping"] <= 21  # threads of this test's machine may always be there in time
-    assert waits.get("pong", 0) <= 21
+    # Who comes late waits; which of the two that is, is not known.
+    assert waits.sum() > 0
+    assert max(waits.get("ping", 0), waits.get("pong", 0)) <= 21
     assert {"turning", "answer"} <= set(found.threads["name"])
 
 
