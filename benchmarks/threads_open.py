@@ -38,7 +38,7 @@ recording = Recording.open(sys.argv[1])
 took("open")
 timeline = lab.timeline(recording)
 took("timeline")
-start, end = recording.span()
+start, end = recording.start_ns, recording.end_ns
 timeline.zoom(start + (end - start) // 3, start + (end - start) // 2)
 took("zoom")
 locks = recording.lock_waits()

@@ -556,7 +556,7 @@ static void on_comm(thread_states *s, const thread_event *e, int64_t time) {
     return;
   s->found.threads[row].name = (int32_t)e->a;
   int32_t number = s->threads[row].process;
-  if (e->b == EXEC) {
+  if (e->b == EXEC && e->time_ns > 0) { /* at 0 perf lists what is there already */
     s->threads[row].futex = -1;
     end_others(s, number, row, time);
   } else if (e->b == EXEC_OF_AN_IGNORED) {
@@ -669,6 +669,8 @@ int thread_states_finish(thread_states *s, int64_t end_ns) {
   s->found.n_intervals = s->found.n_samples = 0;
   for (int32_t row = 0; row < s->found.n_threads; row++)
     if (s->found.threads[row].alive) {
+      if (s->threads[row].fresh) /* it never came to a CPU nor left one */
+        s->threads[row].state = SLEEPING;
       end_state(s, row, end_ns);
       s->found.threads[row].end_ns = s->threads[row].since;
     }

@@ -171,7 +171,7 @@ class Machine:
                         self.end_life(t, at)
                         t.dying = True
                 case 8:
-                    self.comm(at, cpu, tid, pid, a, b)
+                    self.comm(at, cpu, tid, pid, a, b, listed=time == 0)
                 case 9:
                     self.lost.append((b, time, cpu, a))
                     for t in self.threads:
@@ -278,7 +278,7 @@ class Machine:
                 self.begin_state(t, READY)
                 t.other = parent
 
-    def comm(self, at: int, cpu: int, tid: int, pid: int, a: int, b: int) -> None:
+    def comm(self, at: int, cpu: int, tid: int, pid: int, a: int, b: int, *, listed: bool) -> None:
         t: Thread | None
         if self.living(tid) < 0 and b and tid == pid and pid in self.processes:
             t = self.add(tid, pid, at)
@@ -288,6 +288,8 @@ class Machine:
         if not t:
             return
         t.name = a
+        if b == 1 and listed:
+            return
         if b == 1:
             t.futex = -1
         for one in self.threads:
@@ -299,6 +301,8 @@ class Machine:
     def finish(self, end_ns: int) -> None:
         for t in self.threads:
             if t.alive:
+                if t.fresh:
+                    t.state = SLEEPING
                 self.end_state(t, end_ns)
                 t.end_ns = t.since
 

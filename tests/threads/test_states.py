@@ -288,12 +288,32 @@ def test_the_first_event_tells_what_a_thread_did_before(
     assert states(intervals[0]) == [(0, 50, before)]
 
 
+def test_threads_that_perf_lists_at_the_begin_are_there_once() -> None:
+    """It lists them at time 0, and the first one's name as if it had executed its program then."""
+    machine, threads = told(
+        [
+            born(JOB),
+            born(11),
+            event(0, Event.COMM, JOB, 0, 1),
+            event(0, Event.COMM, 11, 1),
+            switch(50, 11, 0, 1),
+        ],
+        70,
+        start_ns=10,
+    )
+    assert machine.threads["name"].tolist() == ["job", "event-0"]
+    assert [states(one) for one in threads] == [
+        [(10, 70, "sleeping")],
+        [(10, 50, "running"), (50, 70, "sleeping")],
+    ]
+
+
 def test_a_thread_that_was_there_with_its_state() -> None:
     machine = machine_of()
-    machine.thread(JOB, JOB, 0, "sleeping")
-    machine.thread(11, JOB, 1)
+    machine.thread(JOB, JOB, 0, "ready")
+    machine.thread(11, JOB, 1)  # it never came to a CPU nor left one, so it slept
     threads = found(machine, [machine.finish(70)])
-    assert [states(one) for one in threads] == [[(0, 70, "sleeping")], [(0, 70, "unknown")]]
+    assert [states(one) for one in threads] == [[(0, 70, "ready")], [(0, 70, "sleeping")]]
     assert machine.threads["name"].tolist() == ["job", "event-0"]
     with pytest.raises(UserError, match="did you mean 'sleeping'"):
         machine.thread(12, JOB, 1, "sleping")
