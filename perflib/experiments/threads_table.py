@@ -62,7 +62,7 @@ class Gain:
 
     ``measured``, the ``bound`` and the queueing network's ``expected`` from the profile, and
     ``beyond``: measured less the bound, in percentage points, with an interval that holds for all
-    points of the version together.
+    points of all versions together.
     """
 
     point: str
@@ -363,6 +363,7 @@ class ThreadTable:
 
     def gain(self, version: str, point: str) -> Gain:
         """What switching a point off gains: measured, and predicted from the profile alone."""
+        claims = max(1, sum(len(self.points(one)) for one in self.versions))
         shorter = self._log_time(version, WITHOUT + point) - self._log_time(version, ALONE)
         measured = -100 * _on_values(np.expm1, shorter)
         table = self._predictions.get(version, pd.DataFrame())
@@ -370,7 +371,7 @@ class ThreadTable:
         bound, expected = (table.get((kind, point), nothing) for kind in ("bound", "expected"))
         return Gain(
             point, self._interval(measured), self._interval(bound), self._interval(expected),
-            self._interval(measured - bound, 1 - _ALPHA / max(1, len(self.points(version)))),
+            self._interval(measured - bound, 1 - _ALPHA / claims),
         )  # fmt: skip
 
 
