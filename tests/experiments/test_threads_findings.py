@@ -30,7 +30,7 @@ def verdicts(findings: dict[str, Finding], *subjects: str) -> list[str]:
 
 
 def test_each_version_has_its_verdicts() -> None:
-    findings = found(samples(cost=0.01, off=0.01, rounds=40))
+    findings = found(samples(cost=0.01, off=0.01, rounds=80))
     for version in ("Initial", "ROOT", "CMSSW I", "Final"):
         assert verdicts(
             findings,
@@ -43,7 +43,7 @@ def test_each_version_has_its_verdicts() -> None:
     assert limiting.verdict == "supported"
     assert limiting.claim.startswith("formula_lock costs the threads of Initial more than 2 %")
     assert limiting.evidence["point"] == "formula"
-    assert limiting.reason.startswith("It is the first in 40 of 40 profiles; the next is")
+    assert limiting.reason.startswith("It is the first in 80 of 80 profiles; the next is")
     without = findings["Initial without formula"]
     assert without.verdict == "supported"
     assert without.effect == pytest.approx(100 * SHARES["formula"], abs=1)
