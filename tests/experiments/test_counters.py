@@ -394,7 +394,7 @@ def test_without_perf_counters_are_held_against_each_other_alone(
         msg = "perf is not installed (or not on PATH)"
         raise PerfUnavailableError(msg)
 
-    monkeypatch.setattr("perflib.profiling.recorder.find_perf", no_perf)
+    monkeypatch.setattr("perflib.profiling.perf_control.find_perf", no_perf)
     given = SMALL | {"budget_s": 0.1, "jobs": [1], "sets": ["software"]}
     run = COUNTERS.measure(CountersParams.make(given))
     assert SAMPLED not in set(run.samples["mode"])
