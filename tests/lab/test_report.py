@@ -79,8 +79,8 @@ def runs() -> list[Run]:
             "timed_sizes": [1024],
             "sample_ms": 0.02,
         },
-        "threads": {"events": 10, "versions": ["formula"], "threads": 2},
         "erasure_coding": {"block_mib": 0.0625, "implementations": ["ours_table"]},
+        "threads": {"events": 10, "versions": ["formula"], "threads": 2},
     }
     assert list(small) == list(experiments.NAMES)
     made = []
