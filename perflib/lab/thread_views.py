@@ -411,6 +411,9 @@ def _about(recording: Recording) -> str:
     length = duration(recording.end_ns - recording.start_ns)
     who = f"{_number(len(recording.threads), 'thread')} on {_number(int(meta['cpus']), 'core')}"
     words = [f"{who}, {length}, recorded by the backend “{meta['backend']}”."]
+    if meta["others_busy_ns"]:
+        others = duration(meta["others_busy_ns"])
+        words.append(f"While its threads were ready, other programs had cores for {others}.")
     lost = meta["lost"]
     if lost["events"] or lost["samples"]:
         words.append(

@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from perflib.threads.recording import Recording
 
 __all__ = [
-    "Cores",
     "Limit",
     "Serial",
-    "compare",
     "concurrency",
     "concurrency_over_time",
-    "cores",
     "effective_concurrency",
     "holders",
     "limiting",
@@ -52,29 +49,6 @@ class Serial(NamedTuple):
     start_s: float
     end_s: float
     alone_share: float
-
-
-class Cores(NamedTuple):
-    """Whether threads had no core, and why.
-
-    ``cpus``: how many the job could use. ``ready_s``: how long threads were ready without a core,
-    all threads together. ``over_share``: the share of the time in which more threads wanted to run
-    than there are CPUs. ``others_s``: CPU time that other processes had in the whole recording
-    while a thread of the job was ready.
-    """
-
-    cpus: int
-    ready_s: float
-    over_share: float
-    others_s: float
-
-    @property
-    def more_threads_than_cores(self) -> bool:
-        """Whether more threads than cores wanted to run for more than a twentieth of the time.
-
-        Time without a core is then the job's own doing and says nothing about its locks.
-        """
-        return self.over_share > 0.05
 
 
 class Limit(NamedTuple):
@@ -178,18 +152,6 @@ def _begin(lengths: npt.NDArray[np.int64], several: npt.NDArray[np.bool_], toler
     if excess[-1] <= tolerance * before[-1]:
         return int(before[-1])
     return int(before[begins[-1]])
-
-
-def cores(recording: Recording, start_ns: int | None = None, end_ns: int | None = None) -> Cores:
-    """Whether threads had no core, and why: more of them than cores, or other processes."""
-    start, end = recording.span(start_ns, end_ns)
-    cpus = int(recording.meta["cpus"])
-    rows = recording.rows()
-    ready_s = float(recording.thread_states(rows, start, end)["ready"].sum())
-    by_level, _ = intervals.levels(recording, rows, (start, end), _RUNNABLE)
-    over = int(by_level[cpus + 1 :].sum())
-    others_s = recording.meta["others_busy_ns"] / 1e9
-    return Cores(cpus, ready_s, over / max(end - start, 1), others_s)
 
 
 # --- waits ---------------------------------------------------------------------------------------
@@ -376,23 +338,3 @@ def limiting(
     return Limit(
         int(first["lock"]), str(first["name"]), str(first["kind"]), float(first["total_s"]), share
     )
-
-
-def compare(first: Recording, second: Recording) -> pd.DataFrame:
-    """Waiting for each lock in two recordings, the largest difference first.
-
-    Locks are the same if they have one name and one kind.
-
-    Returns
-    -------
-    pandas.DataFrame
-        name, kind, first_s, second_s, difference_s (second less first), ratio (NaN where one was
-        not waited for).
-    """
-    tables = [lock_waits(one).groupby(["name", "kind"])["total_s"].sum() for one in (first, second)]
-    table = pd.concat(tables, axis=1, keys=["first_s", "second_s"]).reset_index()
-    table["ratio"] = table["second_s"] / table["first_s"]
-    table = table.fillna({"first_s": 0.0, "second_s": 0.0})
-    table.insert(4, "difference_s", table["second_s"] - table["first_s"])
-    order = table["difference_s"].abs().sort_values(ascending=False, kind="stable").index
-    return table.loc[order].reset_index(drop=True)

@@ -205,6 +205,7 @@ def test_next_to_nothing_was_recorded(tmp_path: Path, threads: Any) -> None:
         "lost": {"events": 1234, "samples": 5},
         "cut": "the disk was full",
         "remarks": ["A remark & more."],
+        "others_busy_ns": 20 * MS,
     }
     view = thread_view(recording_of(tmp_path, threads, meta=meta))
     for title in view._parts:
@@ -213,6 +214,7 @@ def test_next_to_nothing_was_recorded(tmp_path: Path, threads: Any) -> None:
     about = view.children[0].value
     assert "Lost: 1,234 events and 5 samples" in about
     assert "It ends early: the disk was full." in about
+    assert "While its threads were ready, other programs had cores for 20.0 ms." in about
     assert "A remark &amp; more." in about
 
 

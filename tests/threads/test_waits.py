@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perflib.errors import MeasurementError
 from perflib.threads import intervals as sums
 from perflib.threads import waits
-from perflib.threads.formats import INTERVAL, LOST, SAMPLE, STATES, Lock, State
+from perflib.threads.formats import INTERVAL, LOST, SAMPLE, STATES, State
 from perflib.threads.recording import Recording
 from tests.reference.thread_states import (
     Interval,
@@ -249,50 +249,17 @@ def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -
     assert begin(kinds.index("mutex")) == begin(-1) == 0.0
 
 
-def test_more_threads_than_cores_is_told_from_other_processes(tmp_path: Path) -> None:
-    threads = [[(0, 1000, 0)], [(0, 500, 0), (500, 1000, 1)]]
-    few = waits.cores(recording_of(tmp_path / "few", threads, meta={"cpus": 1}))
-    assert few.more_threads_than_cores
-    assert (few.over_share, few.ready_s, few.others_s) == (1.0, 500 / 1e9, 0.0)
-    busy = {"cpus": 2, "others_busy_ns": 500}
-    many = waits.cores(recording_of(tmp_path / "many", threads, meta=busy))
-    assert not many.more_threads_than_cores
-    assert (many.over_share, many.others_s) == (0.0, 500 / 1e9)
-
-
-def test_two_recordings_are_compared_by_the_names_of_their_locks(tmp_path: Path) -> None:
-    def one(name: str, lock: Lock, ns: int) -> Recording:
-        other = Lock("both", "mutex", 1, 1)
-        return recording_of(
-            tmp_path / name,
-            [[(0, ns, 2, 0, -1, 0), (ns, ns + 50, 2, 0, -1, 1)]],
-            locks=(lock, other),
-        )
-
-    first = one("a", Lock("gone", "mutex", 1, 1), 400)
-    second = one("b", Lock("new", "mutex", 1, 1), 300)
-    table = waits.compare(first, second)
-    assert table["name"].tolist() == ["gone", "new", "both"]
-    assert (table["difference_s"] * 1e9).round().tolist() == [-400, 300, 0]
-    assert table["ratio"].tolist()[2] == 1.0
-    assert np.isnan(table["ratio"].tolist()[:2]).all()
-    same = waits.compare(first, first)
-    assert (same["difference_s"] == 0).all()
-
-
 def test_an_empty_recording_has_no_answers(tmp_path: Path) -> None:
     nothing = recording_of(tmp_path, [])
     assert nothing.lock_waits().empty
     assert nothing.paths().empty
     assert nothing.holders().empty
     assert nothing.longest().empty
-    assert waits.compare(nothing, nothing).empty
     assert waits.limiting(nothing) is None
     assert nothing.concurrency().tolist() == [0]
     assert math.isnan(nothing.effective_concurrency())
     assert nothing.serial()[:2] == (0.0, 0.0)
     assert (nothing.concurrency_over_time(3)["concurrency"] == 0).all()
-    assert waits.cores(nothing).ready_s == 0.0
 
 
 def test_too_little_memory_is_said(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
