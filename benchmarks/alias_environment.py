@@ -19,9 +19,9 @@ import time
 import numpy as np
 
 from perflib.experiments import get
-from perflib.experiments.alias_environment import AliasEnvironment
+from perflib.experiments.aliasing.environment import AliasEnvironment
 from perflib.measure.journal import Journal
-from perflib.run import Run
+from perflib.model.run import Run
 from perflib.stats import percent, t_interval
 
 _NAMES = ("sweep", "spikes", "null")

@@ -15,8 +15,8 @@ import os
 import tempfile
 from typing import Any
 
-from perflib.experiments.alias_offsets import experiment
-from perflib.finding import Finding
+from perflib.experiments.aliasing.offsets import experiment
+from perflib.model.finding import Finding
 
 _GIVEN: dict[str, Any] = {
     "functions": ["convolution", "copy", "memcpy"],

@@ -16,10 +16,10 @@ import time
 import numpy as np
 
 from perflib.experiments import get
-from perflib.experiments.code_segment import CodeSegment
-from perflib.experiments.code_table import CodeTable
-from perflib.experiments.code_turns import Arm
-from perflib.measure.rounds import frame_of, round_order
+from perflib.experiments.code_size.code_segment import CodeSegment
+from perflib.experiments.code_size.measure import Arm
+from perflib.experiments.code_size.table import CodeTable
+from perflib.measure.schedule import frame_of, round_order
 from perflib.stats import percent, t_interval
 
 _SHOWN = ("huge pages", "knee")

@@ -29,10 +29,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError
 from perflib.kernels import Build, build
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker
+from perflib.model.errors import MeasurementError
 from perflib.stats import robust_mean, t_interval, time_blocks
 
 _FIFO_PRIORITY = 50

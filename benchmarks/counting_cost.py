@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from perflib.conditions import Conditions
-from perflib.counters.monitor import Monitor
-from perflib.counters.sets import events_of
-from perflib.counters.watched import watch
+from perflib.instruments.counters.monitor import Monitor
+from perflib.instruments.counters.sets import events_of
+from perflib.instruments.counters.watched import watch
+from perflib.instruments.perf.recorder import Recorder
 from perflib.kernels import build
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker
-from perflib.profiling.recorder import Recorder
 from perflib.stats import compare_cores
 
 _SEED = 1

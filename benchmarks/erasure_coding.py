@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.errors import MeasurementError
 from perflib.experiments import get
-from perflib.experiments.erasure_turns import layout_offsets
+from perflib.experiments.aliasing.erasure_coding.measure import layout_offsets
 from perflib.kernels import Kernel, load
+from perflib.model.errors import MeasurementError
 from perflib.stats import robust_mean, t_interval, time_blocks
 
 _DATA, _PARITY, _BLOCK_BYTES = 10, 4, 4 << 20

@@ -20,12 +20,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from perflib.conditions import Conditions
-from perflib.profiling.event_profile import Sampling, profile_job
-from perflib.profiling.joblog import Begun, JobEvent
-from perflib.profiling.jobrun import run_job
-from perflib.profiling.logformat import LogFormat
-from perflib.profiling.perf_tool import find_perf
+from perflib.instruments.joblog.joblog import Begun, JobEvent
+from perflib.instruments.joblog.jobrun import run_job
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.instruments.perf.event_profile import Sampling, profile_job
+from perflib.instruments.perf.tool import find_perf
+from perflib.measure.conditions import Conditions
 
 JOB = """
 import sys, time

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from perflib import kernels
-from perflib.conditions import Conditions
 from perflib.experiments import get
 from perflib.kernels import build, source
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
 
 _READY = """

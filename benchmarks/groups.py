@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from perflib.stats.groups import Groups, find_groups
+from perflib.stats.clusters import Groups, find_groups
 
 _NOISE = 0.1
 _SAMPLES = (16, 12, 8, 4, 1)  # of a cell

@@ -16,8 +16,8 @@ from __future__ import annotations
 import argparse
 
 from perflib.experiments.event_profile import EventParams, experiment
-from perflib.machine.topology import topology
-from perflib.profiling.comparison import Comparison
+from perflib.instruments.profile.comparison import Comparison
+from perflib.machine.hardware.topology import topology
 
 _FUNCTION = "kv_runge_kutta"
 

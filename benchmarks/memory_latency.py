@@ -13,7 +13,7 @@ one core under the same conditions, before other work if that is allowed (nice -
 SCHED_FIFO: there, lat_mem_rd's two processes keep the core from each other.
 
 Each ratio is of the same size in the same round; rounds are longer than the disturbances of a host
-(``perflib.stats.blocks``), so each is a block of the interval.
+(``perflib.stats.intervals``), so each is a block of the interval.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError
-from perflib.experiments.memory_arrays import LINE_BYTES, Arrays
 from perflib.kernels import build
-from perflib.machine.caches import caches
+from perflib.machine.hardware.caches import caches
+from perflib.measure.arrays import LINE_BYTES, Arrays
+from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
+from perflib.model.errors import MeasurementError
 from perflib.stats import Interval, t_interval
 
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -204,7 +204,7 @@ class Chaser:
 def python_start_s() -> float:
     """What a Python takes until it could start a worker."""
     begin = time.perf_counter()
-    code = "import perflib.experiments.memory_arrays"
+    code = "import perflib.measure.arrays"
     subprocess.run([sys.executable, "-c", code], check=True)
     return time.perf_counter() - begin
 

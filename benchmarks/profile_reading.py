@@ -127,7 +127,7 @@ def _show(claim: str, values: Sequence[float], unit: str, good: bool, limit: str
 
 def speed(inferno: str, path: Path, repetitions: int) -> None:
     """Lines a second of both, one after the other, in random order within each pair."""
-    from perflib.profiling.perfscript import read
+    from perflib.instruments.perf.script import read
 
     lines = read(path).lines
     rng = random.Random(2)

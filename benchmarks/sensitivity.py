@@ -16,8 +16,8 @@ import sys
 import time
 
 from perflib.experiments import get
-from perflib.finding import Finding
-from perflib.machine.topology import topology
+from perflib.machine.hardware.topology import topology
+from perflib.model.finding import Finding
 
 _SLICE_S = 0.001
 

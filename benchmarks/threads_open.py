@@ -17,9 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from perflib.jobs.event_loop import VERSIONS, argv
-from perflib.threads.record import profile_job
-from perflib.threads.settings import Settings
+from perflib.instruments.threads.record import profile_job
+from perflib.instruments.threads.settings import Settings
+from perflib.measure.jobs.event_loop import VERSIONS, argv
 
 _FOREVER = 10**7  # events
 _MOST_S, _MOST_MB = 10.0, 1024.0

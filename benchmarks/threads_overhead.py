@@ -21,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-from perflib.errors import MeasurementError
-from perflib.jobs.event_loop import VERSIONS, Account, argv
+from perflib.instruments.threads.record import Ran, backends, profile_job, run_alone
+from perflib.instruments.threads.settings import Settings
+from perflib.measure.jobs.event_loop import VERSIONS, Account, argv
+from perflib.model.errors import MeasurementError
 from perflib.stats import robust_mean, t_interval, time_blocks
-from perflib.threads.record import Ran, backends, profile_job, run_alone
-from perflib.threads.settings import Settings
 
 _UNKNOWN = "there is no such backend"
 _MOST = 1.05

@@ -21,12 +21,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from perflib.errors import MeasurementError
-from perflib.jobs.event_loop import VERSIONS, Account, argv
-from perflib.threads.record import backends, profile_job
-from perflib.threads.recording import Recording
-from perflib.threads.settings import Settings
-from perflib.threads.waits import limiting, lock_waits
+from perflib.instruments.threads.record import backends, profile_job
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.settings import Settings
+from perflib.instruments.threads.waits import limiting, lock_waits
+from perflib.measure.jobs.event_loop import VERSIONS, Account, argv
+from perflib.model.errors import MeasurementError
 
 _UNKNOWN = "there is no such backend"
 _MOST_PERCENT = 5.0

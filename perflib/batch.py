@@ -24,10 +24,11 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from perflib import experiments, store
-from perflib.errors import UserError
-from perflib.paths import notebooks_dir
-from perflib.run import Run
+from perflib import experiments
+from perflib.model import store
+from perflib.model.errors import UserError
+from perflib.model.paths import notebooks_dir
+from perflib.model.run import Run
 
 __all__ = ["Outcome", "batch", "investigate", "load_sets", "parse_assignments", "tagged_runs"]
 

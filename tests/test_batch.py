@@ -12,7 +12,7 @@ import pytest
 from perflib import batch as batches
 from perflib import experiments
 from perflib.batch import Outcome, batch, investigate, load_sets, parse_assignments, tagged_runs
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 
 def notebook(path: Path, *cells: str, parameters: str = "x = 1") -> Path:

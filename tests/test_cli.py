@@ -13,12 +13,12 @@ import pytest
 
 from perflib import experiments
 from perflib.cli import main
-from perflib.errors import UserError
-from perflib.finding import Finding
-from perflib.hypotheses import unseen
 from perflib.machine.describe import describe
-from perflib.run import Run
-from perflib.store import load, save, saved_path
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.hypotheses import unseen
+from perflib.model.run import Run
+from perflib.model.store import load, save, saved_path
 from tests.experiments.simulated import samples
 
 

@@ -163,7 +163,7 @@ def name_of(path: Path) -> str:
 
 
 def part_of(module: str) -> str:
-    """``measure`` of ``perflib.measure.rounds``; empty for the package itself."""
+    """``measure`` of ``perflib.measure.schedule``; empty for the package itself."""
     return module.removeprefix("perflib").lstrip(".").partition(".")[0]
 
 
@@ -276,8 +276,8 @@ def test_an_installed_wheel_works_without_the_checkout(wheel: Path, tmp_path: Pa
         archive.extractall(site)
     code = (
         "import json, perflib.kernels as k\n"
-        "from perflib.paths import kernels_dir, notebooks_dir\n"
-        "from perflib.reference import published\n"
+        "from perflib.model.paths import kernels_dir, notebooks_dir\n"
+        "from perflib.framework.published import published\n"
         "print(json.dumps([str(kernels_dir()), str(notebooks_dir()), k.names(),"
         " len(published('kv_haswell')), str(k.build('clock_gaps').library)]))"
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.errors import MeasurementError, PerflibError, UserError
+from perflib.model.errors import MeasurementError, PerflibError, UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            from perflib.errors import choose
+            from perflib.model.errors import choose
 
             raise UserError(choose("command", args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
@@ -81,7 +81,7 @@ def run(
     """Measure the experiment NAME on this machine, save the run and say what was found."""
     from perflib.experiments import get
     from perflib.measure.progress import Reporter
-    from perflib.store import saved_path
+    from perflib.model.store import saved_path
 
     if resume is not None:
         if name or assignments or profile:
@@ -120,8 +120,8 @@ def run(
 def analyse(name: str, samples: Path, assignments: tuple[str, ...], as_json: bool) -> None:
     """Apply the analysis of experiment NAME to a table of samples from any machine."""
     from perflib.experiments import get
-    from perflib.run import Run
-    from perflib.store import read_table
+    from perflib.model.run import Run
+    from perflib.model.store import read_table
 
     experiment = get(name)
     params = experiment.Params.parse(assignments)
@@ -178,8 +178,8 @@ def list_(as_json: bool) -> None:
 @_json_option
 def runs(as_json: bool) -> None:
     """List the saved runs, the interrupted and the damaged ones."""
-    from perflib.store import runs as all_runs
-    from perflib.store import runs_dir
+    from perflib.model.store import runs as all_runs
+    from perflib.model.store import runs_dir
 
     found = all_runs()
     if as_json:
@@ -202,7 +202,7 @@ def runs(as_json: bool) -> None:
 def show(run_id: str, as_json: bool) -> None:
     """Show a saved run: what was found, and where its numbers come from."""
     from perflib.experiments import get
-    from perflib.store import load
+    from perflib.model.store import load
 
     loaded = load(run_id)
     findings = get(loaded.experiment).analyse(loaded)
@@ -233,7 +233,7 @@ def show(run_id: str, as_json: bool) -> None:
 def compare(first: str, second: str, as_json: bool) -> None:
     """Compare two runs of one experiment: two machines, or two days."""
     from perflib.experiments import get
-    from perflib.store import load
+    from perflib.model.store import load
 
     a, b = load(first), load(second)
     if a.experiment != b.experiment:
@@ -270,9 +270,9 @@ def ledger(run_ids: tuple[str, ...], as_json: bool) -> None:
     """
     import shutil
 
-    from perflib import hypotheses
     from perflib.experiments import NAMES, get
-    from perflib.store import load
+    from perflib.model import hypotheses
+    from perflib.model.store import load
 
     named = map(load, run_ids)
     entries = [(one, get(one.experiment).analyse(one)) for one in named] or _newest_here()
@@ -296,8 +296,8 @@ def _newest_here() -> list[tuple[Any, list[Any]]]:
     """Each experiment's newest run that was saved on this machine, with what it found."""
     from perflib.experiments import NAMES, get
     from perflib.machine.describe import describe
-    from perflib.store import load
-    from perflib.store import runs as all_runs
+    from perflib.model.store import load
+    from perflib.model.store import runs as all_runs
 
     here = describe()
     found = {}
@@ -347,9 +347,9 @@ def _differences(a: Any, b: Any) -> dict[str, tuple[Any, Any]]:
 def doctor(as_json: bool) -> None:
     """Show what this machine is, and what about it spoils measurements. Changes nothing."""
     from perflib.machine.describe import describe
-    from perflib.machine.doctor import diagnose
-    from perflib.machine.features import of_this_machine
-    from perflib.machine.summary import check_lines, feature_lines, machine_lines
+    from perflib.machine.doctor.diagnose import diagnose
+    from perflib.machine.doctor.lines import check_lines, feature_lines, machine_lines
+    from perflib.machine.hardware.features import of_this_machine
 
     machine, features = describe(), of_this_machine()
     checks = diagnose()
@@ -371,7 +371,7 @@ def doctor(as_json: bool) -> None:
 def _noise() -> tuple[pd.DataFrame | None, str]:
     """The gaps in each core's clock, a few seconds in all; or why they cannot be measured."""
     from perflib.experiments.machine import look
-    from perflib.machine.topology import topology
+    from perflib.machine.hardware.topology import topology
 
     cores = topology().allowed_cpus()
     try:
@@ -433,8 +433,9 @@ def profile(
     The Parquet table has the samples of every event unless one is named. An output that is there
     already is replaced.
     """
-    from perflib.profiling import export, summary
-    from perflib.profiling.perfscript import read
+    from perflib.instruments.perf.script import read
+    from perflib.instruments.profile import export
+    from perflib.instruments.profile import lines as summary
 
     outputs = {"folded": folded, "speedscope": speedscope, "parquet": parquet}
     wanted = {name: path for name, path in outputs.items() if path is not None}
@@ -483,7 +484,7 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
     """
     import os
 
-    from perflib.paths import lay_out_notebooks
+    from perflib.model.paths import lay_out_notebooks
 
     place = lay_out_notebooks(folder)
     _say(f"notebooks: {place}")
@@ -555,7 +556,7 @@ def investigate(profile: str, out: Path | None) -> None:
 def report(run_ids: tuple[str, ...], out: Path) -> None:
     """Write a report of saved runs: one HTML file."""
     from perflib.lab.report import write_report
-    from perflib.store import load
+    from perflib.model.store import load
 
     click.echo(write_report([load(run_id) for run_id in run_ids], out))
     click.echo(f"report: {out}")
@@ -574,7 +575,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, _terminate)
     code = 0
     try:
-        from perflib.system_settings import restore_leftovers
+        from perflib.machine.settings.changes import restore_leftovers
 
         for sentence in restore_leftovers():
             _say(sentence)

@@ -1,37 +1,38 @@
-"""The experiments: each a question with parameters, a measurement, an analysis and a figure."""
+"""The experiments: each a question with parameters, a measurement, an analysis and figures."""
 
 from __future__ import annotations
 
 import importlib
 
-from perflib.errors import UserError, choose
-from perflib.experiments.base import Experiment
+from perflib.framework.experiment import Experiment
+from perflib.model.errors import UserError, choose
 
 __all__ = ["NAMES", "get"]
 
-NAMES = (
-    "machine",
-    "kv_per_core",
-    "event_profile",
-    "counters",
-    "random_calls",
-    "code_segment",
-    "memory_levels",
-    "numa",
-    "coherence",
-    "alias_map",
-    "alias_environment",
-    "alias_offsets",
-    "allocators",
-    "erasure_coding",
-    "threads",
-)
+_FOLDERS = {
+    "machine": "machine",
+    "kv_per_core": "kv_per_core",
+    "event_profile": "event_profile",
+    "counters": "counters",
+    "random_calls": "code_size.random_calls",
+    "code_segment": "code_size.code_segment",
+    "memory_levels": "memory_levels",
+    "numa": "core_pairs.numa",
+    "coherence": "core_pairs.coherence",
+    "alias_map": "aliasing.map",
+    "alias_environment": "aliasing.environment",
+    "alias_offsets": "aliasing.offsets",
+    "allocators": "aliasing.allocators",
+    "erasure_coding": "aliasing.erasure_coding",
+    "threads": "threads",
+}
+NAMES = tuple(_FOLDERS)
 
 
 def get(name: str) -> Experiment:
     """The experiment of that name."""
-    if name not in NAMES:
+    if name not in _FOLDERS:
         raise UserError(choose("experiment", name, NAMES))
-    found = importlib.import_module(f"perflib.experiments.{name}").experiment
+    found = importlib.import_module(f"perflib.experiments.{_FOLDERS[name]}").experiment
     assert isinstance(found, Experiment)
     return found

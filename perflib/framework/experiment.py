@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pandas as pd
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.experiments.params import Params as AnyParams
-from perflib.experiments.params import describe_fields
-from perflib.finding import Finding, changes
+from perflib.framework.params import Params as AnyParams
+from perflib.framework.params import describe_fields
 from perflib.machine.describe import describe
+from perflib.machine.settings.changes import settings
 from perflib.measure.journal import Journal
-from perflib.measure.rounds import Columns, Progress, frame_of, take_rounds
-from perflib.run import Run, new_id
-from perflib.store import runs_dir, save
-from perflib.system_settings import settings
+from perflib.measure.schedule import Columns, Progress, frame_of, take_rounds
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.finding import Finding, changes
+from perflib.model.run import Run, new_id
+from perflib.model.store import runs_dir, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

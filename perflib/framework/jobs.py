@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Self
 
-from perflib.conditions import Conditions, check, observe, unmet
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments.params import parameter
+from perflib.framework.params import parameter
+from perflib.instruments.joblog.logformat import FORMATS, LogFormat
 from perflib.kernels import build, load
-from perflib.profiling.logformat import FORMATS, LogFormat
+from perflib.measure.conditions import Conditions, check, observe, unmet
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = [
     "JOB_BEGIN",
@@ -71,7 +71,7 @@ def job_template(
         program = build("kv", variant=variant, copies=copies, executable=True).library
         return shlex.quote(str(program)) + _EVENTS
     if job == "pythia":
-        return f"{shlex.quote(sys.executable)} -m perflib.jobs.pythia{_EVENTS}"
+        return f"{shlex.quote(sys.executable)} -m perflib.measure.jobs.pythia{_EVENTS}"
     return command
 
 

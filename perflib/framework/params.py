@@ -22,12 +22,12 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from perflib.conditions import Conditions
-from perflib.errors import UserError, choose
-from perflib.machine.caches import caches
 from perflib.machine.cpulist import format_cpus, parse_cpus
-from perflib.machine.knobs import knob
-from perflib.machine.topology import topology
+from perflib.machine.hardware.caches import caches
+from perflib.machine.hardware.topology import topology
+from perflib.machine.settings.knobs import knob
+from perflib.measure.conditions import Conditions
+from perflib.model.errors import UserError, choose
 
 __all__ = ["AnyWords", "Cores", "Params", "Words", "describe_fields", "parameter", "split_items"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 __all__ = ["round_starts", "usable"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from perflib.finding import Verdict
+from perflib.model.finding import Verdict
 from perflib.stats import CoreEffect, Interval
 
 __all__ = ["slowness_verdict", "threshold_verdict"]

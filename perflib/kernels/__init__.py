@@ -1,6 +1,7 @@
 """C kernels: compiled on demand, cached for the user alone, loaded through cffi.
 
-``kernels_c/NAME.c`` begins with a comment whose last part, after a line ``@kernel``, is TOML:
+``kernels_c/NAME.c`` (or in ``readers``, ``tools``) begins with a comment whose last part, after a
+line ``@kernel``, is TOML:
 
     flags = ["-O2"]              what the compiler is told, nothing else ever is
     link = ["-lm"]               what the linker is told
@@ -37,8 +38,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.paths import cache_dir, kernels_dir
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.paths import cache_dir, kernels_dir
 
 __all__ = [
     "BASE_FLAGS",
@@ -112,14 +113,18 @@ class Kernel:
 
 
 def names() -> list[str]:
-    """Every kernel there is."""
-    return sorted(path.stem for path in kernels_dir().glob("*.c"))
+    """Every kernel there is, those in ``readers`` and ``tools`` among them."""
+    return sorted(_files())
+
+
+def _files() -> dict[str, Path]:
+    return {path.stem: path for path in kernels_dir().glob("**/*.c")}
 
 
 def source(name: str) -> Source:
     """Read a kernel's declarations from its C file."""
-    path = kernels_dir() / f"{name}.c"
-    if not path.is_file():
+    path = _files().get(name)
+    if path is None:
         raise UserError(choose("kernel", name, names()))
     return _parse(path, path.stat().st_mtime_ns)
 
@@ -255,9 +260,7 @@ def _included(declared: Source) -> list[Path]:
     while open_:
         file = open_.pop()
         for name in _INCLUDE.findall(file.read_bytes()):
-            for header in {
-                folder / name.decode() for folder in (file.parent, declared.path.parent)
-            }:
+            for header in {folder / name.decode() for folder in (file.parent, kernels_dir())}:
                 if header.is_file() and header not in found:
                     found.append(header)
                     open_.append(header)
@@ -380,10 +383,10 @@ def _compile(
     executable: bool,
 ) -> None:
     name = declared.name
-    common = [*BASE_FLAGS, *flags, f"-I{declared.path.parent}"]
+    common = [*BASE_FLAGS, *flags, f"-I{kernels_dir()}"]
     inputs = [str(declared.path)]
     if declared.copied is not None:
-        from perflib.copies import repeat
+        from perflib.kernels.copies import repeat
 
         single, repeated = where / "single.s", where / "copies.s"
         _run_compiler(

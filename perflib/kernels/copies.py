@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perflib.errors import MeasurementError
+from perflib.model.errors import MeasurementError
 
 __all__ = ["repeat"]
 

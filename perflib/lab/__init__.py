@@ -13,9 +13,9 @@ from perflib.lab.report import write_report
 from perflib.lab.summary import summary
 from perflib.lab.tables import Table, table, verdicts
 from perflib.lab.theme import figures, png, show, themed
-from perflib.lab.thread_figures import concurrency_figure, timeline_figure
-from perflib.lab.thread_views import thread_view
-from perflib.lab.timeline import timeline
+from perflib.lab.threads.figures import concurrency_figure, timeline_figure
+from perflib.lab.threads.timeline import timeline
+from perflib.lab.threads.views import thread_view
 
 __all__ = [
     "Form",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 __all__ = ["busy_neighbour"]
 

@@ -20,9 +20,9 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from perflib.errors import UserError, choose
+from perflib.instruments.profile.views import Node, Weight, object_of, top_down
 from perflib.lab.theme import themed
-from perflib.profiling.views import Node, Weight, object_of, top_down
+from perflib.model.errors import UserError, choose
 
 __all__ = ["FlameGraph", "Orientation", "flame_figure", "flame_graph"]
 

@@ -15,17 +15,18 @@ from time import monotonic
 
 import ipywidgets as widgets
 
-from perflib import experiments, store
-from perflib.errors import PerflibError, UserError
-from perflib.experiments.params import Params
-from perflib.finding import Finding
+from perflib import experiments
+from perflib.framework.params import Params
 from perflib.lab.fields import Fields
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, verdicts
 from perflib.lab.theme import figures, png
-from perflib.measure.rounds import Status
-from perflib.run import Run
-from perflib.system_settings import restore_leftovers
+from perflib.machine.settings.changes import restore_leftovers
+from perflib.measure.schedule import Status
+from perflib.model import store
+from perflib.model.errors import PerflibError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 __all__ = ["Form", "form"]
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from perflib import experiments, hypotheses
-from perflib.finding import Finding
+from perflib import experiments
 from perflib.lab.tables import Table, verdicts
-from perflib.run import Run
+from perflib.model import hypotheses
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 __all__ = ["ledger", "ledger_table"]
 

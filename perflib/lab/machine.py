@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from perflib.lab.tables import Table
-from perflib.machine.doctor import Check
-from perflib.machine.features import FeatureState
+from perflib.machine.doctor.diagnose import Check
+from perflib.machine.hardware.features import FeatureState
 
 __all__ = ["caches", "checks", "cores", "facts", "features", "tlbs", "warnings_of"]
 

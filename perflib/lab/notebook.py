@@ -9,10 +9,10 @@ from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
 from perflib import experiments
-from perflib.errors import UserError, choose
-from perflib.experiments.params import Params
+from perflib.framework.params import Params
 from perflib.measure.progress import Reporter
-from perflib.run import Run
+from perflib.model.errors import UserError, choose
+from perflib.model.run import Run
 
 __all__ = ["parameters", "run"]
 

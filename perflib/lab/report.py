@@ -12,15 +12,15 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from perflib import experiments
-from perflib.finding import Finding
 from perflib.lab.ledger import ledger_table
 from perflib.lab.machine import caches, cores, facts, tlbs, warnings_of
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, Table, table, verdicts
 from perflib.lab.theme import figures, png
 from perflib.machine.describe import describe
-from perflib.machine.doctor import diagnose
-from perflib.run import Run
+from perflib.machine.doctor.diagnose import diagnose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 __all__ = ["write_report"]
 

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from perflib.finding import Finding
-from perflib.hypotheses import HYPOTHESIS
 from perflib.lab.tables import short_unit
+from perflib.model.finding import Finding
+from perflib.model.hypotheses import HYPOTHESIS
 
 __all__ = ["summary"]
 

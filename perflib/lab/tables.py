@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.finding import Finding, Verdict
+from perflib.model.finding import Finding, Verdict
 
 __all__ = ["STYLE", "Table", "interval", "short_unit", "table", "verdicts"]
 

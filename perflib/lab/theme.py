@@ -13,7 +13,7 @@ from IPython.display import Image
 from matplotlib.figure import Figure
 
 from perflib import experiments
-from perflib.run import Run
+from perflib.model.run import Run
 
 __all__ = ["figures", "png", "show", "themed"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 __all__ = ["format_cpus", "parse_cpus"]
 

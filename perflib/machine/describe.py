@@ -15,15 +15,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from perflib.machine import cgroup, hypervisor, pmu
-from perflib.machine.caches import Cache, caches
-from perflib.machine.cpuid import Leaves, leaves_or_reason, signature
 from perflib.machine.cpulist import format_cpus
 from perflib.machine.files import fields, integer, text
-from perflib.machine.knobs import KNOBS
-from perflib.machine.microarch import microarchitecture
-from perflib.machine.tlbs import decode_tlbs
-from perflib.machine.topology import Topology, topology
+from perflib.machine.hardware import cgroup, hypervisor, pmu
+from perflib.machine.hardware.caches import Cache, caches
+from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason, signature
+from perflib.machine.hardware.microarch import microarchitecture
+from perflib.machine.hardware.tlbs import decode_tlbs
+from perflib.machine.hardware.topology import Topology, topology
+from perflib.machine.settings.knobs import KNOBS
 
 __all__ = ["describe"]
 

@@ -14,14 +14,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError, choose
 from perflib.kernels import build
-from perflib.machine import smaps
-from perflib.machine.placement import misplaced, pages_by_node
-from perflib.machine.text_backings import BACKINGS, explain
+from perflib.measure.conditions import Conditions
+from perflib.measure.pages import smaps
+from perflib.measure.pages.placement import misplaced, pages_by_node
+from perflib.measure.pages.text_backings import BACKINGS, explain
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.workers import Workers
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["LINE_BYTES", "ORDERS", "SAMPLE", "Arrays"]
 

@@ -4,7 +4,7 @@
 cannot give; `perflib.measure.launch` applies it to a child process; `observe` reads back from the
 kernel what a process got, and `unmet` names every difference. A condition left at its default asks
 for nothing: the process has whatever its parent has. What belongs to the whole machine (a governor,
-the transparent-huge-page switch) is in `perflib.system_settings`.
+the transparent-huge-page switch) is in `perflib.machine.settings.changes`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from perflib.errors import MeasurementError, UserError, choose
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["Conditions", "check", "environment_bytes", "observe", "unmet"]
 

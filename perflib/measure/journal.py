@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from perflib.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["Journal"]
 

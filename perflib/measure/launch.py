@@ -9,7 +9,7 @@ Every measured process comes through here, so its start is what counts: it impor
 ctypes alone (12 ms against 8 ms for an empty Python and 28 ms with json, signal and dataclasses),
 and runs as a file, isolated (``-I -S``), without a look at any installed package.
 
-What the kernel refuses is left out in silence: `perflib.conditions.observe` reads back what the
+What the kernel refuses is left out in silence: `conditions.observe` reads back what the
 process really has, and `unmet` says it. Only a CPU that it may not use and a command that cannot be
 started are errors: exit status 2.
 """
@@ -24,7 +24,7 @@ TYPE_CHECKING = False  # typing's would have to be imported
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from perflib.conditions import Conditions
+    from perflib.measure.conditions import Conditions
 
 __all__ = ["command"]
 

@@ -18,10 +18,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions, check, observe, unmet
-from perflib.errors import MeasurementError
 from perflib.kernels import Build
+from perflib.measure.conditions import Conditions, check, observe, unmet
 from perflib.measure.launch import command
+from perflib.model.errors import MeasurementError
 
 __all__ = ["Out", "Worker", "WorkerError"]
 

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from perflib.measure.rounds import Status
+from perflib.measure.schedule import Status
 
 __all__ = ["Reporter"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.errors import MeasurementError
 from perflib.measure.journal import Journal
 from perflib.measure.process import WorkerError
+from perflib.model.errors import MeasurementError
 
 __all__ = ["Columns", "Progress", "Status", "frame_of", "round_order", "take_rounds"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Self
 
-from perflib.conditions import Conditions
 from perflib.kernels import Build
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
 
 __all__ = ["Workers"]

@@ -18,8 +18,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from perflib.finding import Finding, Verdict
-from perflib.run import Run
+from perflib.model.finding import Finding, Verdict
+from perflib.model.run import Run
 from perflib.stats import Interval, t_interval
 
 __all__ = ["HYPOTHESIS", "judge", "ledger", "ledger_lines", "standing", "unseen"]

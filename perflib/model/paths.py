@@ -8,11 +8,11 @@ from pathlib import Path
 
 import platformdirs
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 __all__ = ["cache_dir", "data_dir", "kernels_dir", "lay_out_notebooks", "notebooks_dir"]
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 def _shipped(name: str) -> Path:

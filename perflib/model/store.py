@@ -18,9 +18,9 @@ from typing import Any
 import duckdb
 import pandas as pd
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.paths import data_dir
-from perflib.run import SCHEMA, Run
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.paths import data_dir
+from perflib.model.run import SCHEMA, Run
 
 __all__ = ["Saved", "load", "query", "read_table", "runs", "runs_dir", "save", "saved_path"]
 

@@ -3,7 +3,7 @@
 The hook is part of numpy's C interface. That is a table of addresses which numpy hands out for
 extensions; which entry is which is fixed for all versions of one binary interface, and the table
 says itself of which it is. So no header of numpy's or Python's is needed, and the C of ours
-(``kernels_c/alias_allocator.c``) serves every version of both.
+(``kernels_c/tools/alias_allocator.c``) serves every version of both.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from perflib.errors import MeasurementError, UserError
 from perflib.kernels import load
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["alias_free_allocator"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments.verdicts import threshold_verdict
-from perflib.finding import Verdict
-from perflib.offsets.arguments import check_arrays, check_offsets
-from perflib.offsets.source import CFunction
-from perflib.offsets.sweep import OffsetSweep, sweep_offsets
-from perflib.offsets.table import PERIOD_BYTES, OffsetTable
+from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_offsets
+from perflib.experiments.aliasing.offsets.source import CFunction
+from perflib.experiments.aliasing.offsets.sweep import OffsetSweep, sweep_offsets
+from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable
+from perflib.framework.verdicts import threshold_verdict
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Verdict
 from perflib.remedies.arrays import zeros_at
 from perflib.stats import Interval
 
@@ -127,7 +127,7 @@ def best_offset(
     Parameters
     ----------
     function, arguments, move
-        As for ``perflib.offsets.sweep_offsets``. It runs in another process, with copies.
+        As for ``aliasing.offsets.sweep.sweep_offsets``. It runs in another process, with copies.
     offsets
         In bytes, below 4096, since a remedy moves an array within a page; 0 is always among them.
         By default just above 0 and in the middle of the page, at several places in a cache line.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perflib.stats.blocks import (
+from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores, percent
+from perflib.stats.interference import disturbed_turns
+from perflib.stats.intervals import (
     Interval,
     block_means,
     holm,
@@ -11,9 +13,7 @@ from perflib.stats.blocks import (
     time_blocks,
     within_block_p,
 )
-from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores, percent
 from perflib.stats.naive import naive_interval
-from perflib.stats.states import disturbed_turns
 
 __all__ = [
     "CoreComparison",

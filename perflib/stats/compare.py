@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.stats.blocks import (
+from perflib.stats.interference import disturbed_turns
+from perflib.stats.intervals import (
     Interval,
     against_others,
     holm,
@@ -18,7 +19,6 @@ from perflib.stats.blocks import (
     time_blocks,
     within_block_p,
 )
-from perflib.stats.states import disturbed_turns
 
 __all__ = ["CoreComparison", "CoreEffect", "compare_cores", "percent"]
 

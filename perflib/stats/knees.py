@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.stats.blocks import Interval, t_interval
+from perflib.stats.intervals import Interval, t_interval
 
 __all__ = ["Knee", "Knees", "find_knees"]
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ruptures.base import BaseCost
 from scipy.optimize import linear_sum_assignment
 
-from perflib.stats.blocks import Interval, robust_mean, t_interval
+from perflib.stats.intervals import Interval, robust_mean, t_interval
 
 __all__ = ["Level", "Match", "Matches", "find_levels", "match"]
 

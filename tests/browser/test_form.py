@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from perflib.paths import notebooks_dir
+from perflib.model.paths import notebooks_dir
 
 _PATIENCE_MS = 300_000
 _FORM = ".perflib-form-kv_per_core"

@@ -12,8 +12,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from perflib.lab.timeline_page import colours
-from perflib.threads.formats import State
+from perflib.instruments.threads.formats import State
+from perflib.lab.threads.page import colours
 
 _PATIENCE_MS = 120_000
 _TOP = Path(__file__).parents[2]

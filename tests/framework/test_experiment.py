@@ -15,17 +15,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib import store
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import NAMES, base, get
-from perflib.experiments.base import Experiment
+from perflib.experiments import NAMES, get
+from perflib.framework import experiment as base
+from perflib.framework.experiment import Experiment
 from perflib.machine.describe import describe
 from perflib.measure.journal import Journal
 from perflib.measure.process import WorkerError
-from perflib.measure.rounds import Status, round_order
-from perflib.run import Run
+from perflib.measure.schedule import Status, round_order
+from perflib.model import store
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.run import Run
 from tests.disk import files_no_larger_than, small_disk
-from tests.experiments.tiny import ARMS, Tiny, TinyParams, tokens
+from tests.framework.tiny import ARMS, Tiny, TinyParams, tokens
 
 ROOT = Path(__file__).parents[2]
 
@@ -186,7 +187,7 @@ def wait_for(what: Any) -> None:
 
 def kill_while_measuring(folder: Path, seed: int) -> tuple[str, list[str]]:
     """A process that measures is killed (SIGKILL): its run, and the tokens of its whole turns."""
-    argv = [sys.executable, "-m", "tests.experiments.tiny", str(seed)]
+    argv = [sys.executable, "-m", "tests.framework.tiny", str(seed)]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         workers = [int(word) for word in parent.stdout.readline().split()]

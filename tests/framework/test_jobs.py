@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from perflib.conditions import Conditions
-from perflib.errors import UserError
-from perflib.experiments import jobs as jobs_module
-from perflib.experiments.jobs import Jobs, check_command, copies_for, job_template, log_format
+from perflib.framework import jobs as jobs_module
+from perflib.framework.jobs import Jobs, check_command, copies_for, job_template, log_format
+from perflib.instruments.joblog.jobrun import job_argv
 from perflib.kernels import Build, load
-from perflib.profiling.jobrun import job_argv
+from perflib.measure.conditions import Conditions
+from perflib.model.errors import UserError
 
 CPU = min(os.sched_getaffinity(0))
 
@@ -61,7 +61,7 @@ def test_command_lines_hold_paths_with_blanks_and_open_placeholders(
     argv = job_argv(job_template("program"), first=73, events=2, seed=5)
     assert argv == ["/a folder/kv's", "--events", "2", "--first", "73", "--seed", "5"]
     argv = job_argv(job_template("pythia"), first=0, events=1, seed=1)
-    assert argv[:3] == [sys.executable, "-m", "perflib.jobs.pythia"]
+    assert argv[:3] == [sys.executable, "-m", "perflib.measure.jobs.pythia"]
     assert shlex.split(job_template("pythia"))[-1] == "{seed}"
     assert job_template("command", "job {first}") == "job {first}"
 

@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
-from perflib.conditions import Conditions
-from perflib.errors import UserError
 from perflib.experiments import NAMES, get
-from perflib.experiments import params as params_module
-from perflib.experiments.params import Params, describe_fields, parameter
-from perflib.machine.caches import caches
-from perflib.machine.topology import topology
+from perflib.framework import params as params_module
+from perflib.framework.params import Params, describe_fields, parameter
+from perflib.machine.hardware.caches import caches
+from perflib.machine.hardware.topology import topology
+from perflib.measure.conditions import Conditions
+from perflib.model.errors import UserError
 from tests.machine import trees
 
 ALL: dict[str, type[Params]] = {"base": Params, **{name: get(name).Params for name in NAMES}}
@@ -361,7 +361,7 @@ def test_core_that_this_process_may_not_use_is_an_error() -> None:
     other = allowed[-1] if len(allowed) > 1 else allowed[0] + 1
     code = (
         "import os, sys\n"
-        "from perflib.experiments.params import Params\n"
+        "from perflib.framework.params import Params\n"
         "os.sched_setaffinity(0, {int(sys.argv[1])})\n"
         "print(Params.make({'cores': 'all'}).resolved_cores())\n"
         "Params.make({'cores': sys.argv[2]}).resolved_cores()\n"

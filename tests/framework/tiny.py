@@ -1,6 +1,6 @@
 """The smallest experiment that measures in worker processes, to be interrupted in every way.
 
-As a program it measures until it is killed: ``python -m tests.experiments.tiny``.
+As a program it measures until it is killed: ``python -m tests.framework.tiny``.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import pandas as pd
 import pytest
 
 from perflib import kernels
-from perflib.conditions import Conditions
-from perflib.errors import UserError
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.params import Params as BaseParams
-from perflib.experiments.params import parameter
-from perflib.finding import Finding
-from perflib.measure.rounds import Columns, take_rounds
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Params as BaseParams
+from perflib.framework.params import parameter
+from perflib.measure.conditions import Conditions
+from perflib.measure.schedule import Columns, take_rounds
 from perflib.measure.workers import Workers
-from perflib.run import Run
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

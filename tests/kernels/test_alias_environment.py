@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from perflib import kernels
-from perflib.experiments.alias_env_starts import linked, orders, pairs_of, read_line
+from perflib.experiments.aliasing.environment.starts import linked, orders, pairs_of, read_line
 from perflib.kernels import Kernel
 
 SMALL = ["300", "2"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.experiments.alias_map import CALL, SAMPLE, expected_loads, experiment
+from perflib.experiments.aliasing.map import CALL, SAMPLE, expected_loads, experiment
 from perflib.kernels import Kernel
 
 pytestmark = pytest.mark.skipif(bool(experiment.unavailable()), reason=experiment.unavailable())

@@ -16,7 +16,7 @@ import pytest
 
 from perflib import kernels
 from perflib.kernels import Kernel
-from perflib.machine.blas import blas_libraries
+from perflib.machine.libraries.blas import blas_libraries
 from tests.reference import alias_offsets as reference
 
 pytestmark = pytest.mark.skipif(

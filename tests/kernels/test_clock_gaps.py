@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.machine import noise
+from perflib.machine.activity import noise
 from tests.reference.clock_gaps import Found, checksum, clock_gaps_in
 
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib import copies, kernels
-from perflib.errors import MeasurementError
+from perflib import kernels
+from perflib.kernels import copies
+from perflib.model.errors import MeasurementError
 
-HERE = Path(__file__).parent / "kernels_c"
+HERE = Path(__file__).parents[1] / "kernels_c"
 COPIES = 5
 
 # As gcc writes for aarch64 (".global", ":lo12:" before a name, a ".set" for an anchor).

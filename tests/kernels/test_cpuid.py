@@ -7,8 +7,8 @@ import platform
 import pytest
 
 from perflib import kernels
-from perflib.errors import MeasurementError
-from perflib.machine import cpuid
+from perflib.machine.hardware import cpuid
+from perflib.model.errors import MeasurementError
 from tests.reference.cpuid import FLAGS_ECX, FLAGS_EDX, checksum, cpuinfo, saved_bytes
 
 X86 = platform.machine() in ("x86_64", "i386", "i686")

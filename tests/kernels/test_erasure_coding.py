@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from perflib import kernels
-from perflib.errors import MeasurementError
 from perflib.kernels import Kernel
+from perflib.model.errors import MeasurementError
 from tests.reference import erasure_coding as reference
 
 DATA, PARITY = 10, 4

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from perflib import kernels
-from perflib.errors import MeasurementError
-from perflib.jobs.event_loop import LOCK_KINDS, POINTS, VERSIONS, Account, argv
 from perflib.kernels import Kernel
+from perflib.measure.jobs.event_loop import LOCK_KINDS, POINTS, VERSIONS, Account, argv
+from perflib.model.errors import MeasurementError
 from tests.reference import event_loop as reference
 from tests.reference.event_loop import Sizes
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from perflib import kernels
-from perflib.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError, UserError
 
-HERE = Path(__file__).parent / "kernels_c"
+HERE = Path(__file__).parents[1] / "kernels_c"
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 NOBODY = 65534
 
@@ -176,7 +176,7 @@ def test_shipped_kernels_are_found_in_a_checkout(monkeypatch: pytest.MonkeyPatch
 def test_kernels_inside_an_installed_package_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perflib import paths
+    from perflib.model import paths
 
     monkeypatch.setattr(paths, "_PACKAGE", tmp_path / "site" / "perflib")
     assert paths.kernels_dir() == tmp_path / "site" / "kernels_c"

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from perflib import kernels
 from perflib.kernels import Kernel
-from perflib.machine import smaps
-from perflib.machine.text_backings import BACKINGS, why_not
+from perflib.measure.pages import smaps
+from perflib.measure.pages.text_backings import BACKINGS, why_not
 from tests.reference import memory_chase as reference
 
 pytestmark = pytest.mark.skipif(

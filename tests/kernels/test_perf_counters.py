@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.counters.follower import STOPPED, Follower
-from perflib.counters.readings import READING
+from perflib.instruments.counters.follower import STOPPED, Follower
+from perflib.instruments.counters.readings import READING
 from tests.reference.perf_counters import Tick, next_tick
 
 SOFTWARE, TASK_CLOCK, PAGE_FAULTS, DUMMY = 1, 1, 2, 9

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from tests.profiling import perf_files as made
-from tests.profiling.perf_files import FileEvent
+from tests.instruments.perf import perf_files as made
+from tests.instruments.perf.perf_files import FileEvent
 from tests.reference.perf_data import CompressedError, Fields, Parsed, perf_data
 
 NUMBERS = (

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from tests.profiling.perf_texts import NAMES, RECORDED, Text, scrambled, texts
+from tests.instruments.perf.perf_texts import NAMES, RECORDED, Text, scrambled, texts
 from tests.reference.perf_script import CUT, NEITHER, ORPHAN, TOO_LONG, Parsed, perf_script
 
 KINDS = ("comm", "event", "symbol", "object", "stack")

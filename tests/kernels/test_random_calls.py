@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.counters.simulated_elf import read_elf
-from perflib.errors import MeasurementError
+from perflib.instruments.simulators.elf import read_elf
 from perflib.kernels import Kernel
+from perflib.model.errors import MeasurementError
 from tests.reference import code_segment as reference
 
 pytestmark = pytest.mark.skipif(

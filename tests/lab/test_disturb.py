@@ -3,9 +3,9 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from perflib.errors import UserError
 from perflib.lab.disturb import busy_neighbour
-from perflib.machine.topology import topology
+from perflib.machine.hardware.topology import topology
+from perflib.model.errors import UserError
 
 
 def test_the_neighbour_sits_on_the_core_and_goes_away() -> None:

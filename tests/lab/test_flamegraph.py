@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import UserError
 from perflib.lab.flamegraph import INK, FlameGraph, flame_figure, flame_graph
 from perflib.lab.theme import png
-from tests.profiling.tables import sample, samples_of, table
+from perflib.model.errors import UserError
+from tests.instruments.profile.tables import sample, samples_of, table
 
 STACKS = {"main;f;g": 5, "main;h": 3, "main": 2}
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from perflib import experiments, store
-from perflib.errors import MeasurementError
+from perflib import experiments
 from perflib.lab.form import Form, form
-from perflib.measure.rounds import Status
-from perflib.run import new_id
+from perflib.measure.schedule import Status
+from perflib.model import store
+from perflib.model.errors import MeasurementError
+from perflib.model.run import new_id
 
 _PATIENCE_S = 120
 

@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 from perflib import experiments
-from perflib.finding import Finding
-from perflib.hypotheses import unseen
 from perflib.lab import ledger
-from perflib.run import Run
+from perflib.model.finding import Finding
+from perflib.model.hypotheses import unseen
+from perflib.model.run import Run
 
 WHAT = "the extra time of core 8 with large code"
 HIDDEN = unseen("frequency", WHAT, "No <cycle> counter here.")

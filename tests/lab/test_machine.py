@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from perflib.lab import machine as tables
-from perflib.machine.features import features
+from perflib.machine.hardware.features import features
 from tests.machine.dumps import dump
 
 

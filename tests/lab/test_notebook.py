@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from perflib import experiments, store
-from perflib.errors import UserError
+from perflib import experiments
 from perflib.lab.notebook import parameters, run
+from perflib.model import store
+from perflib.model.errors import UserError
 
 NAMES = experiments.NAMES
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from perflib import experiments
-from perflib.hypotheses import unseen
 from perflib.lab.report import write_report
 from perflib.lab.theme import figures as figures_of
-from perflib.run import Run
+from perflib.model.hypotheses import unseen
+from perflib.model.run import Run
 
 _VOID = {"meta", "img", "br", "hr", "link"}
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from perflib.finding import Finding, Verdict
 from perflib.lab.summary import summary
 from perflib.lab.tables import table, verdicts
+from perflib.model.finding import Finding, Verdict
 
 
 def slowness(cpu: int, verdict: Verdict, effect: float, half: float = 0.4) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perflib.machine.cpuid import Leaves, Registers
+from perflib.machine.hardware.cpuid import Leaves, Registers
 
 # leaf.subleaf: eax ebx ecx edx
 _DUMPS = {

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import UserError
 from perflib.machine.cpulist import format_cpus, parse_cpus
+from perflib.model.errors import UserError
 
 
 @pytest.mark.parametrize(

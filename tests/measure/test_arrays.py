@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import memory_arrays
-from perflib.experiments.memory_arrays import Arrays
-from perflib.machine import smaps
-from perflib.machine.text_backings import why_not
-from perflib.machine.topology import topology
+from perflib.machine.hardware.topology import topology
+from perflib.measure import arrays as memory_arrays
+from perflib.measure.arrays import Arrays
+from perflib.measure.conditions import Conditions
+from perflib.measure.pages import smaps
+from perflib.measure.pages.text_backings import why_not
 from perflib.measure.process import WorkerError
+from perflib.model.errors import MeasurementError, UserError
 from tests.reference import memory_chase as reference
 
 pytestmark = pytest.mark.skipif(

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from perflib.conditions import Conditions, check, environment_bytes, observe, unmet
-from perflib.errors import MeasurementError, UserError
+from perflib.measure.conditions import Conditions, check, environment_bytes, observe, unmet
 from perflib.measure.launch import command
+from perflib.model.errors import MeasurementError, UserError
 
 WAIT = "import sys; print('ready', flush=True); sys.stdin.read()"
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import MeasurementError, UserError
 from perflib.measure import journal as journal_module
 from perflib.measure.journal import Journal
+from perflib.model.errors import MeasurementError, UserError
 from tests.disk import files_no_larger_than, small_disk
 
 HEADER = {"id": "test-1", "experiment": "test", "params": {"text": 'ä"\n'}, "plan": {"n": 1}}

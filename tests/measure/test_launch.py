@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from perflib.conditions import Conditions
 from perflib.measure import launch
+from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 
 
@@ -45,7 +45,7 @@ def test_becomes_the_command_with_its_arguments_status_and_pid() -> None:
 
 
 def test_command_may_be_a_module_of_this_python() -> None:
-    code = "import sys, perflib.conditions; print(sys.prefix, sys.flags.isolated)"
+    code = "import sys, perflib.measure.conditions; print(sys.prefix, sys.flags.isolated)"
     assert run(Conditions(), sys.executable, "-c", code).stdout == f"{sys.prefix} 0\n"
 
 
@@ -99,7 +99,7 @@ def test_does_not_start_for_a_parent_that_is_gone() -> None:
 def test_dies_with_its_parent() -> None:
     code = (
         "import subprocess, time\n"
-        "from perflib.conditions import Conditions\n"
+        "from perflib.measure.conditions import Conditions\n"
         "from perflib.measure.launch import command\n"
         "argv, environment = command(Conditions(), ['sh', '-c', 'echo $$; exec sleep 60'])\n"
         "subprocess.Popen(argv, env=environment)\n"

@@ -12,7 +12,7 @@ import pytest
 
 from perflib.measure import progress as progress_module
 from perflib.measure.progress import Reporter
-from perflib.measure.rounds import Status
+from perflib.measure.schedule import Status
 
 
 class Terminal(io.StringIO):

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import MeasurementError
-from perflib.measure import rounds
+from perflib.measure import schedule as rounds
 from perflib.measure.journal import Journal
 from perflib.measure.process import WorkerError
-from perflib.measure.rounds import Columns, Status, frame_of, round_order, take_rounds
+from perflib.measure.schedule import Columns, Status, frame_of, round_order, take_rounds
+from perflib.model.errors import MeasurementError
 
 ARMS = ("cpu0", "cpu1", "cpu5")
 

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 from perflib import kernels
-from perflib.conditions import Conditions, observe
-from perflib.errors import MeasurementError
 from perflib.kernels import Build
 from perflib.measure import process as process_module
+from perflib.measure.conditions import Conditions, observe
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.measure.workers import Workers
+from perflib.model.errors import MeasurementError
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 MANY_S = 60.0  # for what should answer at once, on a machine that is busy

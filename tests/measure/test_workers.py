@@ -3,9 +3,9 @@ from __future__ import annotations
 import os
 import resource
 
-from perflib.conditions import Conditions
 from perflib.kernels import build
 from perflib.measure import workers
+from perflib.measure.conditions import Conditions
 from perflib.measure.workers import Workers
 
 

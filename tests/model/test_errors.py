@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import MeasurementError, PerflibError, UserError, choose
+from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
 
 NAMES = ("events", "cores", "precision_percent", "budget_s")
 

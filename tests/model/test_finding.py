@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.finding import Finding, changes
+from perflib.model.finding import Finding, changes
 
 FOUND = Finding(
     claim="cpu8 is more than 1 % slower than the median of the other cores",

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perflib.finding import Finding
-from perflib.hypotheses import HYPOTHESIS, judge, ledger, ledger_lines, standing, unseen
-from perflib.run import Run
+from perflib.model.finding import Finding
+from perflib.model.hypotheses import HYPOTHESIS, judge, ledger, ledger_lines, standing, unseen
+from perflib.model.run import Run
 from tests.stats.simulated import at_least, at_most
 
 Floats = NDArray[np.float64]

@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib import store
-from perflib.errors import MeasurementError, UserError
 from perflib.experiments import get
 from perflib.measure.journal import Journal
-from perflib.run import SCHEMA, Run, new_id
+from perflib.model import store
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.run import SCHEMA, Run, new_id
 from tests.disk import files_no_larger_than, small_disk
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 ROWS = 5000
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import nbformat
 import pytest
 
-from perflib import experiments, store
+from perflib import experiments
 from perflib.batch import Outcome, batch
 from perflib.lab.theme import figures
-from perflib.paths import notebooks_dir
+from perflib.model import store
+from perflib.model.paths import notebooks_dir
 
 NOTEBOOKS = sorted(notebooks_dir().glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflib.experiments.numa import experiment
-from perflib.run import Run
-from perflib.store import load
+from perflib.experiments.core_pairs.numa import experiment
+from perflib.model.run import Run
+from perflib.model.store import load
 from tests.numa.guest import Guest, prepare
 from tests.numa.kernel import MissingError
 from tests.numa.layouts import LAYOUTS

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from perflib import kernels
-from perflib.conditions import Conditions
+from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from tests.numa.kernel import PACKAGES, Kernel, MissingError, find_kernel, first_root, read_module
 from tests.numa.layouts import MARK, Layout

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.profiling import perf_files as has
-from tests.profiling.perf_files import FileEvent
+from tests.instruments.perf import perf_files as has
+from tests.instruments.perf.perf_files import FileEvent
 
 KNOWN = {1, 2, 3, 4, 5, 7, 9, 10, 13, 15, 68}
 KERNEL_TYPES, USER_TYPES = range(1, 23), range(64, 86)

@@ -1,4 +1,4 @@
-"""What kernels_c/perf_script.c does, line by line with regular expressions."""
+"""What kernels_c/readers/perf_script.c does, line by line with regular expressions."""
 
 from __future__ import annotations
 

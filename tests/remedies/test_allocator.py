@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 from perflib.remedies import alias_free_allocator, allocator
 from tests.remedies.places import PAGE, Array, apart, nearest, place
 

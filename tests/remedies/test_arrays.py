@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 from perflib.remedies import alias_free, alias_free_copies
 from tests.remedies.places import PAGE, nearest
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import MeasurementError, UserError
-from perflib.offsets import OffsetSweep
+from perflib.experiments.aliasing.offsets.sweep import OffsetSweep
+from perflib.model.errors import MeasurementError, UserError
 from perflib.remedies import BestOffset, best_offset, tuner
 from tests.remedies.places import PAGE, place
 

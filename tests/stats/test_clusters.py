@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats.groups import find_groups
+from perflib.stats.clusters import find_groups
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

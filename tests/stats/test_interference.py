@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from perflib.stats import disturbed_turns
-from perflib.stats.states import common_level
+from perflib.stats.interference import common_level
 from tests.stats.simulated import Machine, data
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats as distributions
 
-from perflib.stats.blocks import (
+from perflib.stats.intervals import (
     BLOCK_S,
     Interval,
     against_others,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats.knee import Knees, find_knees
+from perflib.stats.knees import Knees, find_knees
 from tests.stats.simulated import at_least, at_most
 
 Floats = NDArray[np.float64]

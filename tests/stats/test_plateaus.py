@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats.blocks import Interval
-from perflib.stats.levels import Level, find_levels, match
+from perflib.stats.intervals import Interval
+from perflib.stats.plateaus import Level, find_levels, match
 
 Floats = NDArray[np.float64]
 KIB, MIB = 1024.0, 1024.0**2

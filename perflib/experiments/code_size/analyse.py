@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from perflib.experiments.code_table import SMALL_PAGES, CodeTable
-from perflib.experiments.verdicts import slowness_verdict, threshold_verdict
-from perflib.finding import Finding, Verdict
-from perflib.machine.tlbs import Tlb, reach_bytes
+from perflib.experiments.code_size.table import SMALL_PAGES, CodeTable
+from perflib.framework.verdicts import slowness_verdict, threshold_verdict
+from perflib.machine.hardware.tlbs import Tlb, reach_bytes
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval, percent, t_interval
-from perflib.stats.knee import Knees
+from perflib.stats.knees import Knees
 
 __all__ = [
     "Reaches",

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.code_findings import Reaches
-from perflib.experiments.code_table import SMALL_PAGES, CodeTable
+from perflib.experiments.code_size.analyse import Reaches
+from perflib.experiments.code_size.table import SMALL_PAGES, CodeTable
 from perflib.stats import percent, t_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perflib.stats.knee import Knees
+    from perflib.stats.knees import Knees
 
 __all__ = ["core_difference", "misses", "page_ratio", "ring_ratio", "time_per_step"]
 

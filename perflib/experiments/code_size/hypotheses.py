@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.experiments.code_findings import Reaches, kib, large_sizes, small_sizes
-from perflib.experiments.code_table import SMALL_PAGES, CodeTable
-from perflib.finding import Finding
-from perflib.hypotheses import judge, unseen
+from perflib.experiments.code_size.analyse import Reaches, kib, large_sizes, small_sizes
+from perflib.experiments.code_size.table import SMALL_PAGES, CodeTable
+from perflib.model.finding import Finding
+from perflib.model.hypotheses import judge, unseen
 
 __all__ = ["HYPOTHESES", "hypotheses"]
 

@@ -15,21 +15,21 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from perflib.conditions import Conditions
-from perflib.counters.events import event
-from perflib.counters.groups import Group
-from perflib.counters.watched import watch
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments.code_table import RINGS
+from perflib.experiments.code_size.table import RINGS
+from perflib.instruments.counters.events import event
+from perflib.instruments.counters.groups import Group
+from perflib.instruments.counters.watched import watch
 from perflib.kernels import Build
-from perflib.machine import smaps
-from perflib.machine.interrupts import CoreActivity, core_activity
-from perflib.machine.pmu import pmu
-from perflib.machine.text_backings import BACKINGS, explain
+from perflib.machine.activity.interrupts import CoreActivity, core_activity
+from perflib.machine.hardware.pmu import pmu
+from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
+from perflib.measure.pages import smaps
+from perflib.measure.pages.text_backings import BACKINGS, explain
 from perflib.measure.process import Out, Worker, WorkerError
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["Arm", "Bounds", "CodeTurns", "bounds_of", "calibrate", "page_reach"]
 

@@ -13,25 +13,19 @@ from typing import Annotated, Any, ClassVar
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments.backings import resolve, with_pool
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.code_hypotheses import HYPOTHESES
-from perflib.experiments.code_table import SMALL_PAGES, CodeTable
-from perflib.experiments.code_turns import (
-    Arm,
-    CodeTurns,
-    bounds_of,
-    calibrate,
-    page_reach,
-)
-from perflib.experiments.params import Params, Words, parameter, split_items
+from perflib.experiments.code_size.hypotheses import HYPOTHESES
+from perflib.experiments.code_size.measure import Arm, CodeTurns, bounds_of, calibrate, page_reach
+from perflib.experiments.code_size.table import SMALL_PAGES, CodeTable
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Params, Words, parameter, split_items
+from perflib.framework.published import published
 from perflib.kernels import Build
-from perflib.machine.text_backings import BACKINGS
-from perflib.measure.rounds import Columns
-from perflib.reference import published
-from perflib.run import Run
-from perflib.system_settings import settings
+from perflib.machine.settings.changes import settings
+from perflib.measure.pages.backings import resolve, with_pool
+from perflib.measure.pages.text_backings import BACKINGS
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.run import Run
 
 __all__ = ["CodeParams", "CodeSweep", "Sizes", "synthetic_benchmarks"]
 

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from perflib.experiments.samples import round_starts, usable
+from perflib.framework.samples import round_starts, usable
 from perflib.stats import (
     CoreComparison,
     Interval,
@@ -22,7 +22,7 @@ from perflib.stats import (
     t_interval,
     time_blocks,
 )
-from perflib.stats.knee import Knees, find_knees
+from perflib.stats.knees import Knees, find_knees
 
 __all__ = ["RINGS", "SMALL_PAGES", "CodeTable"]
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.experiments.cells import Cells
-from perflib.experiments.verdicts import slowness_verdict, threshold_verdict
-from perflib.finding import Finding, Verdict
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.framework.verdicts import slowness_verdict, threshold_verdict
 from perflib.machine.cpulist import format_cpus, parse_cpus
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import percent
-from perflib.stats.groups import Groups
+from perflib.stats.clusters import Groups
 
 __all__ = [
     "core_findings",

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.samples import round_starts, usable
+from perflib.framework.samples import round_starts, usable
 from perflib.stats import CoreComparison, block_means, compare_cores, t_interval, time_blocks
-from perflib.stats.groups import Groups, find_groups
+from perflib.stats.clusters import Groups, find_groups
 
 __all__ = ["Cells"]
 
@@ -118,7 +118,7 @@ class Cells:
         return float(np.median(np.where(np.isfinite(widths), widths, np.inf)))
 
     def groups(self, confidence: float = 0.95, least: float = 0.02) -> Groups:
-        """Groups and classes of distance, as ``perflib.stats.groups.find_groups`` finds them."""
+        """Groups and classes of distance, as ``perflib.stats.clusters.find_groups`` finds them."""
         key = confidence, least
         if key not in self._found:
             self._found[key] = find_groups(self.by_block, confidence, least)

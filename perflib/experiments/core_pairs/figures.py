@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.experiments.cells import Cells
-from perflib.stats.groups import Groups
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.stats.clusters import Groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import pandas as pd
 from pydantic import BeforeValidator, Field, model_validator
 
-from perflib.conditions import Conditions
-from perflib.counters.groups import Asked, in_domain
-from perflib.counters.sets import events_of
-from perflib.counters.sets import sets as ready_made
-from perflib.errors import MeasurementError, choose
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.counters_analysis import CountersTable, Limits
-from perflib.experiments.counters_turns import (
+from perflib.experiments.counters.analyse import CountersTable, Limits
+from perflib.experiments.counters.measure import (
     Arm,
     CountedJobs,
     Job,
@@ -30,7 +24,8 @@ from perflib.experiments.counters_turns import (
     events_for,
     why_not_sampled,
 )
-from perflib.experiments.jobs import (
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.jobs import (
     JOB_BEGIN,
     JOB_COMMAND,
     JOB_END,
@@ -40,12 +35,17 @@ from perflib.experiments.jobs import (
     job_template,
     log_format,
 )
-from perflib.experiments.params import Params, parameter
-from perflib.finding import Finding
-from perflib.machine.pmu import pmu
-from perflib.measure.rounds import Columns
-from perflib.reference import published
-from perflib.run import Run
+from perflib.framework.params import Params, parameter
+from perflib.framework.published import published
+from perflib.instruments.counters.groups import Asked, in_domain
+from perflib.instruments.counters.sets import events_of
+from perflib.instruments.counters.sets import sets as ready_made
+from perflib.machine.hardware.pmu import pmu
+from perflib.measure.conditions import Conditions
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, choose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -274,7 +274,7 @@ class Counters(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Errors by event and mode beside the scatter; costs; one job over time."""
-        from perflib.experiments import counters_figures
+        from perflib.experiments.counters import figures as counters_figures
 
         params = CountersParams.make(run.params)
         table = self.table(run)

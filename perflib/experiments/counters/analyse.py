@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.counters.accuracy import accuracy, job_cost, relative_errors
-from perflib.errors import UserError
-from perflib.experiments.counters_turns import ALONE, NOTHING, ONE_SET, SAMPLED
-from perflib.experiments.verdicts import threshold_verdict
-from perflib.finding import Finding, Verdict
+from perflib.experiments.counters.measure import ALONE, NOTHING, ONE_SET, SAMPLED
+from perflib.framework.verdicts import threshold_verdict
+from perflib.instruments.counters.accuracy import accuracy, job_cost, relative_errors
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval, t_interval
 
 __all__ = ["CountersTable", "Limits", "subject_of"]

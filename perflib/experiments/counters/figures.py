@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.counters_analysis import CountersTable
-from perflib.experiments.counters_turns import ONE_SET, SAMPLED
+from perflib.experiments.counters.analyse import CountersTable
+from perflib.experiments.counters.measure import ONE_SET, SAMPLED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,20 +15,20 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from perflib.conditions import Conditions
-from perflib.counters.groups import Asked, Group
-from perflib.counters.monitor import Monitor, totals
-from perflib.counters.watched import watch
-from perflib.errors import MeasurementError, PerflibError
-from perflib.experiments.jobs import Jobs
+from perflib.framework.jobs import Jobs
+from perflib.instruments.counters.groups import Asked, Group
+from perflib.instruments.counters.monitor import Monitor, totals
+from perflib.instruments.counters.watched import watch
+from perflib.instruments.joblog.jobrun import JobResult, job_argv, run_job
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.instruments.perf import script as perfscript
+from perflib.instruments.perf.recorder import Recorder
 from perflib.machine.files import text
+from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
-from perflib.measure.rounds import Columns
-from perflib.profiling import perfscript
-from perflib.profiling.jobrun import JobResult, job_argv, run_job
-from perflib.profiling.logformat import LogFormat
-from perflib.profiling.recorder import Recorder
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, PerflibError
 
 __all__ = [
     "ALONE",

@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import pandas as pd
 from pydantic import BeforeValidator, Field, model_validator
 
-from perflib.errors import UserError, choose
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.event_samples import (
+from perflib.experiments.event_profile.analyse import (
     as_one_arm,
     comparisons,
     nothing_compared,
@@ -30,8 +28,9 @@ from perflib.experiments.event_samples import (
     shares_percent,
     unseen_percent,
 )
-from perflib.experiments.event_turns import ProfiledJobs, ProfiledRunning, repeats_for
-from perflib.experiments.jobs import (
+from perflib.experiments.event_profile.measure import ProfiledJobs, ProfiledRunning, repeats_for
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.jobs import (
     JOB_BEGIN,
     JOB_COMMAND,
     JOB_END,
@@ -41,17 +40,18 @@ from perflib.experiments.jobs import (
     job_template,
     log_format,
 )
-from perflib.experiments.params import Params, parameter
-from perflib.finding import Finding
+from perflib.framework.params import Params, parameter
+from perflib.framework.published import published
+from perflib.instruments.perf.event_profile import Sampling
+from perflib.instruments.perf.recorder import CallGraph, Recorder
+from perflib.instruments.perf.tool import PerfUnavailableError, find_perf
+from perflib.instruments.profile.comparison import Comparison, compare_samples
+from perflib.instruments.profile.entry_cost import EntryCost, entry_cost
 from perflib.kernels import Build, build
-from perflib.measure.rounds import Columns
-from perflib.profiling.comparison import Comparison, compare_samples
-from perflib.profiling.entry_cost import EntryCost, entry_cost
-from perflib.profiling.event_profile import Sampling
-from perflib.profiling.perf_tool import PerfUnavailableError, find_perf
-from perflib.profiling.recorder import CallGraph, Recorder
-from perflib.reference import published
-from perflib.run import Run
+from perflib.measure.schedule import Columns
+from perflib.model.errors import UserError, choose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -327,7 +327,7 @@ class EventProfiles(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Additional time by function, the cost on both cores, the entry's share, one time line."""
-        from perflib.experiments import event_figures
+        from perflib.experiments.event_profile import figures as event_figures
 
         drawn: dict[str, Figure] = {}
         for core, comparison in self.comparisons(run).items():

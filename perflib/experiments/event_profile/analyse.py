@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perflib.errors import UserError, choose
-from perflib.finding import Finding
-from perflib.profiling.comparison import Comparison, compare_samples
-from perflib.profiling.costs import costs_of
-from perflib.profiling.views import merge_copies
-from perflib.run import Run
+from perflib.instruments.profile.comparison import Comparison, compare_samples
+from perflib.instruments.profile.costs import costs_of
+from perflib.instruments.profile.views import merge_copies
+from perflib.model.errors import UserError, choose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 __all__ = [
     "as_one_arm",

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from perflib.profiling.comparison import Comparison
-    from perflib.profiling.entry_cost import EntryCost
+    from perflib.instruments.profile.comparison import Comparison
+    from perflib.instruments.profile.entry_cost import EntryCost
 
 __all__ = [
     "abbreviated",

@@ -14,18 +14,23 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, PerflibError, UserError
-from perflib.experiments.jobs import Jobs
+from perflib.framework.jobs import Jobs
+from perflib.instruments.joblog.jobrun import job_argv, run_job
+from perflib.instruments.joblog.logformat import FORMATS, LogFormat
+from perflib.instruments.perf import script as perfscript
+from perflib.instruments.perf.event_profile import (
+    EventProfile,
+    Sampling,
+    profile_job,
+    profile_running,
+)
+from perflib.instruments.profile.annotate import annotate
+from perflib.instruments.profile.views import merge_copies
+from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
-from perflib.measure.rounds import Columns
-from perflib.profiling import perfscript
-from perflib.profiling.annotate import annotate
-from perflib.profiling.event_profile import EventProfile, Sampling, profile_job, profile_running
-from perflib.profiling.jobrun import job_argv, run_job
-from perflib.profiling.logformat import FORMATS, LogFormat
-from perflib.profiling.views import merge_copies
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, PerflibError, UserError
 
 __all__ = ["ProfiledJobs", "ProfiledRunning", "repeats_for"]
 

@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.jobs import (
+from perflib.experiments.kv_per_core.analyse import KvTable, findings_of, time_change
+from perflib.experiments.kv_per_core.measure import JobTurns, KernelTurns, chunks_of
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.jobs import (
     JOB_BEGIN,
     JOB_COMMAND,
     JOB_END,
@@ -25,14 +27,12 @@ from perflib.experiments.jobs import (
     job_template,
     log_format,
 )
-from perflib.experiments.kv_analysis import KvTable, findings_of, time_change
-from perflib.experiments.kv_turns import JobTurns, KernelTurns, chunks_of
-from perflib.experiments.params import Params, parameter
-from perflib.finding import Finding, changes
+from perflib.framework.params import Params, parameter
+from perflib.framework.published import published
 from perflib.kernels import build
-from perflib.measure.rounds import Columns
-from perflib.reference import published
-from perflib.run import Run
+from perflib.measure.schedule import Columns
+from perflib.model.finding import Finding, changes
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -179,7 +179,7 @@ class KvPerCore(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Seconds per event on each core; the ratio event by event; drift over the rounds."""
-        from perflib.experiments import kv_figures
+        from perflib.experiments.kv_per_core import figures as kv_figures
 
         table = KvTable(run.samples)
         return {

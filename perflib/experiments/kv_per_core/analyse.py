@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.errors import UserError
-from perflib.experiments.samples import round_starts, usable
-from perflib.experiments.verdicts import slowness_verdict
-from perflib.finding import Finding, Verdict
+from perflib.framework.samples import round_starts, usable
+from perflib.framework.verdicts import slowness_verdict
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import CoreComparison, CoreEffect, Interval, compare_cores, percent, t_interval
 
 __all__ = ["KvTable", "findings_of", "time_change"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflib.experiments.kv_analysis import KvTable
+from perflib.experiments.kv_per_core.analyse import KvTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

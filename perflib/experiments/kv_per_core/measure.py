@@ -11,16 +11,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError
-from perflib.experiments.jobs import Jobs
+from perflib.framework.jobs import Jobs
+from perflib.instruments.joblog.jobrun import job_argv, run_job, too_short
+from perflib.instruments.joblog.logformat import LogFormat
 from perflib.kernels import Build
+from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import Out, WorkerError
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
-from perflib.profiling.jobrun import job_argv, run_job, too_short
-from perflib.profiling.logformat import LogFormat
+from perflib.model.errors import MeasurementError
 
 __all__ = ["JobTurns", "KernelTurns", "chunks_of"]
 

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from perflib.conditions import Conditions
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.params import Params, parameter
-from perflib.finding import Finding, Verdict
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Params, parameter
 from perflib.kernels import build
-from perflib.machine.noise import (
+from perflib.machine.activity.noise import (
     GAP,
     TOTALS,
     gap_histogram,
@@ -21,10 +19,12 @@ from perflib.machine.noise import (
     step_ns,
     stolen_share,
 )
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker
-from perflib.measure.rounds import Columns, frame_of
+from perflib.measure.schedule import Columns, frame_of
 from perflib.measure.workers import Workers
-from perflib.run import Run
+from perflib.model.finding import Finding, Verdict
+from perflib.model.run import Run
 from perflib.stats import t_interval
 
 if TYPE_CHECKING:

@@ -14,12 +14,8 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.experiments.backings import resolve, with_pool
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.code_findings import broken_up, huge_pages_finding
-from perflib.experiments.memory_arrays import LINE_BYTES, ORDERS, Arrays
-from perflib.experiments.memory_levels_findings import (
+from perflib.experiments.code_size.analyse import broken_up, huge_pages_finding
+from perflib.experiments.memory_levels.analyse import (
     cache_findings,
     core_findings,
     huge_pages_worth,
@@ -28,16 +24,20 @@ from perflib.experiments.memory_levels_findings import (
     tlb_finding,
     unclaimed_findings,
 )
-from perflib.experiments.memory_levels_table import MemoryTable, primary
-from perflib.experiments.memory_levels_turns import Arm, Turns, calibrate, page_reach
-from perflib.experiments.params import Cores, Params, Words, parameter
-from perflib.finding import Finding
-from perflib.machine.caches import caches
-from perflib.machine.memory import free_bytes
-from perflib.machine.text_backings import BACKINGS, HUGE_PAGE_BYTES
-from perflib.reference import published
-from perflib.run import Run
-from perflib.system_settings import settings
+from perflib.experiments.memory_levels.measure import Arm, Turns, calibrate, page_reach
+from perflib.experiments.memory_levels.table import MemoryTable, primary
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Cores, Params, Words, parameter
+from perflib.framework.published import published
+from perflib.machine.hardware.caches import caches
+from perflib.machine.hardware.memory import free_bytes
+from perflib.machine.settings.changes import settings
+from perflib.measure.arrays import LINE_BYTES, ORDERS, Arrays
+from perflib.measure.pages.backings import resolve, with_pool
+from perflib.measure.pages.text_backings import BACKINGS, HUGE_PAGE_BYTES
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -359,7 +359,7 @@ class MemoryLevels(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Latency against size; orders and pages compared; cores compared."""
-        from perflib.experiments import memory_levels_figures as drawn
+        from perflib.experiments.memory_levels import figures as drawn
 
         table = self.table_of(run)
         found = {"latency": drawn.latency(table)}

@@ -6,16 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perflib.experiments.memory_levels_table import (
-    SMALL_PAGES,
-    MemoryTable,
-    Statistic,
-    tlb_reaches,
-)
-from perflib.experiments.verdicts import slowness_verdict, threshold_verdict
-from perflib.finding import Finding, Verdict
+from perflib.experiments.memory_levels.table import SMALL_PAGES, MemoryTable, Statistic, tlb_reaches
+from perflib.framework.verdicts import slowness_verdict, threshold_verdict
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval
-from perflib.stats.levels import Level, Match
+from perflib.stats.plateaus import Level, Match
 
 __all__ = [
     "cache_findings",

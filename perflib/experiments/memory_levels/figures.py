@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.memory_levels_findings import told
-from perflib.experiments.memory_levels_table import SMALL_PAGES, MemoryTable, tlb_reaches
+from perflib.experiments.memory_levels.analyse import told
+from perflib.experiments.memory_levels.table import SMALL_PAGES, MemoryTable, tlb_reaches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

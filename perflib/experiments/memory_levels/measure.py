@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.errors import MeasurementError
-from perflib.experiments.memory_arrays import LINE_BYTES, SAMPLE, Arrays
-from perflib.experiments.memory_levels_table import SMALL_PAGES
-from perflib.experiments.params import Params
-from perflib.machine.topology import topology
-from perflib.measure.rounds import Columns
+from perflib.experiments.memory_levels.table import SMALL_PAGES
+from perflib.framework.params import Params
+from perflib.machine.hardware.topology import topology
+from perflib.measure.arrays import LINE_BYTES, SAMPLE, Arrays
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError
 
 __all__ = ["Arm", "Turns", "calibrate", "page_reach", "walk"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.samples import round_starts, usable
+from perflib.framework.samples import round_starts, usable
 from perflib.machine.cpulist import parse_cpus
-from perflib.machine.tlbs import Tlb, reach_bytes
+from perflib.machine.hardware.tlbs import Tlb, reach_bytes
 from perflib.stats import (
     CoreComparison,
     Interval,
@@ -24,7 +24,7 @@ from perflib.stats import (
     t_interval,
     time_blocks,
 )
-from perflib.stats.levels import Level, Matches, find_levels, match
+from perflib.stats.plateaus import Level, Matches, find_levels, match
 
 __all__ = ["SMALL_PAGES", "MemoryTable", "Statistic", "data_caches", "primary", "tlb_reaches"]
 
@@ -87,7 +87,7 @@ class MemoryTable:
 
     **Between turns** it is neither: where pages come to lie differs from one laying to the next,
     and both kinds of luck count. Robust means over blocks of time are taken, and Student's
-    interval from their scatter (see ``perflib.stats.blocks``).
+    interval from their scatter (see ``perflib.stats.intervals``).
 
     Parameters
     ----------

@@ -20,24 +20,24 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import pandas as pd
 from pydantic import BeforeValidator, field_validator, model_validator
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
-from perflib.experiments.params import AnyWords, Params, Words, parameter
-from perflib.experiments.threads_findings import Limits, findings
-from perflib.experiments.threads_table import ThreadTable
-from perflib.experiments.threads_turns import ALONE, ONE, PROFILED, WITHOUT, Arm, ThreadTurns
-from perflib.finding import Finding
-from perflib.jobs import event_loop
+from perflib.experiments.threads.analyse import Limits, findings
+from perflib.experiments.threads.measure import ALONE, ONE, PROFILED, WITHOUT, Arm, ThreadTurns
+from perflib.experiments.threads.table import ThreadTable
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
+from perflib.framework.params import AnyWords, Params, Words, parameter
+from perflib.framework.published import published
+from perflib.instruments.joblog.jobrun import job_argv
+from perflib.instruments.perf.recorder import CallGraph
+from perflib.instruments.threads.record import backends, chosen
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.settings import Settings
 from perflib.kernels import build
-from perflib.profiling.jobrun import job_argv
-from perflib.profiling.recorder import CallGraph
-from perflib.reference import published
-from perflib.run import Run
-from perflib.store import runs_dir
-from perflib.threads.record import backends, chosen
-from perflib.threads.recording import Recording
-from perflib.threads.settings import Settings
+from perflib.measure.jobs import event_loop
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import runs_dir
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -388,7 +388,7 @@ class Threads(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Calibration, states, waits by lock, gains predicted and measured, cost of the profile."""
-        from perflib.experiments import threads_figures
+        from perflib.experiments.threads import figures as threads_figures
 
         table = self.table(run)
         drawn: dict[str, Figure] = {}

@@ -6,10 +6,10 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from perflib.experiments.threads_table import Gain, ThreadTable, WaitShare
-from perflib.experiments.threads_turns import ALONE, ONE, PROFILED
-from perflib.experiments.verdicts import threshold_verdict
-from perflib.finding import Finding, Verdict
+from perflib.experiments.threads.measure import ALONE, ONE, PROFILED
+from perflib.experiments.threads.table import Gain, ThreadTable, WaitShare
+from perflib.framework.verdicts import threshold_verdict
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval
 
 __all__ = ["Limits", "findings"]

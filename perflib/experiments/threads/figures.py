@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.threads_table import ThreadTable, WaitShare
-from perflib.experiments.threads_turns import ALONE, ONE
+from perflib.experiments.threads.measure import ALONE, ONE
+from perflib.experiments.threads.table import ThreadTable, WaitShare
 from perflib.stats import Interval
 
 if TYPE_CHECKING:

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, PerflibError, UserError
-from perflib.experiments.jobs import Jobs
-from perflib.jobs.event_loop import Account
+from perflib.framework.jobs import Jobs
+from perflib.instruments.threads.record import Profiled, Ran, profile_job, run_alone
+from perflib.instruments.threads.recording import STATES, Recording
+from perflib.instruments.threads.settings import Settings
+from perflib.measure.conditions import Conditions
+from perflib.measure.jobs.event_loop import Account
 from perflib.measure.process import WorkerError
-from perflib.measure.rounds import Columns
-from perflib.threads.record import Profiled, Ran, profile_job, run_alone
-from perflib.threads.recording import STATES, Recording
-from perflib.threads.settings import Settings
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, PerflibError, UserError
 
 __all__ = [
     "ALONE", "COLUMNS", "ONE", "PROFILED", "STRETCHES", "WITHOUT", "Arm", "ThreadTurns",
@@ -110,7 +110,7 @@ class ThreadTurns(Jobs):
     arms
         What a turn's number means.
     accounts
-        Whether the job ends with its own account (`perflib.jobs.event_loop.Account`).
+        Whether the job ends with its own account (`perflib.measure.jobs.event_loop.Account`).
     conditions, cpus
         What the job's process is to have, and where it may run.
     settings, backend

@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.samples import round_starts, usable
-from perflib.experiments.threads_turns import ALONE, ONE, PROFILED, WITHOUT
+from perflib.experiments.threads.measure import ALONE, ONE, PROFILED, WITHOUT
+from perflib.framework.samples import round_starts, usable
 from perflib.stats import Interval, block_means, percent, t_interval, time_blocks
 
 __all__ = ["Gain", "ThreadTable", "WaitShare", "removed"]

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from perflib.errors import UserError, choose
+from perflib.model.errors import UserError, choose
 from perflib.stats import Interval, percent, t_interval
 
 __all__ = ["accuracy", "beside_published", "job_cost", "relative_errors"]
@@ -275,7 +275,7 @@ def beside_published(
     measured
         What `accuracy` returns.
     published
-        ``perflib.reference.published("perfctr_sampling_accuracy")``.
+        ``perflib.framework.published.published("perfctr_sampling_accuracy")``.
     counters
         The source's name of a counter to ours; a counter without one keeps its own.
 

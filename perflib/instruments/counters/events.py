@@ -6,9 +6,9 @@ import dataclasses
 import re
 from pathlib import Path
 
-from perflib.counters import pfm
-from perflib.counters.aliases import Alias, aliases
-from perflib.counters.kernel_names import (
+from perflib.instruments.counters import pfm
+from perflib.instruments.counters.aliases import Alias, aliases
+from perflib.instruments.counters.kernel_names import (
     GENERIC,
     RAW,
     TRACEPOINT,
@@ -16,7 +16,7 @@ from perflib.counters.kernel_names import (
     tracepoint,
     tracepoints,
 )
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 __all__ = ["Event", "event", "names"]
 
@@ -241,4 +241,4 @@ def _unknown(name: str, cpu: str | None, root: Path) -> str:
     elif pmu is None:
         parts.append("libpfm4 does not know this machine's processor: name another by cpu=.")
     listed = f"names({pmu!r})" if cpu else "names()"
-    return " ".join([*parts, f"All: perflib.counters.events.{listed}."])
+    return " ".join([*parts, f"All: perflib.instruments.counters.events.{listed}."])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.counters.readings import READING, kernel
+from perflib.instruments.counters.readings import READING, kernel
 
 __all__ = ["PROCESS_ENDED", "STOPPED", "Follower", "Ticks"]
 

@@ -23,13 +23,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.counters import pfm
-from perflib.counters.events import Event
-from perflib.counters.kernel_names import SOFTWARE, TRACEPOINT
-from perflib.counters.readings import READING, checked, count_rows, kernel, read_counters, since
-from perflib.counters.watched import Target, Watched, watch
-from perflib.errors import UserError, choose
+from perflib.instruments.counters import pfm
+from perflib.instruments.counters.events import Event
+from perflib.instruments.counters.kernel_names import SOFTWARE, TRACEPOINT
+from perflib.instruments.counters.readings import (
+    READING,
+    checked,
+    count_rows,
+    kernel,
+    read_counters,
+    since,
+)
+from perflib.instruments.counters.watched import Target, Watched, watch
 from perflib.machine.files import integer
+from perflib.model.errors import UserError, choose
 
 __all__ = ["Asked", "Group", "Lacking", "Opener", "in_domain", "open_counter", "why_not"]
 
@@ -180,7 +187,7 @@ class Group:
 
     Examples
     --------
-    >>> from perflib.counters.events import event
+    >>> from perflib.instruments.counters.events import event
     >>> with Group([event("page-faults")]) as group:  # doctest: +SKIP
     ...     group.enable()
     ...     work()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perflib.errors import UserError, choose
 from perflib.machine.files import integer, text
+from perflib.model.errors import UserError, choose
 
 __all__ = [
     "GENERIC",

@@ -22,13 +22,13 @@ from typing import Literal, Self
 import numpy as np
 import pandas as pd
 
-from perflib.counters.events import Event
-from perflib.counters.follower import PROCESS_ENDED, Follower, Ticks
-from perflib.counters.groups import Asked, Group, Opener, open_counter
-from perflib.counters.multiplexing import rotation, scale_slices
-from perflib.counters.readings import count_rows, kernel_slice_ns, since
-from perflib.counters.watched import Watched
-from perflib.errors import UserError, choose
+from perflib.instruments.counters.events import Event
+from perflib.instruments.counters.follower import PROCESS_ENDED, Follower, Ticks
+from perflib.instruments.counters.groups import Asked, Group, Opener, open_counter
+from perflib.instruments.counters.multiplexing import rotation, scale_slices
+from perflib.instruments.counters.readings import count_rows, kernel_slice_ns, since
+from perflib.instruments.counters.watched import Watched
+from perflib.model.errors import UserError, choose
 
 __all__ = ["LEAST_PERIOD_S", "Monitor", "totals"]
 

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats as distributions
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 from perflib.stats import Interval
 
 __all__ = [

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.machine.cpuid import signature
-from perflib.machine.microarch import microarchitecture
+from perflib.machine.hardware.cpuid import signature
+from perflib.machine.hardware.microarch import microarchitecture
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = [
     "Encoding",
@@ -99,7 +99,7 @@ _UNSUPPORTED, _NOT_FOUND, _COMBINATION, _MASK = -1, -4, -5, -6
 _ATTRIBUTE, _VALUE, _TWICE = -8, -9, -10
 _PLAIN = re.compile(r"[A-Za-z0-9_:.=-]+")
 
-# libpfm's name of the core's PMU, by product or else by core design (perflib.machine.microarch).
+# libpfm's name of the core's PMU, by product or else by core design (hardware.microarch).
 _PMU_OF = {
     "Nehalem": "nhm",
     "Nehalem-EX": "nhm_ex",
@@ -418,7 +418,7 @@ def _refusal(pmu: str, text: str, code: int, reason: str) -> UserError | Measure
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Say ``: did you mean 'A' or 'B'?``; empty where nothing is near. Case does not count.
 
-    Beside `perflib.errors.choose` for names that are too many to list.
+    Beside `perflib.model.errors.choose` for names that are too many to list.
     """
     known = {name.upper(): name for name in choices}
     near = difflib.get_close_matches(word.upper(), known, n=3, cutoff=0.6)

@@ -20,10 +20,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from perflib.counters.data_source import decode
-from perflib.errors import UserError, choose
+from perflib.instruments.counters.data_source import decode
 from perflib.machine.files import integer
-from perflib.machine.hypervisor import hypervisor
+from perflib.machine.hardware.hypervisor import hypervisor
+from perflib.model.errors import UserError, choose
 
 __all__ = [
     "Accesses",

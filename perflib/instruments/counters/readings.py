@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.counters.multiplexing import KERNEL_SLICE_NS, scale_totals
-from perflib.errors import MeasurementError
+from perflib.instruments.counters.multiplexing import KERNEL_SLICE_NS, scale_totals
 from perflib.kernels import Kernel, load
 from perflib.machine.files import integer
+from perflib.model.errors import MeasurementError
 
 __all__ = [
     "READING",

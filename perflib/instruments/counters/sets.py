@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perflib.counters.events import Event, event
-from perflib.counters.groups import Asked, Lacking
-from perflib.counters.multiplexing import Scaled, ratio_of_slices
-from perflib.errors import UserError, choose
+from perflib.instruments.counters.events import Event, event
+from perflib.instruments.counters.groups import Asked, Lacking
+from perflib.instruments.counters.multiplexing import Scaled, ratio_of_slices
+from perflib.model.errors import UserError, choose
 
 __all__ = ["Ratio", "Set", "events_of", "published_names", "ratio_table", "ratios", "sets"]
 

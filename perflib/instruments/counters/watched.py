@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.errors import UserError
 from perflib.machine.files import text
+from perflib.model.errors import UserError
 
 __all__ = ["Target", "Watched", "watch"]
 

@@ -24,8 +24,8 @@ from typing import Self
 
 from inotify_simple import INotify, flags
 
-from perflib.errors import MeasurementError, UserError
 from perflib.machine.files import fields
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["LOOK_S", "Follower"]
 
@@ -36,7 +36,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Follower:
-    r"""The new bytes of a log, for `perflib.profiling.joblog.parse`, until an end comes.
+    r"""The new bytes of a log, for `perflib.instruments.joblog.joblog.parse`, until an end comes.
 
     Following begins when this is made: what stands in the file by then is skipped. Use it in a
     ``with`` statement.

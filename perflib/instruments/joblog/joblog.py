@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import regex
 
-from perflib.errors import UserError
-from perflib.profiling.logformat import LogFormat
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.model.errors import UserError
 
 __all__ = ["LINE_LIMIT_BYTES", "Begun", "JobEvent", "parse"]
 
@@ -92,7 +92,7 @@ def parse(
 
     Examples
     --------
-    >>> from perflib.profiling.logformat import FORMATS
+    >>> from perflib.instruments.joblog.logformat import FORMATS
     >>> log = [(0, b"start processing ev"), (5, b"ent #7\n"), (9, b"done processing event #7\n")]
     >>> list(parse(log, FORMATS["athena"], []))
     [JobEvent(event=7, begin_ns=5, end_ns=9, reported_seconds=None, job=None)]

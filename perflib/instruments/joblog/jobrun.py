@@ -20,9 +20,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.profiling.joblog import Begun, JobEvent, parse
-from perflib.profiling.logformat import LogFormat
+from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["JobError", "JobResult", "job_argv", "run_job", "too_short"]
 

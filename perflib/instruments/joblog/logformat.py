@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import regex
 
-from perflib.errors import UserError, choose
+from perflib.model.errors import UserError, choose
 
 __all__ = ["FORMATS", "LogFormat"]
 

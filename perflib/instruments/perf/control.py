@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError
+from perflib.instruments.perf.tool import ProcessGoneError, explain, find_perf
+from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
-from perflib.profiling.perf_tool import ProcessGoneError, explain, find_perf
+from perflib.model.errors import MeasurementError
 
 __all__ = ["PRIORITY", "ControlledPerf"]
 

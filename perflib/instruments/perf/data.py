@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib import kernels
-from perflib.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["RECORD", "Event", "Field", "PerfData", "Type", "lost"]
 

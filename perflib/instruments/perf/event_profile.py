@@ -18,14 +18,14 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions, check
+from perflib.instruments.joblog.follow import Follower
+from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
+from perflib.instruments.joblog.jobrun import JobError, JobResult, run_job, too_short
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.instruments.perf.recorder import CallGraph, Recorder, prompt
+from perflib.instruments.perf.tool import ProcessGoneError
+from perflib.measure.conditions import Conditions, check
 from perflib.measure.launch import command
-from perflib.profiling.follow import Follower
-from perflib.profiling.joblog import Begun, JobEvent, parse
-from perflib.profiling.jobrun import JobError, JobResult, run_job, too_short
-from perflib.profiling.logformat import LogFormat
-from perflib.profiling.perf_tool import ProcessGoneError
-from perflib.profiling.recorder import CallGraph, Recorder, prompt
 
 __all__ = [
     "Coverage",
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Sampling:
-    """What perf samples and how often; see `perflib.profiling.recorder.Recorder`."""
+    """What perf samples and how often; see `perflib.instruments.perf.recorder.Recorder`."""
 
     event: str | None = None
     frequency_hz: int = 4000
@@ -107,7 +107,7 @@ class EventProfile:
     unfinished
         Those that had begun when the recording ended; their samples are there too.
     samples, data
-        The samples as text, for `perflib.profiling.perfscript.read`, and perf's own file.
+        The samples as text, for `perflib.instruments.perf.script.read`, and perf's own file.
     sampled
         What was sampled, as perf names it.
     lost

@@ -17,14 +17,14 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.errors import UserError, choose
+from perflib.instruments.perf.control import PRIORITY, ControlledPerf
+from perflib.instruments.perf.data import PerfData, Type, lost
+from perflib.instruments.perf.tool import kernel_allowed
 from perflib.machine.files import integer, text
-from perflib.machine.hypervisor import hypervisor
-from perflib.machine.pmu import pmu
-from perflib.machine.topology import topology
-from perflib.profiling.perf_control import PRIORITY, ControlledPerf
-from perflib.profiling.perf_data import PerfData, Type, lost
-from perflib.profiling.perf_tool import kernel_allowed
+from perflib.machine.hardware.hypervisor import hypervisor
+from perflib.machine.hardware.pmu import pmu
+from perflib.machine.hardware.topology import topology
+from perflib.model.errors import UserError, choose
 
 __all__ = ["CallGraph", "Recorder", "away_from", "prompt"]
 
@@ -146,7 +146,7 @@ class Recorder(ControlledPerf):
     # --- what was recorded ---------------------------------------------------------------------
 
     def script(self, out: Path, *, inline: bool = False) -> Path:
-        """Write the samples as text, for `perflib.profiling.perfscript.read`; after the end.
+        """Write the samples as text, for `perflib.instruments.perf.script.read`; after the end.
 
         ``inline``: name inlined functions, too. perf may take minutes for a large program.
         """

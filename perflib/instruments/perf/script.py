@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib import kernels
-from perflib.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["Profile", "StackReader", "Unread", "read"]
 

@@ -8,8 +8,8 @@ import shlex
 import shutil
 from pathlib import Path
 
-from perflib.errors import MeasurementError
 from perflib.machine.files import fields, integer, text
+from perflib.model.errors import MeasurementError
 
 __all__ = [
     "PerfUnavailableError",

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.profiling.views import COPY, Weight, leaves, weights
+from perflib.instruments.profile.views import COPY, Weight, leaves, weights
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["Annotation", "annotate", "instructions"]
 

@@ -18,11 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats as distributions
 
-from perflib.finding import Finding, Verdict
-from perflib.profiling.costs import Counts, costs_of, counts_of, unit_of
-from perflib.profiling.excess import Excesses, excesses
+from perflib.instruments.profile.costs import Counts, costs_of, counts_of, unit_of
+from perflib.instruments.profile.excess import Excesses, excesses
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval, percent, t_interval
-from perflib.stats.blocks import robust_mean
+from perflib.stats.intervals import robust_mean
 
 __all__ = ["Comparison", "compare", "compare_samples"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.errors import UserError, choose
+from perflib.model.errors import UserError, choose
 
 __all__ = ["Counts", "costs_of", "counts_of", "unit_of"]
 

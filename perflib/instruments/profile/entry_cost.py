@@ -23,8 +23,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats as distributions
 
-from perflib.errors import UserError
-from perflib.finding import Finding, Verdict
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval, holm
 
 __all__ = ["Code", "EntryCost", "entry_cost"]

@@ -15,10 +15,10 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from perflib.errors import UserError
-from perflib.profiling.costs import unit_of
-from perflib.profiling.perfscript import Profile
-from perflib.profiling.views import select
+from perflib.instruments.perf.script import Profile
+from perflib.instruments.profile.costs import unit_of
+from perflib.instruments.profile.views import select
+from perflib.model.errors import UserError
 
 __all__ = ["default_event", "folded", "of_one_event", "speedscope", "write_parquet", "write_text"]
 

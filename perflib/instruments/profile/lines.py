@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.errors import UserError
-from perflib.profiling.comparison import Comparison, compare_samples
-from perflib.profiling.export import default_event, of_one_event
-from perflib.profiling.perfscript import Profile
-from perflib.profiling.views import flat
+from perflib.instruments.perf.script import Profile
+from perflib.instruments.profile.comparison import Comparison, compare_samples
+from perflib.instruments.profile.export import default_event, of_one_event
+from perflib.instruments.profile.views import flat
+from perflib.model.errors import UserError
 
 __all__ = [
     "check_outputs",

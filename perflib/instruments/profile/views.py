@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from perflib.errors import UserError, choose
+from perflib.model.errors import UserError, choose
 
 __all__ = [
     "COPY",
@@ -36,7 +36,7 @@ Weight = Literal["samples", "period"]
 
 NO_CALLER = "[no caller]"
 ITSELF = "[itself]"
-# perflib.copies gives a copied function's names four digits, and five from the 10,000th copy on.
+# kernels.copies gives a copied function's names four digits, and five from the 10,000th copy on.
 COPY = r"_\d{4,5}(?=;|$)"
 
 
@@ -243,7 +243,7 @@ def select(
 def merge_copies(samples: pd.DataFrame) -> pd.DataFrame:
     """One name for all copies of a function: ``kv_scatter_0042`` becomes ``kv_scatter``.
 
-    KV's code is repeated under numbered names (see ``perflib.copies``). Every name that ends in an
+    KV's code is repeated under numbered names (see ``kernels.copies``). Every name that ends in an
     underscore and four or five digits is folded, so this is for such programs only.
     """
     merged = samples.copy(deep=False)

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from perflib.counters.simulated_qemu import HASWELL_ITLB, TlbModel
-from perflib.counters.simulated_run import (
+from perflib.instruments.simulators.qemu import HASWELL_ITLB, TlbModel
+from perflib.instruments.simulators.run import (
     Grouping,
     SimulatorError,
     check_grouping,
@@ -31,8 +31,8 @@ from perflib.counters.simulated_run import (
     power_of_two,
     run_under,
 )
-from perflib.errors import MeasurementError, UserError
-from perflib.machine.caches import Cache, caches
+from perflib.machine.hardware.caches import Cache, caches
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = [
     "EVENTS",
@@ -160,7 +160,7 @@ def cachegrind(
     Returns
     -------
     pandas.DataFrame
-        The columns of ``perflib.counters.simulated_run.COLUMNS``; the counters are the values of
+        The columns of ``run.COLUMNS``; the counters are the values of
         ``EVENTS``. ``object`` is the source file, ``???`` where it is not known.
 
     Raises
@@ -204,7 +204,7 @@ def cachegrind_tlb(
 
     The instruction and the data TLB have the same geometry. With a ``second_level`` its misses
     (``iTLB walks``, ``dTLB load walks`` ...) are counted too; it holds code and data alike, where
-    the plugin's holds code alone. Parameters otherwise as of ``perflib.counters.itlb_misses``.
+    the plugin's holds code alone. Parameters otherwise as of ``counters.itlb_misses``.
     """
     tlb = TlbModel(entries, ways, page_bytes, second_level)
     first = CacheGeometry(entries * page_bytes, ways, page_bytes)

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 __all__ = ["Elf", "machine_of", "read_elf"]
 

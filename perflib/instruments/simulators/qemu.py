@@ -1,6 +1,6 @@
 """iTLB misses and 4K aliases of a program, simulated by our plugin of QEMU's user-mode emulation.
 
-The program's instructions are emulated one by one and counted by kernels_c/qemu_counters.c. The
+The program's instructions are emulated one by one and counted by tools/qemu_counters.c. The
 counts are exact for the model, and the model is simpler than a processor:
 
 - in program order: nothing is speculated, prefetched or reordered, so a miss that a processor
@@ -30,8 +30,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from perflib import kernels
-from perflib.counters.simulated_elf import machine_of, read_elf
-from perflib.counters.simulated_run import (
+from perflib.instruments.simulators.elf import machine_of, read_elf
+from perflib.instruments.simulators.run import (
     Grouping,
     SimulatorError,
     check_grouping,
@@ -41,9 +41,9 @@ from perflib.counters.simulated_run import (
     power_of_two,
     run_under,
 )
-from perflib.errors import MeasurementError, UserError
-from perflib.machine import cpuid
-from perflib.machine.tlbs import decode_tlbs
+from perflib.machine.hardware import cpuid
+from perflib.machine.hardware.tlbs import decode_tlbs
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = [
     "HASWELL_ITLB",
@@ -202,7 +202,7 @@ def itlb_misses(
     Returns
     -------
     pandas.DataFrame
-        The columns of ``perflib.counters.simulated_run.COLUMNS``. Counters: ``instructions`` (only
+        The columns of ``run.COLUMNS``. Counters: ``instructions`` (only
         of the whole program), ``iTLB misses`` and, with a second level, ``iTLB walks``.
 
     Raises

@@ -22,7 +22,7 @@ from typing import Literal
 
 import pandas as pd
 
-from perflib.errors import MeasurementError, UserError, choose
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = [
     "COLUMNS",

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from perflib.counters.cachegrind import EVENTS, cachegrind, cachegrind_tlb
-from perflib.counters.simulated_qemu import (
+from perflib.instruments.simulators.cachegrind import EVENTS, cachegrind, cachegrind_tlb
+from perflib.instruments.simulators.qemu import (
     HASWELL_ITLB,
     HASWELL_STORES,
     StoreBufferModel,
@@ -23,8 +23,8 @@ from perflib.counters.simulated_qemu import (
     itlb_of_this_machine,
     qemu_counts,
 )
-from perflib.counters.simulated_run import COLUMNS, find_program, labelled
-from perflib.errors import PerflibError
+from perflib.instruments.simulators.run import COLUMNS, find_program, labelled
+from perflib.model.errors import PerflibError
 
 __all__ = [
     "COLUMNS",

@@ -1,4 +1,4 @@
-"""Sums over the intervals of a recording, by ``kernels_c/thread_bins.c``."""
+"""Sums over the intervals of a recording, by ``kernels_c/readers/thread_bins.c``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from perflib import kernels
-from perflib.errors import MeasurementError, UserError
-from perflib.threads.formats import STATES
+from perflib.instruments.threads.formats import STATES
+from perflib.model.errors import MeasurementError, UserError
 
 if TYPE_CHECKING:
-    from perflib.threads.recording import Recording
+    from perflib.instruments.threads.recording import Recording
 
 __all__ = ["RETRY_NS", "WAIT", "levels", "mark_lost", "states_in_bins", "waits"]
 
@@ -39,7 +39,7 @@ WAIT = np.dtype(
     ],
     align=True,
 )
-"""One operation on a lock that was waited for; see `perflib.threads.waits.waits`."""
+"""One operation on a lock that was waited for; see `perflib.instruments.threads.waits.waits`."""
 
 
 @functools.cache

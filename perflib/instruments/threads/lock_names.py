@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from perflib.threads.formats import Lock
-from perflib.threads.symbols import Symbols
+from perflib.instruments.threads.formats import Lock
+from perflib.instruments.threads.symbols import Symbols
 
 __all__ = ["kind_of", "name_locks"]
 
@@ -60,7 +60,7 @@ def name_locks(
     Parameters
     ----------
     keys
-        The futexes (`perflib.threads.states.KEY`).
+        The futexes (`perflib.instruments.threads.states.KEY`).
     stacks
         The texts of their stacks.
     hints

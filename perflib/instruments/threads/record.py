@@ -22,13 +22,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from perflib.conditions import Conditions, check
-from perflib.errors import MeasurementError, UserError, choose
+from perflib.instruments.threads.perf import backend as perf_backend
+from perflib.instruments.threads.preload.backend import Preloaded, States
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.settings import Settings
 from perflib.measure import launch
-from perflib.threads import perf_backend
-from perflib.threads.preload_backend import Preloaded, States
-from perflib.threads.recording import Recording
-from perflib.threads.settings import Settings
+from perflib.measure.conditions import Conditions, check
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["Profiled", "Ran", "backends", "chosen", "profile_job", "run_alone"]
 

@@ -1,7 +1,7 @@
 """A recording of threads: its files, and the questions that can be asked of it.
 
 A recording is a folder. ``threads.npy``, ``intervals.npy`` (grouped by thread, then by time),
-``samples.npy`` (by time) and ``lost.npy`` have the records of `perflib.threads.formats`,
+``samples.npy`` (by time) and ``lost.npy`` have the records of `threads.formats`,
 ``stacks.txt`` has one folded stack a line (the outermost frame first, ``;`` between frames), and
 ``meta.json``, which is written last, has the rest. Arrays are mapped, not read: opening takes no
 longer and no more memory for hours of thousands of threads.
@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.errors import UserError
-from perflib.threads import intervals as kernel
-from perflib.threads import waits
-from perflib.threads.formats import (
+from perflib.instruments.threads import intervals as kernel
+from perflib.instruments.threads import waits
+from perflib.instruments.threads.formats import (
     EVENT,
     FORMAT,
     INTERVAL,
@@ -38,7 +37,8 @@ from perflib.threads.formats import (
     Lock,
     Rows,
 )
-from perflib.threads.writer import Writer
+from perflib.instruments.threads.writer import Writer
+from perflib.model.errors import UserError
 
 __all__ = [
     "EVENT",
@@ -262,7 +262,7 @@ class Recording:
     def cpu_samples(
         self, start_ns: int | None = None, end_ns: int | None = None, rows: Rows | None = None
     ) -> pd.DataFrame:
-        """Where threads spent CPU time, as `perflib.profiling.views` takes it.
+        """Where threads spent CPU time, as `perflib.instruments.profile.views` takes it.
 
         The period of a sample is the CPU time in ns that it stands for.
         """
@@ -285,7 +285,7 @@ class Recording:
         rows: Rows | None = None,
         lock: int | None = None,
     ) -> pd.DataFrame:
-        """Where threads waited for locks (or one), as `perflib.profiling.views` takes it.
+        """Where threads waited for locks (or one), as `perflib.instruments.profile.views` takes it.
 
         One row a wait; its period is the time in ns that it took, without a core at the end of it
         included.

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import get_args
 
-from perflib.errors import UserError, choose
-from perflib.profiling.recorder import CallGraph
+from perflib.instruments.perf.recorder import CallGraph
+from perflib.model.errors import UserError, choose
 
 __all__ = ["SPIN_FUNCTIONS", "Settings"]
 
@@ -31,7 +31,7 @@ class Settings:
     sample_period_us
         CPU time between two samples of a thread's stack.
     call_graph
-        How the callers of these samples are found (`perflib.profiling.recorder.CallGraph`). The
+        How the callers of these samples are found (`recorder.CallGraph`). The
         callers of waits are always found from a copy of the stack.
     stack_bytes
         How much of the stack is copied for that.

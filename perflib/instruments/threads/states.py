@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib import kernels
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.threads.formats import EVENT, INTERVAL, LOST, SAMPLE, STATES, Event
+from perflib.instruments.threads.formats import EVENT, INTERVAL, LOST, SAMPLE, STATES, Event
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["KEY", "Pieces", "StateMachine"]
 

@@ -1,7 +1,7 @@
 """What a recording of threads says: how many worked at once, what they waited for, on whom.
 
 Every function takes a span of time and rows of threads; what is not given is everything. They are
-methods of `perflib.threads.recording.Recording` too.
+methods of `perflib.instruments.threads.recording.Recording` too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.threads import intervals
-from perflib.threads.formats import STATES, Rows, State
+from perflib.instruments.threads import intervals
+from perflib.instruments.threads.formats import STATES, Rows, State
 
 if TYPE_CHECKING:
-    from perflib.threads.recording import Recording
+    from perflib.instruments.threads.recording import Recording
 
 __all__ = [
     "Limit",
@@ -164,7 +164,7 @@ def waits(
     rows: Rows | None = None,
     lock: int | None = None,
 ) -> npt.NDArray[np.void]:
-    """Every wait for a lock (or for one), as records ``WAIT`` of `perflib.threads.intervals`.
+    """Every wait for a lock (or for one), as records ``WAIT`` of `threads.intervals`.
 
     A wait is one operation on a lock: ``waiting_ns`` asleep and then ``ready_ns`` without a core,
     each within the span; ``other`` let go of it (-1: not known), ``stack`` is where it waited.

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.errors import MeasurementError
-from perflib.threads.formats import (
+from perflib.instruments.threads.formats import (
     FORMAT,
     INTERVAL,
     LOST,
@@ -24,7 +23,8 @@ from perflib.threads.formats import (
     Rows,
     State,
 )
-from perflib.threads.intervals import mark_lost
+from perflib.instruments.threads.intervals import mark_lost
+from perflib.model.errors import MeasurementError
 
 __all__ = ["Writer"]
 

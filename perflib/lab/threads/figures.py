@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from perflib.lab import timeline_page as page
+from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.waits import Serial
 from perflib.lab.theme import themed
-from perflib.threads.formats import State
-from perflib.threads.recording import Recording
-from perflib.threads.waits import Serial
+from perflib.lab.threads import page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

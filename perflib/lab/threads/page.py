@@ -17,10 +17,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import to_hex
 
-from perflib.errors import UserError, choose
+from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import themed
-from perflib.threads.formats import State
-from perflib.threads.recording import Recording
+from perflib.model.errors import UserError, choose
 
 __all__ = [
     "DRAWN",

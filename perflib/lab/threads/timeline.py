@@ -15,10 +15,10 @@ from typing import Any
 import anywidget
 import traitlets
 
-from perflib.errors import PerflibError, UserError
-from perflib.lab import timeline_page as page
-from perflib.threads.formats import STATES, State
-from perflib.threads.recording import Recording
+from perflib.instruments.threads.formats import STATES, State
+from perflib.instruments.threads.recording import Recording
+from perflib.lab.threads import page
+from perflib.model.errors import PerflibError, UserError
 
 __all__ = ["Selection", "Timeline", "timeline"]
 

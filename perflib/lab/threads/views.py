@@ -12,19 +12,19 @@ from typing import Any, Literal, NamedTuple
 import ipywidgets as widgets
 import pandas as pd
 
-from perflib.errors import PerflibError
+from perflib.instruments.profile import views
+from perflib.instruments.profile.views import Node
+from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.waits import Serial
 from perflib.lab.choice import Choice
 from perflib.lab.flamegraph import flame_graph
 from perflib.lab.tables import STYLE, Table
 from perflib.lab.theme import png
-from perflib.lab.thread_figures import concurrency_figure
-from perflib.lab.timeline import Selection, timeline
-from perflib.lab.timeline_page import LABELS, duration, shown
-from perflib.profiling import views
-from perflib.profiling.views import Node
-from perflib.threads.formats import State
-from perflib.threads.recording import Recording
-from perflib.threads.waits import Serial
+from perflib.lab.threads.figures import concurrency_figure
+from perflib.lab.threads.page import LABELS, duration, shown
+from perflib.lab.threads.timeline import Selection, timeline
+from perflib.model.errors import PerflibError
 
 __all__ = ["By", "ThreadView", "thread_view"]
 
@@ -396,7 +396,7 @@ def thread_view(recording: Recording, *, rows_per_page: int = 32) -> ThreadView:
     Raises
     ------
     UserError
-        See `perflib.lab.timeline.timeline`.
+        See `perflib.lab.threads.timeline.timeline`.
 
     Examples
     --------

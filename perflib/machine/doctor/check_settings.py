@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perflib.machine.checkup import Check, Patient, State
-from perflib.machine.knobs import KNOBS, Knob
+from perflib.machine.doctor.checkup import Check, Patient, State
+from perflib.machine.settings.knobs import KNOBS, Knob
 
 __all__ = ["check_settings"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from perflib.machine.checkup import Check, Patient
 from perflib.machine.cpulist import format_cpus
+from perflib.machine.doctor.checkup import Check, Patient
 from perflib.machine.files import integer
 
 __all__ = ["check_speed"]

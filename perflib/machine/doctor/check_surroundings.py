@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from perflib.machine import activity, hypervisor, pmu
-from perflib.machine.checkup import Check, Patient, State
+from perflib.machine.activity import activity
 from perflib.machine.cpulist import format_cpus
+from perflib.machine.doctor.checkup import Check, Patient, State
 from perflib.machine.files import text
-from perflib.machine.knobs import KNOBS
+from perflib.machine.hardware import hypervisor, pmu
+from perflib.machine.settings.knobs import KNOBS
 
 __all__ = ["check_surroundings"]
 

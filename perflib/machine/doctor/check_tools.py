@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from perflib.machine.checkup import Check
+from perflib.machine.doctor.checkup import Check
 
 __all__ = ["check_tools"]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from perflib.machine import cgroup, hypervisor
-from perflib.machine.cpuid import Leaves
 from perflib.machine.files import fields
-from perflib.machine.topology import Topology, topology
+from perflib.machine.hardware import cgroup, hypervisor
+from perflib.machine.hardware.cpuid import Leaves
+from perflib.machine.hardware.topology import Topology, topology
 
 __all__ = ["Check", "Patient", "State", "examine"]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from perflib.machine import activity
-from perflib.machine.check_settings import check_settings
-from perflib.machine.check_speed import check_speed
-from perflib.machine.check_surroundings import check_surroundings
-from perflib.machine.check_tools import check_tools
-from perflib.machine.checkup import Check, State, examine
-from perflib.machine.cpuid import Leaves, leaves_or_reason
+from perflib.machine.activity import activity
+from perflib.machine.doctor.check_settings import check_settings
+from perflib.machine.doctor.check_speed import check_speed
+from perflib.machine.doctor.check_surroundings import check_surroundings
+from perflib.machine.doctor.check_tools import check_tools
+from perflib.machine.doctor.checkup import Check, State, examine
+from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason
 
 __all__ = ["Check", "State", "diagnose"]
 

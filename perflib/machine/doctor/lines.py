@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from perflib.machine.checkup import Check
-from perflib.machine.features import FeatureState
+from perflib.machine.doctor.checkup import Check
+from perflib.machine.hardware.features import FeatureState
 
 __all__ = ["check_lines", "feature_lines", "machine_lines"]
 

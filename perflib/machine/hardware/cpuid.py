@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perflib import kernels
-from perflib.errors import MeasurementError, PerflibError
 from perflib.machine.files import fields
+from perflib.model.errors import MeasurementError, PerflibError
 
 __all__ = [
     "Leaves",

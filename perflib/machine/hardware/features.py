@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from perflib.errors import PerflibError
-from perflib.machine.cpuid import (
+from perflib.machine.files import fields
+from perflib.machine.hardware.cpuid import (
     Leaves,
     Registers,
     last_subleaf,
@@ -24,7 +24,7 @@ from perflib.machine.cpuid import (
     signature,
     xcr0,
 )
-from perflib.machine.files import fields
+from perflib.model.errors import PerflibError
 
 __all__ = ["FEATURES", "Feature", "FeatureState", "State", "features", "of_this_machine"]
 

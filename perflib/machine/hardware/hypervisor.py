@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.cpuid import Leaves, ascii_of
 from perflib.machine.files import fields, text
+from perflib.machine.hardware.cpuid import Leaves, ascii_of
 
 __all__ = ["container", "hypervisor", "reports_steal"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine import cgroup
 from perflib.machine.files import fields
+from perflib.machine.hardware import cgroup
 
 __all__ = ["free_bytes"]
 

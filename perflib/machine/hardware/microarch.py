@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perflib.machine.cpuid import Signature
+from perflib.machine.hardware.cpuid import Signature
 
 __all__ = ["Microarchitecture", "microarchitecture"]
 

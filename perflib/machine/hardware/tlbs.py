@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from perflib.machine.cpuid import Leaves, Registers, signature
-from perflib.machine.tlb_descriptors import DESCRIPTORS, G1, K4, M2, M4
+from perflib.machine.hardware.cpuid import Leaves, Registers, signature
+from perflib.machine.hardware.tlb_descriptors import DESCRIPTORS, G1, K4, M2, M4
 
 __all__ = ["Tlb", "TlbKind", "decode_tlbs", "reach_bytes"]
 

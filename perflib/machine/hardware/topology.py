@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from perflib.errors import UserError
-from perflib.machine import cgroup
-from perflib.machine.caches import Cache
 from perflib.machine.cpulist import format_cpus, parse_cpus
 from perflib.machine.files import fields, integer, number_of, text
+from perflib.machine.hardware import cgroup
+from perflib.machine.hardware.caches import Cache
+from perflib.model.errors import UserError
 
 __all__ = ["Cpu", "Node", "Topology", "topology"]
 
@@ -107,7 +107,7 @@ class Topology:
         """The CPUs that this process may use, by NUMA node and last-level cache.
 
         What one core of a group sees of memory the others see, too: on most machines. ``found``:
-        the caches (``perflib.machine.caches``); without them, by node and die.
+        the caches (``perflib.machine.hardware.caches``); without them, by node and die.
         """
         last = max((cache.level for cache in found if cache.kind == "unified"), default=None)
         sharers = {

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from perflib.errors import UserError, choose
+from perflib.model.errors import UserError, choose
 
 __all__ = ["INSTALL", "SYSTEM", "Allocator", "allocators", "chosen", "refusal"]
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.errors import UserError, choose
+from perflib.model.errors import UserError, choose
 
 __all__ = ["INSTALL", "ONE_THREAD", "Blas", "blas_libraries", "candidates", "chosen", "probe"]
 
@@ -136,7 +136,7 @@ def probe(
     variables = {**os.environ, **ONE_THREAD, **(environment or {})}
     started = {
         str(path): subprocess.Popen(
-            [sys.executable, "-m", "perflib.machine.blas_probe", str(path)],
+            [sys.executable, "-m", "perflib.machine.libraries.blas_probe", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

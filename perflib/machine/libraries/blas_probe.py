@@ -53,7 +53,7 @@ def _said(path: str) -> dict[str, str]:
 
 
 def describe(path: str) -> dict[str, Any]:
-    """What ``perflib.machine.blas.Blas`` holds, but the name; or ``refused``, and why."""
+    """What ``perflib.machine.libraries.blas.Blas`` holds, but the name; or ``refused``, and why."""
     try:
         library = ctypes.CDLL(path)
     except OSError as error:

@@ -1,7 +1,7 @@
 """Settings of the whole machine, changed for a while because the user named them, and put back.
 
 ``with settings({"thp": "always"}) as record:`` writes what it is about to change into a journal,
-starts the guard (`perflib.guard`), and only then changes anything. It is put back after success,
+starts the guard (`settings.guard`), and only then changes anything. It is put back after success,
 an exception, Ctrl-C, and ``kill -9`` of every process but the guard; `restore_leftovers`, called at
 each start of perflib, sees to the case in which the guard died as well.
 """
@@ -20,16 +20,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from perflib import guard
-from perflib.errors import MeasurementError, UserError
-from perflib.machine.knobs import knob
-from perflib.paths import data_dir
+from perflib.machine.settings import guard
+from perflib.machine.settings.knobs import knob
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.paths import data_dir
 
 __all__ = ["SystemSettings", "restore_leftovers", "settings"]
 
 
 class SystemSettings:
-    """Settings asked for by name (`perflib.machine.knobs`), in force inside the ``with`` block.
+    """Settings asked for by name (`settings.knobs`), in force inside the ``with`` block.
 
     One process at a time may change settings. What could not be put back, because somebody else
     changed it meanwhile, is a `RuntimeWarning` at the block's end.

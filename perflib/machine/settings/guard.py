@@ -1,11 +1,11 @@
 """The guard: a process that puts system settings back when the one that changed them has ended.
 
-`perflib.system_settings` starts ``python guard.py JOURNAL DESCRIPTOR`` before it changes anything.
+`settings.changes` starts ``python guard.py JOURNAL DESCRIPTOR`` before it changes anything.
 The guard holds the read end of a pipe whose only write end is in the process that changes the
 settings; however that process ends, ``kill -9`` among the ways, the kernel closes the write end,
 the guard sees the end of its input and puts everything back. It is in a session of its own and
 ignores the signals of terminals, log-outs and batch systems. If it is killed too, the journal
-remains, and `perflib.system_settings.restore_leftovers` does the work at the next start.
+remains, and `perflib.machine.settings.changes.restore_leftovers` does the work at the next start.
 
 The journal has one JSON object a line: first who changes the settings (``pid``, ``host``), then one
 per change (``path``, ``old``, ``new``), on disk before the change is made. A last line that is cut

@@ -1,6 +1,6 @@
 """The switches of a machine that change what a measurement sees: one table, read by all.
 
-The doctor shows what each is and what it costs; ``perflib.conditions`` sets those that the user
+The doctor shows what each is and what it costs; ``measure.conditions`` sets those that the user
 names and puts them back. Nothing here writes.
 """
 
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.errors import UserError, choose
+from perflib.model.errors import UserError, choose
 
 __all__ = ["KNOBS", "Knob", "knob"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
 from perflib import kernels
-from perflib.errors import MeasurementError, UserError, choose
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["LOCK_KINDS", "POINTS", "SIZES", "VERSIONS", "Account", "LockAccount", "ThreadAccount",
            "argv"]  # fmt: skip

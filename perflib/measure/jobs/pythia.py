@@ -1,6 +1,6 @@
 """A real job: Pythia 8 makes 13 TeV top pairs among pile-up and logs each event as KV does.
 
-    python -m perflib.jobs.pythia --events 10 --first 0 --seed 1 --pileup 30
+    python -m perflib.measure.jobs.pythia --events 10 --first 0 --seed 1 --pileup 30
 
 Event *k* depends on the seed and on *k* alone (the generators are reseeded for each event): it can
 be run by itself, on any core, in any order. The last line has the number of particles and a
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perflib.errors import MeasurementError, PerflibError, UserError
+from perflib.model.errors import MeasurementError, PerflibError, UserError
 
 __all__ = ["EventSummary", "Generators", "main"]
 
@@ -117,14 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _run(options.first, options.events, Generators(options.seed, options.pileup))
     except PerflibError as error:
-        print(f"perflib.jobs.pythia: {error}", file=sys.stderr)
+        print(f"perflib.measure.jobs.pythia: {error}", file=sys.stderr)
         return error.exit_code
     return 0
 
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m perflib.jobs.pythia", description=(__doc__ or "").partition("\n")[0]
+        prog="python -m perflib.measure.jobs.pythia", description=(__doc__ or "").partition("\n")[0]
     )
     for name, low, high, default, text in (
         ("events", 1, 1_000_000, 10, "how many events"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from perflib.errors import UserError, choose
-from perflib.machine.text_backings import pool_pages, why_not
-from perflib.system_settings import settings
+from perflib.machine.settings.changes import settings
+from perflib.measure.pages.text_backings import pool_pages, why_not
+from perflib.model.errors import UserError, choose
 
 __all__ = ["resolve", "with_pool"]
 

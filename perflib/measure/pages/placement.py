@@ -16,7 +16,7 @@ from collections import Counter
 
 import numpy as np
 
-from perflib.errors import MeasurementError
+from perflib.model.errors import MeasurementError
 
 __all__ = ["misplaced", "pages_by_node"]
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.errors import MeasurementError, UserError, choose
+from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["TextPages", "backing_of", "read", "unmet"]
 

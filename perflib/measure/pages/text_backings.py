@@ -16,9 +16,9 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from perflib.errors import UserError, choose
 from perflib.machine.files import fields, integer, text
-from perflib.machine.knobs import knob
+from perflib.machine.settings.knobs import knob
+from perflib.model.errors import UserError, choose
 
 __all__ = ["BACKINGS", "HUGE_PAGE_BYTES", "explain", "pool_pages", "why_not"]
 

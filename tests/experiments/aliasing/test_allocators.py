@@ -13,18 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
-from perflib.experiments import allocators
-from perflib.experiments.allocators import experiment
-from perflib.experiments.allocators_figures import size_text
-from perflib.experiments.allocators_table import AllocatorTable
-from perflib.experiments.allocators_turns import AllocatorTurns
-from perflib.finding import Finding
-from perflib.machine.allocators import Allocator
-from perflib.machine.allocators import allocators as installed
+from perflib.experiments.aliasing import allocators
+from perflib.experiments.aliasing.allocators import experiment
+from perflib.experiments.aliasing.allocators.figures import size_text
+from perflib.experiments.aliasing.allocators.measure import AllocatorTurns
+from perflib.experiments.aliasing.allocators.table import AllocatorTable
+from perflib.machine.libraries.allocators import Allocator
+from perflib.machine.libraries.allocators import allocators as installed
 from perflib.measure.process import WorkerError
-from perflib.run import Run
-from perflib.store import load
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import load
 
 SMALL: dict[str, Any] = {
     "budget_s": 0.2, "allocators": ["glibc"], "sizes": [64, 1 << 20], "pairs": 3, "processes": 2,

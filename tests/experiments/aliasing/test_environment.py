@@ -18,20 +18,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import alias_env_figures, alias_env_simulated, alias_environment
-from perflib.experiments.alias_env_simulated import padded, simulated_aliases
-from perflib.experiments.alias_env_starts import Program, Start, pairs_of, read_line, start
-from perflib.experiments.alias_env_table import SIMULATED, AliasEnvTable
-from perflib.experiments.alias_env_turns import Arm, EnvironmentTurns, countable
-from perflib.experiments.alias_environment import AliasEnvironmentParams, experiment
-from perflib.finding import Finding
+from perflib.experiments.aliasing import environment as alias_environment
+from perflib.experiments.aliasing.environment import AliasEnvironmentParams, experiment
+from perflib.experiments.aliasing.environment import figures as alias_env_figures
+from perflib.experiments.aliasing.environment import simulated as alias_env_simulated
+from perflib.experiments.aliasing.environment.measure import Arm, EnvironmentTurns, countable
+from perflib.experiments.aliasing.environment.simulated import padded, simulated_aliases
+from perflib.experiments.aliasing.environment.starts import (
+    Program,
+    Start,
+    pairs_of,
+    read_line,
+    start,
+)
+from perflib.experiments.aliasing.environment.table import SIMULATED, AliasEnvTable
 from perflib.kernels import build
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker, WorkerError
-from perflib.measure.rounds import Status
-from perflib.run import Run
-from perflib.store import load
+from perflib.measure.schedule import Status
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import load
 
 FIRST, STEP, SIZES = 32, 64, 128
 PREDICTED = (2784, 6880)
@@ -577,7 +585,7 @@ def test_a_program_that_is_not_there(worker: Worker, tmp_path: Path) -> None:
 
 
 def test_a_start_that_was_not_as_asked_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from perflib.experiments import alias_env_turns
+    from perflib.experiments.aliasing.environment import measure as alias_env_turns
 
     at = {"i": 4096, "j": 4100, "k": 4104, "g": 1 << 30, "inc": (1 << 30) - 4}
     said: dict[str, float] = {

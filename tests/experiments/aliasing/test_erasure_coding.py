@@ -14,13 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import erasure_turns
-from perflib.experiments.erasure_blocks import decode, encode
-from perflib.experiments.erasure_coding import ErasureCodingParams, experiment
-from perflib.experiments.erasure_table import ErasureTable, findings_of, l1d_ways_of
-from perflib.experiments.erasure_turns import (
+from perflib.experiments.aliasing.erasure_coding import ErasureCodingParams, experiment
+from perflib.experiments.aliasing.erasure_coding import measure as erasure_turns
+from perflib.experiments.aliasing.erasure_coding.blocks import decode, encode
+from perflib.experiments.aliasing.erasure_coding.measure import (
     IMPLEMENTATIONS,
     LAYOUTS,
     Arm,
@@ -30,11 +27,14 @@ from perflib.experiments.erasure_turns import (
     layout_offsets,
     reasons,
 )
-from perflib.finding import Finding
+from perflib.experiments.aliasing.erasure_coding.table import ErasureTable, findings_of, l1d_ways_of
 from perflib.kernels import build, source
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker, WorkerError
-from perflib.run import Run
-from perflib.store import load
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import load
 from tests.reference import erasure_coding as reference
 
 CPU = min(os.sched_getaffinity(0))
@@ -266,7 +266,7 @@ def test_wrong_parameters_are_refused(given_: dict[str, Any], says: str) -> None
 
 
 def test_blocks_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perflib.experiments.erasure_coding.free_bytes", lambda: 70 << 20)
+    monkeypatch.setattr("perflib.experiments.aliasing.erasure_coding.free_bytes", lambda: 70 << 20)
     with pytest.raises(
         UserError, match=r"14 blocks of 4 MiB are 56 MiB, and 70 MiB are free.*2 at"
     ):

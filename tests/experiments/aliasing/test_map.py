@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
-from perflib.experiments import alias_map_figures
-from perflib.experiments.alias_map import AliasMapParams, cells_of, expected_loads, experiment
-from perflib.experiments.alias_map_findings import CONTROL, REGIONS, AliasMapTable
-from perflib.finding import Finding
+from perflib.experiments.aliasing.map import AliasMapParams, cells_of, expected_loads, experiment
+from perflib.experiments.aliasing.map import figures as alias_map_figures
+from perflib.experiments.aliasing.map.analyse import CONTROL, REGIONS, AliasMapTable
 from perflib.measure.process import WorkerError
-from perflib.run import Run
-from perflib.store import load
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import load
 
 OFFSETS = range(-32, 33, 8)
 needs_this_processor = pytest.mark.skipif(
@@ -202,7 +202,7 @@ def test_a_short_run_visits_every_cell_in_another_order_each_round() -> None:
 
 @needs_this_processor
 def test_a_worker_that_refuses_costs_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    from perflib.experiments import alias_map
+    from perflib.experiments.aliasing import map as alias_map
 
     monkeypatch.setattr(alias_map, "cells_of", lambda _: [(0, 0, 99_999_992)])
     with pytest.raises(WorkerError, match="refuses its arguments"):

@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments import get
-from perflib.finding import Finding
-from perflib.machine.tlbs import Tlb
-from perflib.run import Run
+from perflib.machine.hardware.tlbs import Tlb
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 KIB = 1024
 ITLB_ENTRIES, PAGE_BYTES = 128, 4096  # a Haswell core's

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib.experiments.code_findings import (
+from perflib.experiments.code_size.analyse import (
     Reaches,
     broken_up,
     core_findings,
@@ -19,10 +19,10 @@ from perflib.experiments.code_findings import (
     small_sizes,
     step_finding,
 )
-from perflib.experiments.code_table import CodeTable
+from perflib.experiments.code_size.table import CodeTable
 from perflib.stats import Interval
-from perflib.stats.knee import Knee, Knees
-from tests.experiments.code_samples import KIB, SIZES_KIB, machine, samples
+from perflib.stats.knees import Knee, Knees
+from tests.experiments.code_size.code_samples import KIB, SIZES_KIB, machine, samples
 
 HASWELL = Reaches.of(machine())
 SIZES = (8, 32, 128, 512, 1024, 2048, 3072)

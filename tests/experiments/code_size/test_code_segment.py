@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 from perflib.cli import main
-from perflib.errors import UserError
 from perflib.experiments import get
-from perflib.finding import Finding
-from perflib.hypotheses import ledger
-from perflib.store import load, runs
-from tests.experiments.code_samples import (
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.hypotheses import ledger
+from perflib.model.store import load, runs
+from tests.experiments.code_size.code_samples import (
     KIB,
     by_subject,
     findings,

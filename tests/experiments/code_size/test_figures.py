@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from perflib.experiments import code_figures as figures
-from perflib.experiments.code_findings import Reaches
-from perflib.experiments.code_table import CodeTable
+from perflib.experiments.code_size import figures
+from perflib.experiments.code_size.analyse import Reaches
+from perflib.experiments.code_size.table import CodeTable
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png, themed
 from perflib.stats import percent, t_interval
-from tests.experiments.code_samples import KIB, machine, misses, run_of, samples
+from tests.experiments.code_size.code_samples import KIB, machine, misses, run_of, samples
 
 SIZES = (8, 32, 128, 512, 1024, 2048, 3072)
 REACHES = Reaches.of(machine())

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from perflib.experiments.code_findings import Reaches, core_findings
-from perflib.experiments.code_hypotheses import HYPOTHESES, hypotheses
-from perflib.experiments.code_table import CodeTable
-from perflib.finding import Finding
-from tests.experiments.code_samples import machine, samples, suspects
+from perflib.experiments.code_size.analyse import Reaches, core_findings
+from perflib.experiments.code_size.hypotheses import HYPOTHESES, hypotheses
+from perflib.experiments.code_size.table import CodeTable
+from perflib.model.finding import Finding
+from tests.experiments.code_size.code_samples import machine, samples, suspects
 
 REACHES = Reaches.of(machine())
 SIZES = (8, 32, 128, 512, 1024, 2048, 3072)

@@ -14,11 +14,9 @@ from typing import Any
 
 import pytest
 
-from perflib.conditions import Conditions
-from perflib.counters import groups
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import code_turns, get
-from perflib.experiments.code_turns import (
+from perflib.experiments import get
+from perflib.experiments.code_size import measure as code_turns
+from perflib.experiments.code_size.measure import (
     Arm,
     Bounds,
     CodeTurns,
@@ -26,13 +24,16 @@ from perflib.experiments.code_turns import (
     calibrate,
     page_reach,
 )
+from perflib.instruments.counters import groups
 from perflib.kernels import Build, build
-from perflib.machine import smaps
-from perflib.machine.interrupts import core_activity
-from perflib.machine.pmu import Pmu, pmu
-from perflib.machine.text_backings import why_not
+from perflib.machine.activity.interrupts import core_activity
+from perflib.machine.hardware.pmu import Pmu, pmu
+from perflib.measure.conditions import Conditions
+from perflib.measure.pages import smaps
+from perflib.measure.pages.text_backings import why_not
 from perflib.measure.process import Out, Worker, WorkerError
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, UserError
 
 CPUS = sorted(os.sched_getaffinity(0))
 KIB = 1024

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
 from perflib.experiments import get
-from perflib.store import load
-from tests.experiments.code_samples import KIB, by_subject, findings, samples, suspects
+from perflib.model.errors import UserError
+from perflib.model.store import load
+from tests.experiments.code_size.code_samples import KIB, by_subject, findings, samples, suspects
 
 CALLS = get("random_calls")
 SIZES = (8, 16, 64, 128, 512, 1024, 2048, 3072)

@@ -11,11 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from perflib.counters.simulated import HASWELL_ITLB, TlbModel
-from perflib.errors import UserError
-from perflib.experiments import code_simulated, get
-from perflib.experiments.code_simulated import simulated_misses, spread
+from perflib.experiments import get
+from perflib.experiments.code_size.code_segment import simulated as code_simulated
+from perflib.experiments.code_size.code_segment.simulated import simulated_misses, spread
+from perflib.instruments.simulators.simulated import HASWELL_ITLB, TlbModel
 from perflib.kernels import build
+from perflib.model.errors import UserError
 
 CODE = get("code_segment")
 SMALL = TlbModel(entries=16, ways=16, second_level=(64, 4))

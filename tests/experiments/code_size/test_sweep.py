@@ -16,13 +16,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import backings, code_turns, get
-from perflib.experiments.code_turns import Arm, CodeTurns
+from perflib.experiments import get
+from perflib.experiments.code_size import measure as code_turns
+from perflib.experiments.code_size.measure import Arm, CodeTurns
 from perflib.kernels import build
-from perflib.machine.text_backings import pool_pages, why_not
+from perflib.measure.pages import backings
+from perflib.measure.pages.text_backings import pool_pages, why_not
 from perflib.measure.process import Worker
-from perflib.store import load, runs
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.store import load, runs
 
 CODE, CALLS = get("code_segment"), get("random_calls")
 CPUS = sorted(os.sched_getaffinity(0))
@@ -153,7 +155,7 @@ def test_the_rings_control_is_measured_on_small_pages_alone(
 ) -> None:
     absent(monkeypatch)
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
-    monkeypatch.setattr("perflib.machine.smaps.unmet", lambda *_: "")
+    monkeypatch.setattr("perflib.measure.pages.smaps.unmet", lambda *_: "")
     made = plan(patterns=["line", "chase"], backings=["huge", "4k"])
     arms = {(found[1], found[3]) for found in made["arms"]}
     assert arms == {("line", "4k"), ("chase", "thp"), ("chase", "4k")}
@@ -219,7 +221,7 @@ def test_what_fails_when_it_is_tried_is_absent(monkeypatch: pytest.MonkeyPatch) 
     def unmet(asked: str, pages: Any) -> str:
         return "found something else" if asked == "thp" else str(real(asked, pages))
 
-    monkeypatch.setattr("perflib.machine.smaps.unmet", unmet)
+    monkeypatch.setattr("perflib.measure.pages.smaps.unmet", unmet)
     absent(monkeypatch)
     made = plan(backings=["4k", "thp"]) if not why_not("thp") else None
     if made is None:

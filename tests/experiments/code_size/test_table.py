@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
-from perflib.experiments.code_table import CodeTable
+from perflib.experiments.code_size.table import CodeTable
+from perflib.model.errors import UserError
 from perflib.stats import t_interval
-from tests.experiments.code_samples import KIB, SIZES_KIB, samples
+from tests.experiments.code_size.code_samples import KIB, SIZES_KIB, samples
 
 SIZES = (8, 32, 512, 1024, 3072)
 

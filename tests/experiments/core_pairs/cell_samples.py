@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.memory_arrays import SAMPLE
+from perflib.measure.arrays import SAMPLE
 
 __all__ = [
     "AMD",

@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.experiments.cell_findings import (
+from perflib.experiments.core_pairs.analyse import (
     core_findings,
     distances_finding,
     groups_finding,
     kernel_finding,
     own_finding,
 )
-from perflib.experiments.cells import Cells
-from perflib.finding import Finding
-from tests.experiments.cell_samples import (
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.model.finding import Finding
+from tests.experiments.core_pairs.cell_samples import (
     AMD,
     CCX,
     DIE,

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
-from perflib.experiments.cells import Cells
-from tests.experiments.cell_samples import INTEL, flat, samples
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.model.errors import UserError
+from tests.experiments.core_pairs.cell_samples import INTEL, flat, samples
 
 
 def cells_of(table: pd.DataFrame) -> Cells:

@@ -10,10 +10,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from perflib.experiments.cell_figures import by_class, heatmap, in_groups
-from perflib.experiments.cells import Cells
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.experiments.core_pairs.figures import by_class, heatmap, in_groups
 from perflib.lab.theme import png, themed
-from tests.experiments.cell_samples import AMD, INTEL, flat, samples
+from tests.experiments.core_pairs.cell_samples import AMD, INTEL, flat, samples
 
 LABELS = ("core cycles", "CPU that holds", "CPU that asks")
 

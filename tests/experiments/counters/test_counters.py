@@ -11,19 +11,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib import store
-from perflib.counters.groups import in_domain
-from perflib.counters.sets import events_of
-from perflib.errors import MeasurementError, UserError
 from perflib.experiments import get
 from perflib.experiments.counters import CountersParams
-from perflib.experiments.counters_analysis import CountersTable, subject_of
-from perflib.experiments.counters_turns import ALONE, NOTHING, ONE_SET, SAMPLED, arms_of, countable
-from perflib.finding import Finding
+from perflib.experiments.counters.analyse import CountersTable, subject_of
+from perflib.experiments.counters.measure import (
+    ALONE,
+    NOTHING,
+    ONE_SET,
+    SAMPLED,
+    arms_of,
+    countable,
+)
+from perflib.instruments.counters.groups import in_domain
+from perflib.instruments.counters.sets import events_of
+from perflib.instruments.perf.tool import PerfUnavailableError
 from perflib.lab import figures
-from perflib.machine.pmu import Pmu
-from perflib.profiling.perf_tool import PerfUnavailableError
-from perflib.run import Run
+from perflib.machine.hardware.pmu import Pmu
+from perflib.model import store
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 COUNTERS = get("counters")
 MODES = (ALONE, ONE_SET, "rotated", "kernel", SAMPLED)
@@ -394,7 +401,7 @@ def test_without_perf_counters_are_held_against_each_other_alone(
         msg = "perf is not installed (or not on PATH)"
         raise PerfUnavailableError(msg)
 
-    monkeypatch.setattr("perflib.profiling.perf_control.find_perf", no_perf)
+    monkeypatch.setattr("perflib.instruments.perf.control.find_perf", no_perf)
     given = SMALL | {"budget_s": 0.1, "jobs": [1], "sets": ["software"]}
     run = COUNTERS.measure(CountersParams.make(given))
     assert SAMPLED not in set(run.samples["mode"])

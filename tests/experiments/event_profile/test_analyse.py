@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
-from perflib.experiments.event_samples import (
+from perflib.experiments.event_profile.analyse import (
     as_one_arm,
     comparisons,
     nothing_compared,
@@ -21,12 +20,13 @@ from perflib.experiments.event_samples import (
     shares_percent,
     unseen_percent,
 )
-from perflib.profiling.costs import unit_of
-from perflib.profiling.views import flat
-from perflib.run import Run
-from perflib.store import load, read_table, save
-from tests.experiments.profiles import samples
-from tests.profiling.tables import samples_of
+from perflib.instruments.profile.costs import unit_of
+from perflib.instruments.profile.views import flat
+from perflib.model.errors import UserError
+from perflib.model.run import Run
+from perflib.model.store import load, read_table, save
+from tests.experiments.event_profile.profiles import samples
+from tests.instruments.profile.tables import samples_of
 
 TWO_CORES: dict[str, Any] = {"cores": [0, 1], "reference": 0}
 

@@ -18,21 +18,21 @@ import pandas as pd
 import pytest
 
 from perflib.cli import main
-from perflib.errors import MeasurementError, UserError
 from perflib.experiments import event_profile, get
 from perflib.experiments.event_profile import EventParams, profiled
-from perflib.finding import Finding
 from perflib.lab.form import form
 from perflib.lab.theme import png, themed
-from perflib.measure.rounds import Status
-from perflib.run import Run
-from perflib.store import load, runs
-from tests.experiments.profiles import samples
-from tests.profiling.tables import samples_of
-from tests.profiling.test_recorder import BURN, needs_perf
+from perflib.measure.schedule import Status
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import load, runs
+from tests.experiments.event_profile.profiles import samples
+from tests.instruments.perf.test_recorder import BURN, needs_perf
+from tests.instruments.profile.tables import samples_of
 
 EVENT = get("event_profile")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CORES = sorted(os.sched_getaffinity(0))[:2]
 NAMED = {"job_begin": r"begin (?P<event>\w+)", "job_end": r"end (?P<event>\w+)"}
 SHORT = {"budget_s": 1.0, "event_ms": 100.0, "code_kib": 100, "cores": CORES}

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from perflib.experiments import event_figures as figures
+from perflib.experiments.event_profile import figures
+from perflib.instruments.profile.comparison import Comparison, compare
+from perflib.instruments.profile.entry_cost import entry_cost
 from perflib.lab.theme import png, themed
-from perflib.profiling.comparison import Comparison, compare
-from perflib.profiling.entry_cost import entry_cost
 
 SHARES = np.array([0.4, 0.2, 0.1, 0.1, 0.1, 0.05, 0.03, 0.02])
 NAMES = [

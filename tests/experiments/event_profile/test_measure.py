@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import event_turns
-from perflib.experiments.event_turns import ProfiledJobs, ProfiledRunning, repeats_for
+from perflib.experiments.event_profile import measure as event_turns
+from perflib.experiments.event_profile.measure import ProfiledJobs, ProfiledRunning, repeats_for
+from perflib.instruments.joblog.follow import Follower
+from perflib.instruments.joblog.joblog import JobEvent
+from perflib.instruments.joblog.jobrun import JobResult
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.instruments.perf.event_profile import Coverage, EventProfile, RecordedEvent, Sampling
+from perflib.instruments.profile.annotate import annotate as real_annotate
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import WorkerError
-from perflib.measure.rounds import Columns
-from perflib.profiling.annotate import annotate as real_annotate
-from perflib.profiling.event_profile import Coverage, EventProfile, RecordedEvent, Sampling
-from perflib.profiling.follow import Follower
-from perflib.profiling.joblog import JobEvent
-from perflib.profiling.jobrun import JobResult
-from perflib.profiling.logformat import LogFormat
-from tests.profiling.test_recorder import BURN, needs_perf
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, UserError
+from tests.instruments.perf.test_recorder import BURN, needs_perf
 
 CPU = min(os.sched_getaffinity(0))
 NAMED = LogFormat(r"begin (?P<event>\w+)", r"end (?P<event>\w+)")
@@ -370,6 +370,6 @@ def test_a_job_that_has_ended_and_a_log_that_is_not_there(
     with pytest.raises(MeasurementError, match=f"there is no log {log}$"):
         running(idle.pid, log, 0.2).take(0, None)
     impatient = functools.partial(Follower, wait_s=0.2)
-    monkeypatch.setattr("perflib.profiling.event_profile.Follower", impatient)
+    monkeypatch.setattr("perflib.instruments.perf.event_profile.Follower", impatient)
     with pytest.raises(MeasurementError, match=f"no log {log} after .* is its name right"):
         running(idle.pid, log).take(0, None)

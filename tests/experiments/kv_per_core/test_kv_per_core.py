@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
 from perflib.experiments import get
-from perflib.experiments.kv_analysis import KvTable
-from perflib.experiments.kv_turns import KernelTurns, chunks_of
-from perflib.finding import Finding
+from perflib.experiments.kv_per_core.analyse import KvTable
+from perflib.experiments.kv_per_core.measure import KernelTurns, chunks_of
 from perflib.kernels import build
-from perflib.run import Run
-from perflib.store import load, runs
+from perflib.measure.conditions import Conditions
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import load, runs
 from tests.experiments.simulated import samples
 
 KV = get("kv_per_core")
@@ -302,7 +302,7 @@ def test_a_core_that_computes_wrongly_is_reported_and_its_samples_are_not_used()
 def test_a_worker_is_replaced_when_it_is_old_and_has_done_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("perflib.experiments.kv_turns._LIFE_S", 0.0)
+    monkeypatch.setattr("perflib.experiments.kv_per_core.measure._LIFE_S", 0.0)
     with KernelTurns(
         build("kv", copies=1), [Conditions(cpu=min(os.sched_getaffinity(0)))], seed=1
     ) as turns:

@@ -9,8 +9,8 @@ import pytest
 
 from perflib.experiments import get
 from perflib.experiments.machine import look, stolen_by_turn
-from perflib.run import Run
-from perflib.store import load
+from perflib.model.run import Run
+from perflib.model.store import load
 
 MACHINE = get("machine")
 

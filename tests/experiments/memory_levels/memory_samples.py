@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments.memory_levels import experiment, sizes
-from perflib.finding import Finding
-from perflib.machine.tlbs import Tlb
-from perflib.run import Run
+from perflib.machine.hardware.tlbs import Tlb
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 KIB, MIB = 1 << 10, 1 << 20
 CACHES = {"L1d": 32 * KIB, "L2": MIB, "L3": 32 * MIB}

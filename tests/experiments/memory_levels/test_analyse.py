@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.memory_levels import experiment
-from tests.experiments.memory_samples import (
+from tests.experiments.memory_levels.memory_samples import (
     CACHES,
     KIB,
     MEMORY_NS,

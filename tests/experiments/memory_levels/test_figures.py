@@ -10,11 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from perflib.experiments import memory_levels_figures as drawn
-from perflib.experiments.memory_levels_table import MemoryTable
+from perflib.experiments.memory_levels import figures as drawn
+from perflib.experiments.memory_levels.table import MemoryTable
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png
-from tests.experiments.memory_samples import KIB, MIB, REQUIRED, machine, run_of, samples
+from tests.experiments.memory_levels.memory_samples import (
+    KIB,
+    MIB,
+    REQUIRED,
+    machine,
+    run_of,
+    samples,
+)
 
 
 def bars(axes: Axes) -> dict[str, ErrorbarContainer]:

@@ -14,21 +14,22 @@ import pandas as pd
 import pytest
 
 from perflib.cli import main
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import memory_arrays, memory_levels
-from perflib.experiments.memory_arrays import SAMPLE, Arrays
+from perflib.experiments import memory_levels
 from perflib.experiments.memory_levels import (
     MemoryLevelsParams,
     experiment,
     sizes,
     warm_loads,
 )
-from perflib.experiments.memory_levels_turns import Arm, Turns, walk
-from perflib.machine.text_backings import why_not
+from perflib.experiments.memory_levels.measure import Arm, Turns, walk
+from perflib.measure import arrays as memory_arrays
+from perflib.measure.arrays import SAMPLE, Arrays
+from perflib.measure.conditions import Conditions
+from perflib.measure.pages.text_backings import why_not
 from perflib.measure.process import Worker, WorkerError
-from perflib.store import load, runs
-from tests.experiments.memory_samples import KIB, MIB, REQUIRED, samples
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.store import load, runs
+from tests.experiments.memory_levels.memory_samples import KIB, MIB, REQUIRED, samples
 
 CPUS = sorted(os.sched_getaffinity(0))
 CPU = CPUS[0]

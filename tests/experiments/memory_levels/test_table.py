@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
-from perflib.experiments.memory_levels_table import MemoryTable, data_caches, primary, tlb_reaches
-from tests.experiments.memory_samples import (
+from perflib.experiments.memory_levels.table import MemoryTable, data_caches, primary, tlb_reaches
+from perflib.model.errors import UserError
+from tests.experiments.memory_levels.memory_samples import (
     CACHES,
     CYCLES,
     KIB,

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perflib.jobs.event_loop import POINTS, Account
-from perflib.threads.record import Profiled, Ran
-from perflib.threads.recording import INTERVAL, SAMPLE, Lock, Recording
+from perflib.instruments.threads.record import Profiled, Ran
+from perflib.instruments.threads.recording import INTERVAL, SAMPLE, Lock, Recording
+from perflib.measure.jobs.event_loop import POINTS, Account
 
 BEGIN_NS = 10**12
 PREPARE_NS, MERGE_NS = 20_000_000, 10_000_000
@@ -37,7 +37,7 @@ class FakeLoop:
         self.checksum = "abc"
 
     def run_alone(self, argv: Sequence[str], conditions: Any, **options: Any) -> Ran:
-        """As `perflib.threads.record.run_alone`."""
+        """As `perflib.instruments.threads.record.run_alone`."""
         self.asked.append({"argv": list(argv), "conditions": conditions, **options})
         text = self.account(argv, 0.0)
         return Ran(0, text, Account.parse(text).duration_s + 0.03, self.problem)
@@ -46,7 +46,7 @@ class FakeLoop:
         self, argv: Sequence[str], settings: Any, folder: Path, backend: str, conditions: Any,
         **options: Any,
     ) -> Profiled:  # fmt: skip
-        """As `perflib.threads.record.profile_job`."""
+        """As `perflib.instruments.threads.record.profile_job`."""
         given = {"backend": backend, "settings": settings, "conditions": conditions, **options}
         self.asked.append({"argv": list(argv), **given})
         text = self.account(argv, self.cost)

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.threads import experiment
-from perflib.finding import Finding
-from perflib.run import Run
-from tests.experiments.thread_samples import SHARES, samples
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from tests.experiments.threads.thread_samples import SHARES, samples
 
 
 def found(frame: pd.DataFrame, **params: Any) -> dict[str, Finding]:

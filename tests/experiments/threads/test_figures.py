@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from perflib.experiments.threads import experiment
 from perflib.lab.theme import themed
-from perflib.run import Run
-from tests.experiments.thread_samples import SHARES, samples
+from perflib.model.run import Run
+from tests.experiments.threads.thread_samples import SHARES, samples
 
 
 def drawn(frame: pd.DataFrame, **params: Any) -> dict[str, Figure]:

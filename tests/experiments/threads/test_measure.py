@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import threads_turns
-from perflib.experiments.threads_turns import (
+from perflib.experiments.threads import measure as threads_turns
+from perflib.experiments.threads.measure import (
     ALONE,
     COLUMNS,
     ONE,
@@ -24,14 +22,16 @@ from perflib.experiments.threads_turns import (
     file_name,
     summary,
 )
-from perflib.jobs import event_loop
-from perflib.jobs.event_loop import Account
+from perflib.instruments.threads.record import Profiled
+from perflib.instruments.threads.recording import Lock
+from perflib.instruments.threads.settings import Settings
+from perflib.measure.conditions import Conditions
+from perflib.measure.jobs import event_loop
+from perflib.measure.jobs.event_loop import Account
 from perflib.measure.process import WorkerError
-from perflib.threads.record import Profiled
-from perflib.threads.recording import Lock
-from perflib.threads.settings import Settings
-from tests.experiments.fake_event_loop import FakeLoop, recording
-from tests.threads.made import recording_of
+from perflib.model.errors import MeasurementError, UserError
+from tests.experiments.threads.fake_event_loop import FakeLoop, recording
+from tests.instruments.threads.made import recording_of
 
 MS = 1_000_000
 

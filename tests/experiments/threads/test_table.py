@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
-from perflib.experiments.threads_table import ThreadTable, removed
-from perflib.jobs.event_loop import VERSIONS
-from perflib.reference import published
-from tests.experiments.thread_samples import SHARES, network, samples
+from perflib.experiments.threads.table import ThreadTable, removed
+from perflib.framework.published import published
+from perflib.measure.jobs.event_loop import VERSIONS
+from perflib.model.errors import UserError
+from tests.experiments.threads.thread_samples import SHARES, network, samples
 
 ONE_POINT = {"Final": ("output",)}
 LOST = sum(SHARES.values())

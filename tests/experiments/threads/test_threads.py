@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import threads, threads_turns
+from perflib.experiments import threads
 from perflib.experiments.threads import ThreadsParams, experiment, points_of
-from perflib.experiments.threads_turns import ALONE, ONE, PROFILED
-from perflib.jobs import event_loop
+from perflib.experiments.threads import measure as threads_turns
+from perflib.experiments.threads.measure import ALONE, ONE, PROFILED
+from perflib.instruments.threads import record
+from perflib.instruments.threads.recording import STATES, Recording
+from perflib.instruments.threads.settings import Settings
+from perflib.measure.jobs import event_loop
 from perflib.measure.process import WorkerError
-from perflib.measure.rounds import Columns
-from perflib.run import Run
-from perflib.store import load, runs_dir
-from perflib.threads import record
-from perflib.threads.recording import STATES, Recording
-from perflib.threads.settings import Settings
-from tests.experiments.fake_event_loop import FakeLoop
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.run import Run
+from perflib.model.store import load, runs_dir
+from tests.experiments.threads.fake_event_loop import FakeLoop
 
 SMALL: dict[str, Any] = {"budget_s": 0.2, "events": 5, "threads": 2, "versions": ["Final"]}
 

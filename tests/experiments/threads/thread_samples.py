@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perflib.jobs.event_loop import POINTS, VERSIONS
+from perflib.measure.jobs.event_loop import POINTS, VERSIONS
 
 WORK_S = 1.0  # of one thread
 LOCKS = {point: locks[0] for point, locks in POINTS.items()}

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.counters.accuracy import (
+from perflib.framework.published import published
+from perflib.instruments.counters.accuracy import (
     _p_value,
     accuracy,
     beside_published,
     job_cost,
     relative_errors,
 )
-from perflib.counters.sets import published_names
-from perflib.errors import UserError
-from perflib.reference import published
+from perflib.instruments.counters.sets import published_names
+from perflib.model.errors import UserError
 
 PLAIN, SAMPLED = "one set", "our turns"
 

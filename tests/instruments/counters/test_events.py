@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.counters import pfm
-from perflib.counters.aliases import aliases
-from perflib.counters.events import Event, event, names
-from perflib.counters.kernel_names import GENERIC, sysfs_event, tracepoints
-from perflib.errors import UserError
+from perflib.instruments.counters import pfm
+from perflib.instruments.counters.aliases import aliases
+from perflib.instruments.counters.events import Event, event, names
+from perflib.instruments.counters.kernel_names import GENERIC, sysfs_event, tracepoints
+from perflib.model.errors import UserError
 from tests.machine import trees
 
 needs_libpfm = pytest.mark.skipif(

@@ -19,12 +19,12 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from perflib.counters.events import Event, event
-from perflib.counters.groups import Group, Lacking, in_domain, open_counter, why_not
-from perflib.counters.kernel_names import GENERIC, SOFTWARE
-from perflib.counters.readings import READING, count_rows
-from perflib.counters.watched import Target, watch
-from perflib.errors import UserError
+from perflib.instruments.counters.events import Event, event
+from perflib.instruments.counters.groups import Group, Lacking, in_domain, open_counter, why_not
+from perflib.instruments.counters.kernel_names import GENERIC, SOFTWARE
+from perflib.instruments.counters.readings import READING, count_rows
+from perflib.instruments.counters.watched import Target, watch
+from perflib.model.errors import UserError
 
 FAULTS, CLOCK, SWITCHES = (
     event(name) for name in ("page-faults", "task-clock", "context-switches")

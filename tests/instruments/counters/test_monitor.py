@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.counters import follower
-from perflib.counters.events import Event, event
-from perflib.counters.groups import Asked, Group, Lacking, open_counter
-from perflib.counters.monitor import Monitor, totals
-from perflib.counters.watched import Target, watch
-from perflib.errors import UserError
+from perflib.instruments.counters import follower
+from perflib.instruments.counters.events import Event, event
+from perflib.instruments.counters.groups import Asked, Group, Lacking, open_counter
+from perflib.instruments.counters.monitor import Monitor, totals
+from perflib.instruments.counters.watched import Target, watch
+from perflib.model.errors import UserError
 
 FAULTS, CLOCK, SWITCHES = (
     event(name) for name in ("page-faults", "task-clock", "context-switches")

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perflib.counters.multiplexing import (
+from perflib.instruments.counters.multiplexing import (
     ratio_of_slices,
     rotation,
     scale_slices,
     scale_totals,
 )
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 SETS = 4
 Floats = NDArray[np.float64]

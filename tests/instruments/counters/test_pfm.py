@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.counters import pfm
-from perflib.errors import UserError
+from perflib.instruments.counters import pfm
+from perflib.model.errors import UserError
 from tests.machine import trees
 
 needs_libpfm = pytest.mark.skipif(
     bool(pfm.missing()), reason="libpfm4 is not installed (apt-get install libpfm4)"
 )
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 
 
 def forget() -> None:
@@ -200,7 +200,7 @@ def test_the_environment_is_put_back(before: str | None) -> None:
     given = {} if before is None else {"LIBPFM_ENCODE_INACTIVE": before}
     # What a program started later inherits is C's environment, which printenv shows.
     code = (
-        "from perflib.counters import pfm\n"
+        "from perflib.instruments.counters import pfm\n"
         "assert pfm.encode('spr', 'LD_BLOCKS:ADDRESS_ALIAS').config == 0x403\n"
         "assert pfm.encode('zen4', 'RETIRED_OPS').config == 0xc1\n"
         "print(repr(os.environ.get('LIBPFM_ENCODE_INACTIVE')), flush=True)\n"
@@ -213,7 +213,7 @@ def test_the_environment_is_put_back(before: str | None) -> None:
 
 def test_importing_loads_no_library() -> None:
     code = (
-        "import perflib.counters.events\n"
+        "import perflib.instruments.counters.events\n"
         "print('libpfm' in pathlib.Path('/proc/self/maps').read_text())"
     )
     assert run(code) == "False"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.counters.data_source import decode
-from perflib.counters.precise import (
+from perflib.instruments.counters.data_source import decode
+from perflib.instruments.counters.precise import (
     Precise,
     by_source,
     can,
@@ -21,7 +21,7 @@ from perflib.counters.precise import (
     record_argv,
     script_argv,
 )
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 from tests.machine import trees
 
 DEVICES = "sys/bus/event_source/devices"

@@ -10,14 +10,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.counters.aliases import aliases
-from perflib.counters.events import Event
-from perflib.counters.groups import Group, Lacking, in_domain
-from perflib.counters.kernel_names import GENERIC, SOFTWARE
-from perflib.counters.monitor import totals
-from perflib.counters.sets import Ratio, events_of, published_names, ratio_table, ratios, sets
-from perflib.errors import UserError
-from perflib.reference import published
+from perflib.framework.published import published
+from perflib.instruments.counters.aliases import aliases
+from perflib.instruments.counters.events import Event
+from perflib.instruments.counters.groups import Group, Lacking, in_domain
+from perflib.instruments.counters.kernel_names import GENERIC, SOFTWARE
+from perflib.instruments.counters.monitor import totals
+from perflib.instruments.counters.sets import (
+    Ratio,
+    events_of,
+    published_names,
+    ratio_table,
+    ratios,
+    sets,
+)
+from perflib.model.errors import UserError
 
 
 def counts(**values: float | tuple[float, float]) -> pd.DataFrame:

@@ -15,11 +15,11 @@ from pathlib import Path
 import inotify_simple
 import pytest
 
-from perflib.errors import MeasurementError, UserError
-from perflib.profiling import follow
-from perflib.profiling.follow import Follower
-from perflib.profiling.joblog import parse
-from perflib.profiling.logformat import LogFormat
+from perflib.instruments.joblog import follow
+from perflib.instruments.joblog.follow import Follower
+from perflib.instruments.joblog.joblog import parse
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.model.errors import MeasurementError, UserError
 
 
 def append(path: Path, data: bytes) -> None:

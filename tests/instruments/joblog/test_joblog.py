@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import UserError
-from perflib.profiling import joblog
-from perflib.profiling.joblog import LINE_LIMIT_BYTES, Begun, JobEvent, parse
-from perflib.profiling.logformat import FORMATS, LogFormat
+from perflib.instruments.joblog import joblog
+from perflib.instruments.joblog.joblog import LINE_LIMIT_BYTES, Begun, JobEvent, parse
+from perflib.instruments.joblog.logformat import FORMATS, LogFormat
+from perflib.model.errors import UserError
 
 ATHENA = FORMATS["athena"]
 NAMED = LogFormat(r"begin (?P<event>\w*)", r"end (?P<event>\w*)(?: in (?P<seconds>\S+))?")

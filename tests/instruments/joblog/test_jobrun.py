@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import MeasurementError, UserError
-from perflib.profiling.joblog import Begun, JobEvent
-from perflib.profiling.jobrun import JobError, JobResult, job_argv, run_job, too_short
-from perflib.profiling.logformat import LogFormat
+from perflib.instruments.joblog.joblog import Begun, JobEvent
+from perflib.instruments.joblog.jobrun import JobError, JobResult, job_argv, run_job, too_short
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.model.errors import MeasurementError, UserError
 
 NAMED = LogFormat(r"begin (?P<event>\w*)", r"end (?P<event>\w*)(?: in (?P<seconds>\S+))?")
 

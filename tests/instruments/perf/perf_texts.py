@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.reference.perf_script import folded_frames
 
-RECORDED = Path(__file__).parent.parent / "data" / "perf_script"
+RECORDED = Path(__file__).parents[2] / "data" / "perf_script"
 NAMES = sorted(path.name for path in RECORDED.glob("*.txt"))
 
 COMMS = [

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perflib.errors import MeasurementError, PerflibError, UserError
-from perflib.profiling.perf_data import RECORD, Field, PerfData, Type, lost
-from tests.profiling import perf_files as made
-from tests.profiling.perf_files import FileEvent, perf_file
-from tests.profiling.test_recorder import needs_perf
+from perflib.instruments.perf.data import RECORD, Field, PerfData, Type, lost
+from perflib.model.errors import MeasurementError, PerflibError, UserError
+from tests.instruments.perf import perf_files as made
+from tests.instruments.perf.perf_files import FileEvent, perf_file
+from tests.instruments.perf.test_recorder import needs_perf
 
 SWITCH = FileEvent(ids=(11, 12), sample_type=made.USUAL | made.RAW, type=2, config=372)
 CLOCK = FileEvent(ids=(21, 22), sample_type=made.USUAL | made.CALLCHAIN)

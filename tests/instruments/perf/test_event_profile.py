@@ -15,17 +15,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
+from perflib.instruments.joblog.follow import Follower
+from perflib.instruments.joblog.joblog import JobEvent, parse
+from perflib.instruments.joblog.logformat import LogFormat
+from perflib.instruments.perf import event_profile
+from perflib.instruments.perf.event_profile import (
+    EventProfile,
+    Sampling,
+    profile_job,
+    profile_running,
+)
+from perflib.instruments.perf.event_profile import _Switch as Switch
+from perflib.instruments.perf.tool import PerfUnavailableError
 from perflib.kernels import compiler
-from perflib.profiling import event_profile
-from perflib.profiling.event_profile import EventProfile, Sampling, profile_job, profile_running
-from perflib.profiling.event_profile import _Switch as Switch
-from perflib.profiling.follow import Follower
-from perflib.profiling.joblog import JobEvent, parse
-from perflib.profiling.logformat import LogFormat
-from perflib.profiling.perf_tool import PerfUnavailableError
-from tests.profiling.test_recorder import BURN, needs_perf
+from perflib.measure.conditions import Conditions
+from perflib.model.errors import MeasurementError, UserError
+from tests.instruments.perf.test_recorder import BURN, needs_perf
 
 NAMED = LogFormat(r"begin (?P<event>\w+)", r"end (?P<event>\w+)")
 ONE_AT_A_TIME = LogFormat(r"begin (?P<event>\w+)", "end")

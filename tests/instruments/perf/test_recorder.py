@@ -16,17 +16,23 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import MeasurementError, UserError
+from perflib.instruments.perf import control as perf_control
+from perflib.instruments.perf import recorder as module
+from perflib.instruments.perf.recorder import Recorder, away_from, prompt
+from perflib.instruments.perf.tool import PerfUnavailableError, ProcessGoneError
 from perflib.machine.files import integer
-from perflib.machine.pmu import Pmu
-from perflib.profiling import perf_control
-from perflib.profiling import recorder as module
-from perflib.profiling.perf_tool import PerfUnavailableError, ProcessGoneError
-from perflib.profiling.recorder import Recorder, away_from, prompt
+from perflib.machine.hardware.pmu import Pmu
+from perflib.model.errors import MeasurementError, UserError
 from tests.disk import small_disk
-from tests.profiling.perf_files import FileEvent, lost_record, lost_samples, perf_file, sample
+from tests.instruments.perf.perf_files import (
+    FileEvent,
+    lost_record,
+    lost_samples,
+    perf_file,
+    sample,
+)
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 
 
 def _perf_works() -> bool:

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from perflib.errors import UserError
-from perflib.profiling import perfscript
-from perflib.profiling.perfscript import StackReader, read
-from tests.profiling.perf_texts import NAMES, RECORDED, Text, scrambled, texts
+from perflib.instruments.perf import script as perfscript
+from perflib.instruments.perf.script import StackReader, read
+from perflib.model.errors import UserError
+from tests.instruments.perf.perf_texts import NAMES, RECORDED, Text, scrambled, texts
 from tests.reference.perf_script import perf_script
 
 SAMPLE = (

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import MeasurementError
-from perflib.profiling.perf_tool import (
+from perflib.instruments.perf.tool import (
     PerfUnavailableError,
     ProcessGoneError,
     explain,
     find_perf,
     kernel_allowed,
 )
+from perflib.model.errors import MeasurementError
 from tests.machine import trees
 
 PERF = Path("/usr/bin/perf")

@@ -1,4 +1,4 @@
-"""Tables of samples made by hand, as perflib.profiling.perfscript makes them of perf's text."""
+"""Tables of samples made by hand, as perflib.instruments.perf.script makes them of perf's text."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from perflib.errors import UserError
-from perflib.profiling import annotate as module
-from perflib.profiling.annotate import annotate
-from perflib.profiling.views import merge_copies
-from tests.profiling.tables import sample, table
+from perflib.instruments.profile import annotate as module
+from perflib.instruments.profile.annotate import annotate
+from perflib.instruments.profile.views import merge_copies
+from perflib.model.errors import UserError
+from tests.instruments.profile.tables import sample, table
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("objdump")), reason="needs gcc and binutils"

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from perflib.errors import UserError
-from perflib.finding import Finding
-from perflib.profiling.comparison import Comparison, compare
-from perflib.profiling.costs import costs_of
-from perflib.profiling.excess import Excesses, excesses
+from perflib.instruments.profile.comparison import Comparison, compare
+from perflib.instruments.profile.costs import costs_of
+from perflib.instruments.profile.excess import Excesses, excesses
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
 
 Floats = NDArray[np.float64]
 SHARES = np.array([

@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, binomtest
 
-from perflib.errors import UserError
-from perflib.finding import Finding
-from perflib.profiling.entry_cost import SKID, EntryCost, entry_cost
+from perflib.instruments.profile.entry_cost import SKID, EntryCost, entry_cost
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
 
 Ints = NDArray[np.int64]
 

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from perflib.errors import UserError
-from perflib.profiling.export import folded, speedscope, write_parquet, write_text
-from perflib.profiling.perfscript import read
-from tests.profiling.perf_texts import RECORDED, Text, texts
+from perflib.instruments.perf.script import read
+from perflib.instruments.profile.export import folded, speedscope, write_parquet, write_text
+from perflib.model.errors import UserError
+from tests.instruments.perf.perf_texts import RECORDED, Text, texts
 
 FOLDED = sorted(path.stem for path in RECORDED.glob("*.folded"))
 

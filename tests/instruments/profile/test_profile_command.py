@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from perflib.cli import main
-from perflib.profiling.export import folded
-from perflib.profiling.perfscript import read
-from tests.profiling.perf_texts import RECORDED
+from perflib.instruments.perf.script import read
+from perflib.instruments.profile.export import folded
+from tests.instruments.perf.perf_texts import RECORDED
 
 TWO = RECORDED / "two_events.txt"
 CUT = RECORDED / "cut.txt"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import UserError
-from perflib.profiling.views import (
+from perflib.instruments.profile.views import (
     Node,
     bottom_up,
     callees,
@@ -22,7 +21,8 @@ from perflib.profiling.views import (
     select,
     top_down,
 )
-from tests.profiling.tables import sample, samples_of, table
+from perflib.model.errors import UserError
+from tests.instruments.profile.tables import sample, samples_of, table
 
 STACKS = {"main;f;g": 5, "main;g": 3, "main;f;g;f": 1, "main": 1}
 
@@ -305,7 +305,7 @@ def test_copies_of_a_function_become_one() -> None:
 
 def test_distinct_stacks_are_split_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """What makes a million samples quick: work goes by stack, not by sample."""
-    from perflib.profiling import views
+    from perflib.instruments.profile import views
 
     names = [f"main;f{i};g{i % 7}" for i in range(50)]
     codes = np.arange(20_000) % 50

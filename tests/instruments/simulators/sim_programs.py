@@ -11,7 +11,7 @@ import pytest
 
 from perflib import kernels
 
-SOURCES = Path(__file__).parents[1] / "kernels_c"
+SOURCES = Path(__file__).parents[2] / "kernels_c"
 
 needs_x86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="programs in x86 assembly")
 needs_qemu = pytest.mark.skipif(

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.counters import cachegrind as module
-from perflib.counters.cachegrind import (
+from perflib.instruments.simulators import cachegrind as module
+from perflib.instruments.simulators.cachegrind import (
     EVENTS,
     CacheGeometry,
     cachegrind,
@@ -22,10 +22,10 @@ from perflib.counters.cachegrind import (
     geometry_of,
     parse_cachegrind,
 )
-from perflib.counters.simulated import COLUMNS, itlb_misses
-from perflib.errors import MeasurementError, UserError
-from perflib.machine.caches import Cache
-from tests.counters.sim_programs import (
+from perflib.instruments.simulators.simulated import COLUMNS, itlb_misses
+from perflib.machine.hardware.caches import Cache
+from perflib.model.errors import MeasurementError, UserError
+from tests.instruments.simulators.sim_programs import (
     SOURCES,
     assemble,
     fake_tool,
@@ -34,7 +34,7 @@ from tests.counters.sim_programs import (
     needs_x86,
 )
 
-SMALL = Path(__file__).parents[1] / "data" / "cachegrind" / "small.out"
+SMALL = Path(__file__).parents[2] / "data" / "cachegrind" / "small.out"
 KIB = 1024
 
 

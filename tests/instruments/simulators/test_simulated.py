@@ -11,13 +11,25 @@ import pandas as pd
 import pytest
 
 from perflib import kernels
-from perflib.counters import simulated
-from perflib.counters.simulated import COLUMNS, TlbModel, aliases, itlb_misses, qemu_counts
-from perflib.counters.simulated_elf import machine_of, read_elf
-from perflib.counters.simulated_run import SimulatorError
-from perflib.errors import MeasurementError, UserError
-from perflib.machine import cpuid
-from tests.counters.sim_programs import assemble, fake_tool, needs_qemu, needs_valgrind, needs_x86
+from perflib.instruments.simulators import simulated
+from perflib.instruments.simulators.elf import machine_of, read_elf
+from perflib.instruments.simulators.run import SimulatorError
+from perflib.instruments.simulators.simulated import (
+    COLUMNS,
+    TlbModel,
+    aliases,
+    itlb_misses,
+    qemu_counts,
+)
+from perflib.machine.hardware import cpuid
+from perflib.model.errors import MeasurementError, UserError
+from tests.instruments.simulators.sim_programs import (
+    assemble,
+    fake_tool,
+    needs_qemu,
+    needs_valgrind,
+    needs_x86,
+)
 from tests.reference.tlb import Access, aliased, tlb_misses
 
 FIRST_PAGE = 0x401  # of a static program's code; where exactly does not matter
@@ -319,7 +331,7 @@ def test_another_qemu(
 
 
 def test_the_plugin_says_which_api_it_is_for() -> None:
-    from perflib.counters.simulated_qemu import _plugin
+    from perflib.instruments.simulators.qemu import _plugin
 
     assert _plugin("qemu-x86_64 7.2.22") == str(kernels.build("qemu_counters").library)
     newer = str(kernels.build("qemu_counters", variant="api2").library)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perflib.threads.recording import INTERVAL, SAMPLE, Lock, Recording
+from perflib.instruments.threads.recording import INTERVAL, SAMPLE, Lock, Recording
 
 __all__ = ["LOCKS", "STACKS", "made_recording", "recording_of"]
 

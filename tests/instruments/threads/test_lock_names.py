@@ -7,9 +7,9 @@ from typing import cast
 import numpy as np
 import pytest
 
-from perflib.threads.lock_names import kind_of, name_locks
-from perflib.threads.states import KEY
-from perflib.threads.symbols import Symbols
+from perflib.instruments.threads.lock_names import kind_of, name_locks
+from perflib.instruments.threads.states import KEY
+from perflib.instruments.threads.symbols import Symbols
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.threads import record
-from perflib.threads.record import backends, chosen, profile_job, run_alone
-from perflib.threads.recording import INTERVAL, SAMPLE, Recording
-from perflib.threads.settings import Settings
+from perflib.instruments.threads import record
+from perflib.instruments.threads.record import backends, chosen, profile_job, run_alone
+from perflib.instruments.threads.recording import INTERVAL, SAMPLE, Recording
+from perflib.instruments.threads.settings import Settings
+from perflib.measure.conditions import Conditions
+from perflib.model.errors import MeasurementError, UserError
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 

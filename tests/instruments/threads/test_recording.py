@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import MeasurementError, UserError
-from perflib.profiling import views
-from perflib.threads import writer as writing
-from perflib.threads.formats import INTERVAL, LOST, SAMPLE, Lock
-from perflib.threads.intervals import mark_lost
-from perflib.threads.recording import FORMAT, Recording, Writer
+from perflib.instruments.profile import views
+from perflib.instruments.threads import writer as writing
+from perflib.instruments.threads.formats import INTERVAL, LOST, SAMPLE, Lock
+from perflib.instruments.threads.intervals import mark_lost
+from perflib.instruments.threads.recording import FORMAT, Recording, Writer
+from perflib.model.errors import MeasurementError, UserError
+from tests.instruments.threads.made import LOCKS, STACKS, made_recording, recording_of
 from tests.reference.thread_states import Interval, lost_flags
-from tests.threads.made import LOCKS, STACKS, made_recording, recording_of
 
 ODD_NAMES = ["", "a;b c", "wörker\udcff", "tab\tand\nline", "[x] 10/20"]
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.errors import MeasurementError, UserError
-from perflib.threads.formats import EVENT, STATES, Event
-from perflib.threads.states import Pieces, StateMachine
+from perflib.instruments.threads.formats import EVENT, STATES, Event
+from perflib.instruments.threads.states import Pieces, StateMachine
+from perflib.model.errors import MeasurementError, UserError
 from tests.reference.thread_states import Interval, Machine
 
 JOB = 10

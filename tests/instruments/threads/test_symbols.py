@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from perflib.instruments.threads.symbols import Mapping, Symbols, read_maps
 from perflib.kernels import compiler
-from perflib.threads.symbols import Mapping, Symbols, read_maps
 
 SOURCE = """
 #include <stdio.h>

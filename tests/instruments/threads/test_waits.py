@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import MeasurementError
-from perflib.threads import intervals as sums
-from perflib.threads import waits
-from perflib.threads.formats import INTERVAL, LOST, SAMPLE, STATES, State
-from perflib.threads.recording import Recording
+from perflib.instruments.threads import intervals as sums
+from perflib.instruments.threads import waits
+from perflib.instruments.threads.formats import INTERVAL, LOST, SAMPLE, STATES, State
+from perflib.instruments.threads.recording import Recording
+from perflib.model.errors import MeasurementError
+from tests.instruments.threads.made import LOCKS, STACKS, made_recording, recording_of
 from tests.reference.thread_states import (
     Interval,
     bins_of,
@@ -24,7 +25,6 @@ from tests.reference.thread_states import (
     serial_of,
     waits_of,
 )
-from tests.threads.made import LOCKS, STACKS, made_recording, recording_of
 
 END = 150
 NO_WORK = {"condition", "barrier"}

@@ -10,13 +10,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 
-from perflib.errors import UserError
+from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import png
-from perflib.lab.thread_figures import concurrency_figure, drawable, timeline_figure
-from perflib.lab.timeline_page import colours
-from perflib.threads.formats import State
-from perflib.threads.recording import Recording
-from tests.threads.made import made_recording, recording_of
+from perflib.lab.threads.figures import concurrency_figure, drawable, timeline_figure
+from perflib.lab.threads.page import colours
+from perflib.model.errors import UserError
+from tests.instruments.threads.made import made_recording, recording_of
 
 MS = 1_000_000
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.lab.timeline_page import DRAWN, LABELS, colours, duration, shown, time_axis
-from perflib.threads.formats import State
+from perflib.instruments.threads.formats import State
+from perflib.lab.threads.page import DRAWN, LABELS, colours, duration, shown, time_axis
 
 # Machado, Oliveira and Fernandes (2009), doi:10.1109/TVCG.2009.113: what the colour-blind see.
 SIGHT = {

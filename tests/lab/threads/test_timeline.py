@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib.errors import UserError
-from perflib.lab.timeline import Selection, Timeline, timeline
-from perflib.lab.timeline_page import DRAWN, ORDERS
-from perflib.threads.formats import State
-from perflib.threads.recording import Recording
-from tests.threads.made import made_recording, recording_of
+from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.recording import Recording
+from perflib.lab.threads.page import DRAWN, ORDERS
+from perflib.lab.threads.timeline import Selection, Timeline, timeline
+from perflib.model.errors import UserError
+from tests.instruments.threads.made import made_recording, recording_of
 
 MS = 1_000_000
 START = 5_000_000 * MS  # of the clock

@@ -5,15 +5,15 @@ from typing import Any, get_args
 
 import pytest
 
-from perflib.errors import MeasurementError
+from perflib.instruments.profile import views
+from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.recording import Lock, Recording
 from perflib.lab.flamegraph import FlameGraph
-from perflib.lab.thread_views import By, ThreadView, thread_view
-from perflib.lab.timeline import Selection
-from perflib.lab.timeline_page import duration
-from perflib.profiling import views
-from perflib.threads.formats import State
-from perflib.threads.recording import Lock, Recording
-from tests.threads.made import made_recording, recording_of
+from perflib.lab.threads.page import duration
+from perflib.lab.threads.timeline import Selection
+from perflib.lab.threads.views import By, ThreadView, thread_view
+from perflib.model.errors import MeasurementError
+from tests.instruments.threads.made import made_recording, recording_of
 
 MS = 1_000_000
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.activity import CpuTime, cpu_times, load_average
+from perflib.machine.activity.activity import CpuTime, cpu_times, load_average
 from tests.machine import trees
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perflib.machine.interrupts import CoreActivity, core_activity
+from perflib.machine.activity.interrupts import CoreActivity, core_activity
 from tests.machine import trees
 
 # As recorded on a guest with two CPUs, shortened.

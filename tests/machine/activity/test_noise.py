@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.machine.noise import CAUSES, gap_histogram, likely_cause, stolen_share
+from perflib.machine.activity.noise import CAUSES, gap_histogram, likely_cause, stolen_share
 
 
 @given(st.lists(st.integers(1, 10**12)))

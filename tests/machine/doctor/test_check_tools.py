@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.check_tools import check_tools
+from perflib.machine.doctor.check_tools import check_tools
 
 
 def test_nothing_absent_is_good() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from perflib.machine.doctor import Check, diagnose
-from perflib.machine.hypervisor import hypervisor
+from perflib.machine.doctor.diagnose import Check, diagnose
+from perflib.machine.hardware.hypervisor import hypervisor
 from tests.machine import trees
 from tests.machine.dumps import dump
 

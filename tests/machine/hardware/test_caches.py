@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.caches import caches, sharing
+from perflib.machine.hardware.caches import caches, sharing
 from tests.machine import trees
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.cgroup import limits
+from perflib.machine.hardware.cgroup import limits
 from tests.machine import trees
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import UserError
-from perflib.machine import cpuid
-from perflib.machine.cpuid import Registers, leaves_or_reason, read_leaves
+from perflib.machine.hardware import cpuid
+from perflib.machine.hardware.cpuid import Registers, leaves_or_reason, read_leaves
+from perflib.model.errors import UserError
 from tests.machine.dumps import dump
 
 

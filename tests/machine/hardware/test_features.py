@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.errors import UserError
-from perflib.machine import cpuid
-from perflib.machine.cpuid import Leaves, read_leaves
-from perflib.machine.features import FEATURES, FeatureState, features, of_this_machine
+from perflib.machine.doctor.lines import feature_lines
 from perflib.machine.files import fields
-from perflib.machine.summary import feature_lines
+from perflib.machine.hardware import cpuid
+from perflib.machine.hardware.cpuid import Leaves, read_leaves
+from perflib.machine.hardware.features import FEATURES, FeatureState, features, of_this_machine
+from perflib.model.errors import UserError
 from tests.machine.dumps import dump
 
 X87_SSE, YMM, ZMM, TILES = 0x3, 0x4, 0xE0, 0x60000

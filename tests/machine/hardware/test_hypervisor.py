@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perflib.machine.hypervisor import container, hypervisor, reports_steal
+from perflib.machine.hardware.hypervisor import container, hypervisor, reports_steal
 from tests.machine import trees
 from tests.machine.dumps import dump
 

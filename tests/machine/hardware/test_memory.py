@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from perflib.machine import cgroup
-from perflib.machine.memory import free_bytes
+from perflib.machine.hardware import cgroup
+from perflib.machine.hardware.memory import free_bytes
 
 
 def test_free_memory_is_the_kernels_or_a_control_groups(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from perflib.machine.cpuid import Signature, signature
-from perflib.machine.microarch import microarchitecture
+from perflib.machine.hardware.cpuid import Signature, signature
+from perflib.machine.hardware.microarch import microarchitecture
 from tests.machine import trees
 from tests.machine.dumps import dump
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perflib.machine.pmu import count_cycles, pmu
+from perflib.machine.hardware.pmu import count_cycles, pmu
 from tests.machine import trees
 
 

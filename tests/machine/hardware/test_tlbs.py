@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perflib.machine.tlbs import Tlb, decode_tlbs, reach_bytes
+from perflib.machine.hardware.tlbs import Tlb, decode_tlbs, reach_bytes
 from tests.machine.dumps import dump
 
 K4, M2, M4, G1 = 4 << 10, 2 << 20, 4 << 20, 1 << 30

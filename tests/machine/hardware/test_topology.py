@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import UserError
-from perflib.machine.caches import caches
-from perflib.machine.topology import topology
+from perflib.machine.hardware.caches import caches
+from perflib.machine.hardware.topology import topology
+from perflib.model.errors import UserError
 from tests.machine import trees
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import UserError
-from perflib.machine import allocators as module
-from perflib.machine.allocators import Allocator, allocators, chosen, refusal
+from perflib.machine.libraries import allocators as module
+from perflib.machine.libraries.allocators import Allocator, allocators, chosen, refusal
+from perflib.model.errors import UserError
 
 FOLDER = "usr/lib/x86_64-linux-gnu"
 

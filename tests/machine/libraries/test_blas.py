@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import UserError
-from perflib.machine import blas
-from perflib.machine.blas import Blas, blas_libraries, candidates, chosen, probe
-from perflib.machine.blas_probe import describe
+from perflib.machine.libraries import blas
+from perflib.machine.libraries.blas import Blas, blas_libraries, candidates, chosen, probe
+from perflib.machine.libraries.blas_probe import describe
+from perflib.model.errors import UserError
 
-C_SOURCE = Path(__file__).parents[1] / "kernels_c" / "threaded_blas.c"
+C_SOURCE = Path(__file__).parents[2] / "kernels_c" / "threaded_blas.c"
 
 
 def tree(root: Path, *files: str) -> list[Path]:

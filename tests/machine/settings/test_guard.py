@@ -22,10 +22,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from perflib import guard, system_settings
-from perflib.errors import MeasurementError, UserError
-from perflib.machine.knobs import KNOBS
-from perflib.system_settings import restore_leftovers, settings
+from perflib.machine.settings import changes as system_settings
+from perflib.machine.settings import guard
+from perflib.machine.settings.changes import restore_leftovers, settings
+from perflib.machine.settings.knobs import KNOBS
+from perflib.model.errors import MeasurementError, UserError
 
 THP = "sys/kernel/mm/transparent_hugepage/enabled"
 ASLR = "proc/sys/kernel/randomize_va_space"

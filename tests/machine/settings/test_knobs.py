@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import UserError
-from perflib.machine.knobs import KNOBS, knob
+from perflib.machine.settings.knobs import KNOBS, knob
+from perflib.model.errors import UserError
 from tests.machine import trees
 
 CPU = trees.CPU

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perflib.errors import MeasurementError, UserError
-from perflib.jobs.event_loop import LOCK_KINDS, POINTS, SIZES, VERSIONS, Account, argv
-from perflib.reference import published
+from perflib.framework.published import published
+from perflib.measure.jobs.event_loop import LOCK_KINDS, POINTS, SIZES, VERSIONS, Account, argv
+from perflib.model.errors import MeasurementError, UserError
 
 SMALL = dict.fromkeys(SIZES, 1)
 

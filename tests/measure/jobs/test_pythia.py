@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from perflib.jobs import pythia
-from perflib.jobs.pythia import Generators, main
-from perflib.profiling.joblog import parse
-from perflib.profiling.jobrun import run_job
-from perflib.profiling.logformat import FORMATS
+from perflib.instruments.joblog.joblog import parse
+from perflib.instruments.joblog.jobrun import run_job
+from perflib.instruments.joblog.logformat import FORMATS
+from perflib.measure.jobs import pythia
+from perflib.measure.jobs.pythia import Generators, main
 
 SEED, PILEUP = 7, 2
 needs_pythia = pytest.mark.skipif(
@@ -46,7 +46,7 @@ def test_pileup_adds_to_the_same_top_pair(generators: Generators) -> None:
 
 @needs_pythia
 def test_program_logs_what_the_job_log_reads(generators: Generators) -> None:
-    argv = [sys.executable, "-m", "perflib.jobs.pythia", "--events", "3", "--first", "4"]
+    argv = [sys.executable, "-m", "perflib.measure.jobs.pythia", "--events", "3", "--first", "4"]
     argv += ["--seed", str(SEED), "--pileup", str(PILEUP)]
     result = run_job(argv, FORMATS["kv"], timeout_s=100)
     assert result.returncode == 0

@@ -11,9 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from perflib.errors import MeasurementError
-from perflib.machine import placement
-from perflib.machine.placement import misplaced, pages_by_node
+from perflib.measure.pages import placement
+from perflib.measure.pages.placement import misplaced, pages_by_node
+from perflib.model.errors import MeasurementError
 
 PAGE = 4096
 

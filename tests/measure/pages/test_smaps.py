@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import MeasurementError, UserError
-from perflib.machine import smaps
-from perflib.machine.smaps import TextPages, backing_of, unmet
+from perflib.measure.pages import smaps
+from perflib.measure.pages.smaps import TextPages, backing_of, unmet
+from perflib.model.errors import MeasurementError, UserError
 from tests.machine import trees
 
 MIB = 1 << 20

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from perflib.errors import UserError
-from perflib.machine import text_backings
-from perflib.machine.text_backings import BACKINGS, explain, pool_pages, why_not
+from perflib.measure.pages import text_backings
+from perflib.measure.pages.text_backings import BACKINGS, explain, pool_pages, why_not
+from perflib.model.errors import UserError
 from tests.machine import trees
 
 THP = "sys/kernel/mm/transparent_hugepage"

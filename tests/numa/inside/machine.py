@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from perflib.machine.topology import topology
+from perflib.machine.hardware.topology import topology
 from tests.numa.layouts import Layout
 
 Hardware = tuple[dict[int, list[int]], list[list[int]]]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from perflib.conditions import Conditions, MemoryPolicy, observe
-from perflib.errors import UserError
-from perflib.experiments.memory_arrays import Arrays
-from perflib.experiments.numa_turns import likely_cause
+from perflib.experiments.core_pairs.numa.measure import likely_cause
+from perflib.measure.arrays import Arrays
+from perflib.measure.conditions import Conditions, MemoryPolicy, observe
 from perflib.measure.launch import command
+from perflib.model.errors import UserError
 from tests.numa.layouts import Layout
 
 MIB = 1 << 20

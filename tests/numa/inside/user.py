@@ -13,14 +13,14 @@ import pandas as pd
 import pytest
 
 from perflib.cli import main
-from perflib.conditions import Conditions
-from perflib.experiments.memory_arrays import Arrays
-from perflib.experiments.numa import experiment
-from perflib.experiments.numa_turns import NumaTurns
-from perflib.machine.topology import topology
-from perflib.measure.rounds import Columns
-from perflib.run import Run
-from perflib.store import load, runs
+from perflib.experiments.core_pairs.numa import experiment
+from perflib.experiments.core_pairs.numa.measure import NumaTurns
+from perflib.machine.hardware.topology import topology
+from perflib.measure.arrays import Arrays
+from perflib.measure.conditions import Conditions
+from perflib.measure.schedule import Columns
+from perflib.model.run import Run
+from perflib.model.store import load, runs
 from tests.numa.layouts import Layout
 
 SMALL: dict[str, Any] = {"array_mib": 2, "turn_ms": 0.1}

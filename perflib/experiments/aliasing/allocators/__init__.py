@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments.allocators_table import AllocatorTable, Cost, Share
-from perflib.experiments.allocators_turns import AGAIN, NEW, AllocatorTurns, Arm, Work
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.params import Cores, Params, parameter
-from perflib.finding import Finding, Verdict
-from perflib.machine.allocators import Allocator, chosen
-from perflib.reference import published
-from perflib.run import Run
+from perflib.experiments.aliasing.allocators.measure import AGAIN, NEW, AllocatorTurns, Arm, Work
+from perflib.experiments.aliasing.allocators.table import AllocatorTable, Cost, Share
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Cores, Params, parameter
+from perflib.framework.published import published
+from perflib.machine.libraries.allocators import Allocator, chosen
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding, Verdict
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -255,7 +255,7 @@ class Allocators(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """The share of aliasing pairs by allocator and size; costs; time an element."""
-        from perflib.experiments import allocators_figures
+        from perflib.experiments.aliasing.allocators import figures as allocators_figures
 
         table = AllocatorTable(run.samples)
         drawn = {}

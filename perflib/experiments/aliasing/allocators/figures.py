@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.experiments.allocators_table import AllocatorTable
-from perflib.experiments.allocators_turns import AGAIN, NEW
+from perflib.experiments.aliasing.allocators.measure import AGAIN, NEW
+from perflib.experiments.aliasing.allocators.table import AllocatorTable
 from perflib.stats import Interval
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perflib.conditions import Conditions, check, observe, unmet
-from perflib.errors import MeasurementError
 from perflib.kernels import build
-from perflib.machine.allocators import Allocator
+from perflib.machine.libraries.allocators import Allocator
+from perflib.measure.conditions import Conditions, check, observe, unmet
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError
 
 __all__ = ["AGAIN", "FUNCTIONS", "NEW", "PLACES", "TIMED", "AllocatorTurns", "Arm", "Work"]
 

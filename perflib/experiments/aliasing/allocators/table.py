@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.allocators_turns import AGAIN, FUNCTIONS, NEW, PLACES, TIMED
-from perflib.experiments.samples import round_starts, usable
-from perflib.offsets.table import PERIOD_BYTES, aliasing
+from perflib.experiments.aliasing.allocators.measure import AGAIN, FUNCTIONS, NEW, PLACES, TIMED
+from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, aliasing
+from perflib.framework.samples import round_starts, usable
 from perflib.stats import Interval, robust_mean, t_interval, time_blocks
 
 __all__ = ["AllocatorTable", "Cost", "Share"]

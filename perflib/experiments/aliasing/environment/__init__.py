@@ -20,11 +20,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pandas as pd
 
-from perflib.conditions import Conditions, check
-from perflib.errors import MeasurementError, PerflibError, UserError
-from perflib.experiments.alias_env_findings import findings
-from perflib.experiments.alias_env_simulated import simulated_aliases
-from perflib.experiments.alias_env_starts import (
+from perflib.experiments.aliasing.environment.analyse import findings
+from perflib.experiments.aliasing.environment.measure import (
+    ASLR,
+    LINK_ORDER,
+    SWEEP,
+    Arm,
+    EnvironmentTurns,
+    countable,
+)
+from perflib.experiments.aliasing.environment.simulated import simulated_aliases
+from perflib.experiments.aliasing.environment.starts import (
     PAGE,
     STACK,
     STATIC,
@@ -35,24 +41,18 @@ from perflib.experiments.alias_env_starts import (
     pairs_of,
     start,
 )
-from perflib.experiments.alias_env_table import AliasEnvTable
-from perflib.experiments.alias_env_turns import (
-    ASLR,
-    LINK_ORDER,
-    SWEEP,
-    Arm,
-    EnvironmentTurns,
-    countable,
-)
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.params import Cores, Pairs, Params, Words, parameter
-from perflib.finding import Finding
+from perflib.experiments.aliasing.environment.table import AliasEnvTable
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Cores, Pairs, Params, Words, parameter
+from perflib.framework.published import published
 from perflib.kernels import build
+from perflib.machine.settings.changes import settings
+from perflib.measure.conditions import Conditions, check
 from perflib.measure.process import Worker
-from perflib.measure.rounds import Columns, Status, frame_of
-from perflib.reference import published
-from perflib.run import Run
-from perflib.system_settings import settings
+from perflib.measure.schedule import Columns, Status, frame_of
+from perflib.model.errors import MeasurementError, PerflibError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -380,7 +380,7 @@ class AliasEnvironment(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Time and simulated count against size; the counters; link orders; random addresses."""
-        from perflib.experiments import alias_env_figures
+        from perflib.experiments.aliasing.environment import figures as alias_env_figures
 
         table = self.table_of(run)
         drawn = {

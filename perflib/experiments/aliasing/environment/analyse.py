@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from perflib.experiments.alias_env_table import AliasEnvTable
-from perflib.experiments.verdicts import slowness_verdict, threshold_verdict
-from perflib.finding import Finding, Verdict
+from perflib.experiments.aliasing.environment.table import AliasEnvTable
+from perflib.framework.verdicts import slowness_verdict, threshold_verdict
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval, compare_cores, percent, t_interval
-from perflib.stats.blocks import share_interval
+from perflib.stats.intervals import share_interval
 
 __all__ = ["findings"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflib.experiments.alias_env_table import AliasEnvTable
+from perflib.experiments.aliasing.environment.table import AliasEnvTable
 from perflib.stats import t_interval
 
 if TYPE_CHECKING:

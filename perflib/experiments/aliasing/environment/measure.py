@@ -8,12 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from perflib.conditions import Conditions
-from perflib.counters.groups import Group
-from perflib.counters.sets import events_of, sets
-from perflib.counters.watched import watch
-from perflib.errors import UserError, choose
-from perflib.experiments.alias_env_starts import (
+from perflib.experiments.aliasing.environment.starts import (
     PAGE,
     STACK,
     STATIC,
@@ -22,10 +17,15 @@ from perflib.experiments.alias_env_starts import (
     pairs_of,
     start,
 )
+from perflib.instruments.counters.groups import Group
+from perflib.instruments.counters.sets import events_of, sets
+from perflib.instruments.counters.watched import watch
 from perflib.kernels import Build
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
+from perflib.model.errors import UserError, choose
 
 __all__ = ["ASLR", "LINK_ORDER", "SWEEP", "Arm", "EnvironmentTurns", "countable"]
 

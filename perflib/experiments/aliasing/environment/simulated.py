@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from perflib.counters.simulated import HASWELL_STORES, StoreBufferModel, qemu_counts
-from perflib.experiments.alias_env_starts import (
+from perflib.experiments.aliasing.environment.starts import (
     PAGE,
     STACK,
     STATIC,
@@ -17,6 +16,7 @@ from perflib.experiments.alias_env_starts import (
     pairs_of,
     read_line,
 )
+from perflib.instruments.simulators.simulated import HASWELL_STORES, StoreBufferModel, qemu_counts
 
 __all__ = ["simulated_aliases"]
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from perflib.errors import MeasurementError, UserError
 from perflib.kernels import build, compiler
 from perflib.measure.process import Out, Worker, WorkerError
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = [
     "PAGE",

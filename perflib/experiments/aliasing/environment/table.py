@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.alias_env_starts import PAGE
-from perflib.experiments.alias_env_turns import ASLR, LINK_ORDER, SWEEP
-from perflib.experiments.samples import round_starts, usable
+from perflib.experiments.aliasing.environment.measure import ASLR, LINK_ORDER, SWEEP
+from perflib.experiments.aliasing.environment.starts import PAGE
+from perflib.framework.samples import round_starts, usable
 from perflib.stats import block_means, holm, robust_mean, t_interval, time_blocks
 
 __all__ = ["AliasEnvTable"]

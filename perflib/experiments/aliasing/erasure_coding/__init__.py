@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.errors import MeasurementError, UserError, choose
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.erasure_table import ErasureTable, findings_of, l1d_ways_of
-from perflib.experiments.erasure_turns import (
+from perflib.experiments.aliasing.erasure_coding.measure import (
     IMPLEMENTATIONS,
     LAYOUTS,
     REFERENCE,
@@ -27,10 +24,13 @@ from perflib.experiments.erasure_turns import (
     examine,
     reasons,
 )
-from perflib.experiments.params import Params, Words, parameter
-from perflib.finding import Finding
-from perflib.machine.memory import free_bytes
-from perflib.run import Run
+from perflib.experiments.aliasing.erasure_coding.table import ErasureTable, findings_of, l1d_ways_of
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Params, Words, parameter
+from perflib.machine.hardware.memory import free_bytes
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -198,7 +198,7 @@ class ErasureCoding(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """MB/s by implementation and layout; what each layout costs."""
-        from perflib.experiments import erasure_figures
+        from perflib.experiments.aliasing.erasure_coding import figures as erasure_figures
 
         table = ErasureTable(run.samples)
         threshold = ErasureCodingParams.make(run.params).threshold_percent

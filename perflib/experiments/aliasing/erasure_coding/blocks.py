@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.errors import MeasurementError, UserError
 from perflib.kernels import Kernel, load
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["decode", "encode"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflib.experiments.erasure_table import ErasureTable
+from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.stats import Interval
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError
 from perflib.kernels import Build, build
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker, WorkerError
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
+from perflib.model.errors import MeasurementError
 
 __all__ = [
     "IMPLEMENTATIONS",

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.errors import UserError
-from perflib.experiments.erasure_turns import IMPLEMENTATIONS, LAYOUTS, REFERENCE
-from perflib.experiments.samples import round_starts, usable
-from perflib.experiments.verdicts import threshold_verdict
-from perflib.finding import Finding, Verdict
+from perflib.experiments.aliasing.erasure_coding.measure import IMPLEMENTATIONS, LAYOUTS, REFERENCE
+from perflib.framework.samples import round_starts, usable
+from perflib.framework.verdicts import threshold_verdict
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval, block_means, percent, t_interval, time_blocks
 
 __all__ = ["ErasureTable", "findings_of"]

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from perflib.errors import UserError
-from perflib.experiments.alias_map_findings import (
+from perflib.experiments.aliasing.map.analyse import (
     CONTROL,
     REGIONS,
     AliasMapTable,
     region_findings,
 )
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.params import Params, parameter
-from perflib.finding import Finding
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Params, parameter
 from perflib.kernels import Build, build
 from perflib.measure.process import Out, Worker, WorkerError
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
-from perflib.run import Run
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,7 +138,7 @@ class AliasMap(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """The maps, and time against distance."""
-        from perflib.experiments import alias_map_figures
+        from perflib.experiments.aliasing.map import figures as alias_map_figures
 
         table = self.table(run.samples)
         return {

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.samples import round_starts, usable
-from perflib.experiments.verdicts import threshold_verdict
-from perflib.finding import Finding
+from perflib.framework.samples import round_starts, usable
+from perflib.framework.verdicts import threshold_verdict
+from perflib.model.finding import Finding
 from perflib.stats import Interval, block_means, percent, robust_mean, t_interval, time_blocks
 
 __all__ = ["CONTROL", "REGIONS", "AliasMapTable", "region_findings"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from perflib.experiments.alias_map_findings import AliasMapTable
+from perflib.experiments.aliasing.map.analyse import AliasMapTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,18 +16,24 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from perflib.errors import PerflibError, UserError
-from perflib.experiments.alias_offsets_simulated import simulated_aliases
-from perflib.experiments.alias_offsets_turns import DGEMV, FUNCTIONS, Arm, OffsetTurns, with_calls
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.params import Cores, Params, Words, parameter, split_items
-from perflib.experiments.samples import usable
-from perflib.finding import Finding
-from perflib.machine.blas import Blas, chosen
-from perflib.offsets.arguments import default_offsets
-from perflib.offsets.findings import offset_findings
-from perflib.offsets.table import PERIOD_BYTES, OffsetTable
-from perflib.run import Run
+from perflib.experiments.aliasing.offsets.analyse import offset_findings
+from perflib.experiments.aliasing.offsets.arguments import default_offsets
+from perflib.experiments.aliasing.offsets.measure import (
+    DGEMV,
+    FUNCTIONS,
+    Arm,
+    OffsetTurns,
+    with_calls,
+)
+from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
+from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Cores, Params, Words, parameter, split_items
+from perflib.framework.samples import usable
+from perflib.machine.libraries.blas import Blas, chosen
+from perflib.model.errors import PerflibError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -325,7 +331,7 @@ class AliasOffsets(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Time against offset, a figure for each kind of function; and what offsets cost in all."""
-        from perflib.experiments import alias_offsets_figures
+        from perflib.experiments.aliasing.offsets import figures as alias_offsets_figures
 
         return alias_offsets_figures.figures(
             self.tables(run.samples), self._periods(run.samples), self.analyse(run),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from perflib.finding import Finding, Verdict
-from perflib.offsets.table import PERIOD_BYTES, Extreme, OffsetTable
+from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, Extreme, OffsetTable
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval
 
 __all__ = ["offset_findings"]

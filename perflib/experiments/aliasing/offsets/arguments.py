@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 __all__ = ["check_arrays", "check_offsets", "default_offsets"]
 

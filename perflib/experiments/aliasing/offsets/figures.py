@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perflib.finding import Finding
-from perflib.offsets.table import PERIOD_BYTES, OffsetTable, aliasing
+from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable, aliasing
+from perflib.model.finding import Finding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

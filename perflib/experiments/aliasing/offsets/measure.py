@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError
 from perflib.kernels import build
-from perflib.machine.blas import ONE_THREAD, Blas
+from perflib.machine.libraries.blas import ONE_THREAD, Blas
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker, WorkerError
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
+from perflib.model.errors import MeasurementError
 
 __all__ = ["FUNCTIONS", "SAMPLE", "Arm", "OffsetTurns", "fitting", "with_calls"]
 

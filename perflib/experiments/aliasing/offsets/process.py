@@ -17,9 +17,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions, check, observe, unmet
-from perflib.errors import MeasurementError, UserError
+from perflib.measure.conditions import Conditions, check, observe, unmet
 from perflib.measure.launch import command
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["SweepProcess"]
 
@@ -49,7 +49,12 @@ class SweepProcess:
         self.got: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        argv = [sys.executable, "-m", "perflib.offsets.worker", self._folder.name]
+        argv = [
+            sys.executable,
+            "-m",
+            f"{__package__}.worker",
+            self._folder.name,
+        ]
         argv, environment = command(self._conditions, argv)
         try:
             self._process = subprocess.Popen(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from perflib.counters.simulated import HASWELL_STORES, aliases
-from perflib.experiments.alias_offsets_turns import FUNCTIONS
+from perflib.experiments.aliasing.offsets.measure import FUNCTIONS
+from perflib.instruments.simulators.simulated import HASWELL_STORES, aliases
 from perflib.kernels import build
 
 __all__ = ["simulated_aliases"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from perflib.errors import UserError
+from perflib.model.errors import UserError
 
 __all__ = ["CFunction", "portable"]
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.finding import Finding
+from perflib.experiments.aliasing.offsets.analyse import offset_findings
+from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_offsets
+from perflib.experiments.aliasing.offsets.process import SweepProcess
+from perflib.experiments.aliasing.offsets.source import CFunction, portable
+from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable
 from perflib.kernels import build
-from perflib.machine.blas import ONE_THREAD
-from perflib.machine.topology import topology
-from perflib.offsets.arguments import check_arrays, check_offsets
-from perflib.offsets.findings import offset_findings
-from perflib.offsets.process import SweepProcess
-from perflib.offsets.source import CFunction, portable
-from perflib.offsets.table import PERIOD_BYTES, OffsetTable
+from perflib.machine.hardware.topology import topology
+from perflib.machine.libraries.blas import ONE_THREAD
+from perflib.measure.conditions import Conditions
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ class OffsetSweep:
 
     def figure(self) -> Figure:
         """Time against offset, with intervals."""
-        from perflib.experiments.alias_offsets_figures import one_curve
+        from perflib.experiments.aliasing.offsets.figures import one_curve
 
         return one_curve(self.name, self.table)
 

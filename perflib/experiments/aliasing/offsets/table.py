@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.errors import UserError
-from perflib.experiments.samples import round_starts, usable
+from perflib.framework.samples import round_starts, usable
+from perflib.model.errors import UserError
 from perflib.stats import Interval, block_means, robust_mean, t_interval, time_blocks
-from perflib.stats.blocks import against_others
+from perflib.stats.intervals import against_others
 
 __all__ = ["AHEAD_BYTES", "LINE_BYTES", "PERIOD_BYTES", "Extreme", "OffsetTable", "aliasing"]
 

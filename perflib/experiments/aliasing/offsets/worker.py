@@ -1,4 +1,4 @@
-"""The process in which a user's function is swept: ``python -m perflib.offsets.worker FOLDER``.
+"""The process in which a user's function is swept: ``python -m ...worker FOLDER``.
 
 The folder holds ``job.json`` and the arrays. A line of standard input is an order of offsets; the
 answer is a line of JSON with a sample of each. What the function prints goes to standard error.
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.offsets.source import call_of
 from perflib.kernels import open_library
-from perflib.offsets.source import call_of
 
 __all__ = ["Sweeper"]
 

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.errors import PerflibError, choose
-from perflib.experiments.base import Session
-from perflib.experiments.code_findings import (
+from perflib.experiments.code_size.analyse import (
     Reaches,
     broken_up,
     core_findings,
@@ -23,19 +21,16 @@ from perflib.experiments.code_findings import (
     knee_finding,
     page_finding,
 )
-from perflib.experiments.code_hypotheses import hypotheses
-from perflib.experiments.code_simulated import simulated_misses, spread
-from perflib.experiments.code_sweep import (
-    CodeParams,
-    CodeSweep,
-    Sizes,
-    synthetic_benchmarks,
-)
-from perflib.experiments.code_table import SMALL_PAGES, CodeTable
-from perflib.experiments.params import Params, Words, parameter
-from perflib.finding import Finding
+from perflib.experiments.code_size.code_segment.simulated import simulated_misses, spread
+from perflib.experiments.code_size.hypotheses import hypotheses
+from perflib.experiments.code_size.sweep import CodeParams, CodeSweep, Sizes, synthetic_benchmarks
+from perflib.experiments.code_size.table import SMALL_PAGES, CodeTable
+from perflib.framework.experiment import Session
+from perflib.framework.params import Params, Words, parameter
 from perflib.kernels import Build, build
-from perflib.run import Run
+from perflib.model.errors import PerflibError, choose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -192,7 +187,7 @@ class CodeSegment(CodeSweep):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Times against the size of the code; cores and pages compared; simulated misses."""
-        from perflib.experiments import code_figures
+        from perflib.experiments.code_size import figures as code_figures
 
         reaches = Reaches.of(run.provenance.get("machine", {}))
         table = self.table_of(run)

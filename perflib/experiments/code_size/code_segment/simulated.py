@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from perflib.counters.simulated import HASWELL_ITLB, TlbModel, itlb_of_this_machine, qemu_counts
+from perflib.instruments.simulators.simulated import (
+    HASWELL_ITLB,
+    TlbModel,
+    itlb_of_this_machine,
+    qemu_counts,
+)
 
 __all__ = ["simulated_misses", "spread"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.experiments.code_findings import (
+from perflib.experiments.code_size.analyse import (
     Reaches,
     broken_up,
     core_findings,
@@ -21,17 +21,12 @@ from perflib.experiments.code_findings import (
     page_finding,
     step_finding,
 )
-from perflib.experiments.code_hypotheses import hypotheses
-from perflib.experiments.code_sweep import (
-    CodeParams,
-    CodeSweep,
-    Sizes,
-    synthetic_benchmarks,
-)
-from perflib.experiments.params import Params, parameter
-from perflib.finding import Finding
+from perflib.experiments.code_size.hypotheses import hypotheses
+from perflib.experiments.code_size.sweep import CodeParams, CodeSweep, Sizes, synthetic_benchmarks
+from perflib.framework.params import Params, parameter
 from perflib.kernels import Build, build
-from perflib.run import Run
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,7 +103,7 @@ class RandomCalls(CodeSweep):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """Time a call against the size of the code; the cores' difference; the pages'."""
-        from perflib.experiments import code_figures
+        from perflib.experiments.code_size import figures as code_figures
 
         reaches = Reaches.of(run.provenance.get("machine", {}))
         table = self.table_of(run)

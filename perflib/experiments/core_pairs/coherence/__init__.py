@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.errors import UserError, choose
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.coherence_findings import coherence_findings
-from perflib.experiments.coherence_plan import (
+from perflib.experiments.core_pairs.coherence.analyse import coherence_findings
+from perflib.experiments.core_pairs.coherence.measure import CoherenceTurns
+from perflib.experiments.core_pairs.coherence.plan import (
     WITH_THIRD,
     Arm,
     What,
@@ -34,20 +33,21 @@ from perflib.experiments.coherence_plan import (
     control_layouts,
     whats_of,
 )
-from perflib.experiments.coherence_table import (
+from perflib.experiments.core_pairs.coherence.table import (
     ACCESSES,
     PROTOCOLS,
     STATES,
     CoherenceTable,
 )
-from perflib.experiments.coherence_turns import CoherenceTurns
-from perflib.experiments.params import AnyWords, Params, parameter
-from perflib.finding import Finding
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import AnyWords, Params, parameter
 from perflib.kernels import build
-from perflib.machine.caches import caches
-from perflib.machine.topology import topology
+from perflib.machine.hardware.caches import caches
+from perflib.machine.hardware.topology import topology
 from perflib.measure.workers import Workers
-from perflib.run import Run
+from perflib.model.errors import UserError, choose
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -313,7 +313,7 @@ class Coherence(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """A heatmap of each protocol; states; protocols; the control."""
-        from perflib.experiments import coherence_figures
+        from perflib.experiments.core_pairs.coherence import figures as coherence_figures
 
         return coherence_figures.figures(self.table_of(run), run.provenance.get("machine", {}))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from perflib.experiments.cell_findings import core_findings, groups_finding, kernel_finding
-from perflib.experiments.coherence_table import (
+from perflib.experiments.core_pairs.analyse import core_findings, groups_finding, kernel_finding
+from perflib.experiments.core_pairs.coherence.table import (
     ACCESSES,
     ALONE,
     CHASED,
@@ -17,8 +17,8 @@ from perflib.experiments.coherence_table import (
     CoherenceTable,
     way_of,
 )
-from perflib.experiments.verdicts import threshold_verdict
-from perflib.finding import Finding, Verdict
+from perflib.framework.verdicts import threshold_verdict
+from perflib.model.finding import Finding, Verdict
 from perflib.stats import Interval, percent
 
 __all__ = ["coherence_findings"]

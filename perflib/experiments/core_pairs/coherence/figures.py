@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from perflib.experiments.cell_figures import heatmap
-from perflib.experiments.coherence_table import (
+from perflib.experiments.core_pairs.coherence.table import (
     ACCESSES,
     CHASED,
     LAYOUT_CONTROL,
     CoherenceTable,
     way_of,
 )
+from perflib.experiments.core_pairs.figures import heatmap
 from perflib.machine.cpulist import parse_cpus
 from perflib.stats import Interval, t_interval
 

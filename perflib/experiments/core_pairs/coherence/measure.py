@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.errors import MeasurementError
-from perflib.experiments.coherence_plan import WITH_THIRD, Arm, Pair, What
-from perflib.experiments.coherence_table import (
+from perflib.experiments.core_pairs.coherence.plan import WITH_THIRD, Arm, Pair, What
+from perflib.experiments.core_pairs.coherence.table import (
     ACCESSES,
     ALONE,
     LAYOUT_CONTROL,
@@ -25,7 +24,8 @@ from perflib.experiments.coherence_table import (
     way_of,
 )
 from perflib.measure.process import Out, WorkerError
-from perflib.measure.rounds import Columns
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError
 
 __all__ = ["SAMPLE", "CoherenceTurns"]
 

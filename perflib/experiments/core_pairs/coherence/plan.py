@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from perflib.experiments.coherence_table import ALONE, CHASED, LAYOUT_CONTROL, LAYOUTS
+from perflib.experiments.core_pairs.coherence.table import ALONE, CHASED, LAYOUT_CONTROL, LAYOUTS
 
 __all__ = [
     "LEVELS",

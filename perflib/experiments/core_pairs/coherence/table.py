@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.cells import Cells
-from perflib.experiments.samples import round_starts, usable
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.framework.samples import round_starts, usable
 from perflib.stats import Interval, block_means, t_interval, time_blocks
 
 __all__ = [

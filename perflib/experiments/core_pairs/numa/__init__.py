@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from perflib.errors import UserError
-from perflib.experiments.base import Column, Experiment, Session
-from perflib.experiments.cell_findings import (
+from perflib.experiments.core_pairs.analyse import (
     core_findings,
     distances_finding,
     found_groups,
@@ -28,19 +26,21 @@ from perflib.experiments.cell_findings import (
     kernel_finding,
     own_finding,
 )
-from perflib.experiments.cells import Cells
-from perflib.experiments.memory_arrays import LINE_BYTES, Arrays
-from perflib.experiments.numa_turns import NumaTurns, Stages, array_bytes, calibrate
-from perflib.experiments.params import Params, parameter
-from perflib.finding import Finding
-from perflib.machine.caches import caches
-from perflib.machine.memory import free_bytes
-from perflib.machine.text_backings import why_not
-from perflib.machine.topology import topology
-from perflib.reference import published
-from perflib.run import Run
-from perflib.stats.groups import Groups
-from perflib.system_settings import settings
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.experiments.core_pairs.numa.measure import NumaTurns, Stages, array_bytes, calibrate
+from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.params import Params, parameter
+from perflib.framework.published import published
+from perflib.machine.hardware.caches import caches
+from perflib.machine.hardware.memory import free_bytes
+from perflib.machine.hardware.topology import topology
+from perflib.machine.settings.changes import settings
+from perflib.measure.arrays import LINE_BYTES, Arrays
+from perflib.measure.pages.text_backings import why_not
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.stats.clusters import Groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -258,7 +258,7 @@ class Numa(Experiment):
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """The matrix, by nodes; its cores by the groups found; its cells by class of distance."""
-        from perflib.experiments import cell_figures
+        from perflib.experiments.core_pairs import figures as cell_figures
 
         cells = _cells(run.samples)
         node_of = _node_of(cells, run)

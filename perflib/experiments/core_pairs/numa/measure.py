@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments.memory_arrays import Arrays
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import fields
-from perflib.measure.rounds import Columns
+from perflib.measure.arrays import Arrays
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["DETAILS", "Cell", "NumaTurns", "Stages", "array_bytes", "calibrate"]
 

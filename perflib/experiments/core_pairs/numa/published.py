@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.errors import UserError, choose
-from perflib.reference import published
+from perflib.framework.published import published
+from perflib.model.errors import UserError, choose
 
 __all__ = ["SERVERS", "noisy_samples", "published_matrix"]
 

@@ -22,20 +22,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perflib.errors import MeasurementError
-from perflib.profiling.perf_control import ControlledPerf
-from perflib.profiling.perf_data import PerfData
-from perflib.profiling.perf_tool import PerfUnavailableError, find_perf, refusal
-from perflib.threads.lock_names import name_locks
-from perflib.threads.perf_events import Converted
-from perflib.threads.perf_stacks import Stacks, write_job_only
-from perflib.threads.perf_tracepoints import Tracepoints, tracefs
-from perflib.threads.perf_tree import Tree, read_tree
-from perflib.threads.recording import Recording
-from perflib.threads.settings import Settings
-from perflib.threads.states import Pieces, StateMachine
-from perflib.threads.symbols import Symbols
-from perflib.threads.writer import Writer
+from perflib.instruments.perf.control import ControlledPerf
+from perflib.instruments.perf.data import PerfData
+from perflib.instruments.perf.tool import PerfUnavailableError, find_perf, refusal
+from perflib.instruments.threads.lock_names import name_locks
+from perflib.instruments.threads.perf.events import Converted
+from perflib.instruments.threads.perf.stacks import Stacks, write_job_only
+from perflib.instruments.threads.perf.tracepoints import Tracepoints, tracefs
+from perflib.instruments.threads.perf.tree import Tree, read_tree
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.settings import Settings
+from perflib.instruments.threads.states import Pieces, StateMachine
+from perflib.instruments.threads.symbols import Symbols
+from perflib.instruments.threads.writer import Writer
+from perflib.model.errors import MeasurementError
 
 __all__ = ["PerfThreads", "unavailable"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perflib.profiling.perf_data import PerfData, Type, lost
-from perflib.threads.formats import EVENT, Event
-from perflib.threads.perf_tracepoints import Tracepoints, numbers
+from perflib.instruments.perf.data import PerfData, Type, lost
+from perflib.instruments.threads.formats import EVENT, Event
+from perflib.instruments.threads.perf.tracepoints import Tracepoints, numbers
 
 __all__ = ["Converted"]
 

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.profiling.perf_data import PerfData, Type
-from perflib.profiling.perfscript import StackReader
-from perflib.threads.formats import Event
-from perflib.threads.perf_tracepoints import Numbers, Tracepoints, numbers
-from perflib.threads.perf_tree import Tree
+from perflib.instruments.perf.data import PerfData, Type
+from perflib.instruments.perf.script import StackReader
+from perflib.instruments.threads.formats import Event
+from perflib.instruments.threads.perf.tracepoints import Numbers, Tracepoints, numbers
+from perflib.instruments.threads.perf.tree import Tree
 
 __all__ = ["Stacks", "write_job_only"]
 

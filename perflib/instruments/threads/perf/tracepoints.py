@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from perflib.errors import MeasurementError
+from perflib.instruments.perf.data import Field, PerfData
 from perflib.machine.files import text
-from perflib.profiling.perf_data import Field, PerfData
+from perflib.model.errors import MeasurementError
 
 __all__ = ["Numbers", "Tracepoints", "numbers", "tracefs"]
 

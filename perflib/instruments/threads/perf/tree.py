@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perflib.profiling.perf_data import PerfData, Type
-from perflib.threads.symbols import Mapping as Mapped
+from perflib.instruments.perf.data import PerfData, Type
+from perflib.instruments.threads.symbols import Mapping as Mapped
 
 __all__ = ["Tree", "read_tree"]
 

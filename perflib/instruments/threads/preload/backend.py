@@ -1,7 +1,7 @@
 """Recording threads without any privilege: by a library in the job, or by looking at it in /proc.
 
-`Preloaded` is for a job that we start: the library kernels_c/thread_waits.c stamps every wait, and
-`perflib.threads.sampler` tells how the time between is shared. `States` is for a job that runs
+`Preloaded` is for a job that we start: the library tools/thread_waits.c stamps every wait, and
+`preload.sampler` tells how the time between is shared. `States` is for a job that runs
 already: all is sampled. Only a process's owner may look at it.
 """
 
@@ -19,14 +19,14 @@ from typing import Self
 
 import numpy as np
 
-from perflib.errors import MeasurementError, UserError
+from perflib.instruments.threads.preload import sampler as states
+from perflib.instruments.threads.preload.files import MAGIC, SHARED, read_processes
+from perflib.instruments.threads.preload.recording import Parts, write
+from perflib.instruments.threads.preload.sampler import Looks, Sampler
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.settings import Settings
 from perflib.kernels import build, compiler
-from perflib.threads import sampler as states
-from perflib.threads.preload_files import MAGIC, SHARED, read_processes
-from perflib.threads.preload_recording import Parts, write
-from perflib.threads.recording import Recording
-from perflib.threads.sampler import Looks, Sampler
-from perflib.threads.settings import Settings
+from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["Preloaded", "States", "unavailable"]
 

@@ -1,4 +1,4 @@
-"""The files that the preloaded library writes (kernels_c/thread_waits.c), read.
+"""The files that the preloaded library writes (kernels_c/tools/thread_waits.c), read.
 
 What stands where is said in kernels_c/common/thread_waits_file.h. A process may have been killed at
 any instruction and a file may be cut off anywhere: what was whole is read.

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perflib.threads.formats import INTERVAL, Flag, State
-from perflib.threads.preload_files import WaitKind
+from perflib.instruments.threads.formats import INTERVAL, Flag, State
+from perflib.instruments.threads.preload.files import WaitKind
 
 __all__ = ["Life", "spinning", "thread_intervals"]
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from perflib.threads.formats import LOCK_KINDS, Lock
-from perflib.threads.sampler import Looks
-from perflib.threads.symbols import Symbols
+from perflib.instruments.threads.formats import LOCK_KINDS, Lock
+from perflib.instruments.threads.preload.sampler import Looks
+from perflib.instruments.threads.symbols import Symbols
 
 __all__ = ["Naming"]
 

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.errors import MeasurementError
-from perflib.threads.formats import LOCK_KINDS, LOST, SAMPLE, Flag, State
-from perflib.threads.preload_files import (
+from perflib.instruments.threads.formats import LOCK_KINDS, LOST, SAMPLE, Flag, State
+from perflib.instruments.threads.preload.files import (
     WAIT,
     ProcessFile,
     ProcessFlag,
@@ -21,11 +20,12 @@ from perflib.threads.preload_files import (
     ThreadFile,
     WaitKind,
 )
-from perflib.threads.preload_intervals import Life, spinning, thread_intervals
-from perflib.threads.preload_naming import Naming
-from perflib.threads.recording import Recording, Writer
-from perflib.threads.sampler import UNKNOWN_FUTEX, Looks, SeenThread
-from perflib.threads.settings import Settings
+from perflib.instruments.threads.preload.intervals import Life, spinning, thread_intervals
+from perflib.instruments.threads.preload.naming import Naming
+from perflib.instruments.threads.preload.sampler import UNKNOWN_FUTEX, Looks, SeenThread
+from perflib.instruments.threads.recording import Recording, Writer
+from perflib.instruments.threads.settings import Settings
+from perflib.model.errors import MeasurementError
 
 __all__ = ["Parts", "write"]
 

@@ -23,8 +23,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from perflib.errors import MeasurementError
-from perflib.threads.symbols import read_maps
+from perflib.instruments.threads.symbols import read_maps
+from perflib.model.errors import MeasurementError
 
 __all__ = ["LOOK", "UNKNOWN_FUTEX", "Looks", "Sampler", "SeenThread", "unavailable"]
 

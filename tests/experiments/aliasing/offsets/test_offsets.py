@@ -13,23 +13,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import alias_offsets, alias_offsets_simulated
-from perflib.experiments.alias_offsets import experiment, period_of
-from perflib.experiments.alias_offsets_turns import Arm, OffsetTurns, fitting, with_calls
-from perflib.finding import Finding
+from perflib.experiments.aliasing import offsets as alias_offsets
+from perflib.experiments.aliasing.offsets import experiment, period_of
+from perflib.experiments.aliasing.offsets import simulated as alias_offsets_simulated
+from perflib.experiments.aliasing.offsets.measure import Arm, OffsetTurns, fitting, with_calls
+from perflib.experiments.aliasing.offsets.table import aliasing
 from perflib.kernels import build
-from perflib.machine.blas import Blas
-from perflib.offsets.table import aliasing
-from perflib.run import Run
-from perflib.store import load
-from tests.test_offsets import OFFSETS, made
+from perflib.machine.libraries.blas import Blas
+from perflib.measure.conditions import Conditions
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import load
+from tests.experiments.aliasing.offsets.test_sweep import OFFSETS, made
 
 needs_this_processor = pytest.mark.skipif(
     bool(experiment.unavailable()), reason=experiment.unavailable()
 )
-C_SOURCE = Path(__file__).parents[1] / "kernels_c" / "threaded_blas.c"
+C_SOURCE = Path(__file__).parents[3] / "kernels_c" / "threaded_blas.c"
 SMALL: dict[str, Any] = {
     "budget_s": 0.2, "elements": [256], "sample_ms": 0.05, "simulated_offsets": [],
     "cores": [min(os.sched_getaffinity(0))],

@@ -19,11 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perflib.errors import MeasurementError, UserError
-from perflib.offsets import OffsetTable, offset_findings, sweep_offsets
-from perflib.offsets.arguments import check_arrays, check_offsets, default_offsets
-from perflib.offsets.source import call_of, portable
-from perflib.offsets.table import aliasing
+from perflib.experiments.aliasing.offsets.analyse import offset_findings
+from perflib.experiments.aliasing.offsets.arguments import (
+    check_arrays,
+    check_offsets,
+    default_offsets,
+)
+from perflib.experiments.aliasing.offsets.source import call_of, portable
+from perflib.experiments.aliasing.offsets.sweep import sweep_offsets
+from perflib.experiments.aliasing.offsets.table import OffsetTable, aliasing
+from perflib.model.errors import MeasurementError, UserError
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="the core's clock is written for x86-64"
@@ -32,7 +37,7 @@ pytestmark = pytest.mark.skipif(
 OFFSETS = default_offsets(4)
 QUICK: dict[str, Any] = {"budget_s": 0.2, "sample_ms": 0.05, "offsets": [0, 64, 1024, 1088, 2048]}
 FACTOR = 3.0
-C_SOURCE = Path(__file__).parent / "kernels_c" / "swept.c"
+C_SOURCE = Path(__file__).parents[3] / "kernels_c" / "swept.c"
 
 
 def made(

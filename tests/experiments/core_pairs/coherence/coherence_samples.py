@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments import get
-from perflib.experiments.coherence_table import CHASED, PROTOCOLS, way_of
-from perflib.finding import Finding
-from perflib.run import Run
+from perflib.experiments.core_pairs.coherence.table import CHASED, PROTOCOLS, way_of
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 
 # Of cores that share a cache, in ns; what goes from core to core is longer across groups.
 NEAR_NS: Mapping[str, float] = {

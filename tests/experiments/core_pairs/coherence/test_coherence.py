@@ -14,19 +14,27 @@ import pandas as pd
 import pytest
 
 from perflib.cli import main
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import coherence, coherence_turns, get
-from perflib.experiments.coherence import CoherenceParams
-from perflib.experiments.coherence_plan import WITH_THIRD, Arm, arms_of
-from perflib.experiments.coherence_table import LAYOUTS, PROTOCOLS, STATES, CoherenceTable, way_of
-from perflib.experiments.coherence_turns import CoherenceTurns
+from perflib.experiments import get
+from perflib.experiments.core_pairs import coherence
+from perflib.experiments.core_pairs.coherence import CoherenceParams
+from perflib.experiments.core_pairs.coherence import measure as coherence_turns
+from perflib.experiments.core_pairs.coherence.measure import CoherenceTurns
+from perflib.experiments.core_pairs.coherence.plan import WITH_THIRD, Arm, arms_of
+from perflib.experiments.core_pairs.coherence.table import (
+    LAYOUTS,
+    PROTOCOLS,
+    STATES,
+    CoherenceTable,
+    way_of,
+)
 from perflib.lab.theme import figures, png
-from perflib.machine.caches import Cache
-from perflib.machine.topology import Cpu, Topology
+from perflib.machine.hardware.caches import Cache
+from perflib.machine.hardware.topology import Cpu, Topology
 from perflib.measure.journal import Journal
 from perflib.measure.process import WorkerError
-from perflib.store import load, runs_dir
-from tests.experiments.coherence_samples import (
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.store import load, runs_dir
+from tests.experiments.core_pairs.coherence.coherence_samples import (
     LAYOUT_NS,
     MHZ,
     NEAR_NS,

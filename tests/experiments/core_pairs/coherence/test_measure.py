@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perflib.conditions import Conditions
-from perflib.errors import MeasurementError
-from perflib.experiments import coherence_turns, get
-from perflib.experiments.coherence_plan import (
+from perflib.experiments import get
+from perflib.experiments.core_pairs.coherence import measure as coherence_turns
+from perflib.experiments.core_pairs.coherence.measure import SAMPLE, CoherenceTurns
+from perflib.experiments.core_pairs.coherence.plan import (
     LEVELS,
     WITH_THIRD,
     Arm,
@@ -28,7 +28,7 @@ from perflib.experiments.coherence_plan import (
     tournament,
     whats_of,
 )
-from perflib.experiments.coherence_table import (
+from perflib.experiments.core_pairs.coherence.table import (
     ACCESSES,
     ALONE,
     LAYOUT_CONTROL,
@@ -36,10 +36,11 @@ from perflib.experiments.coherence_table import (
     PROTOCOLS,
     STATES,
 )
-from perflib.experiments.coherence_turns import SAMPLE, CoherenceTurns
 from perflib.kernels import Kernel, build, load
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker, WorkerError
 from perflib.measure.workers import Workers
+from perflib.model.errors import MeasurementError
 
 CPUS = sorted(os.sched_getaffinity(0))
 COLUMNS = {column.name for column in get("coherence").columns}

@@ -9,9 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments.memory_arrays import Arrays
-from perflib.experiments.numa_turns import (
+from perflib.experiments.core_pairs.numa.measure import (
     Cell,
     NumaTurns,
     Stages,
@@ -19,8 +17,10 @@ from perflib.experiments.numa_turns import (
     calibrate,
     likely_cause,
 )
-from perflib.measure.rounds import Columns
-from tests.experiments.cell_samples import INTEL, FakeArrays
+from perflib.measure.arrays import Arrays
+from perflib.measure.schedule import Columns
+from perflib.model.errors import MeasurementError, UserError
+from tests.experiments.core_pairs.cell_samples import INTEL, FakeArrays
 
 CORES = tuple(range(16))
 NODES: dict[int, int | None] = {cpu: cpu // 8 for cpu in CORES}
@@ -200,7 +200,9 @@ def test_a_core_that_is_taken_away_during_the_run() -> None:
 
 
 def test_a_node_whose_memory_is_refused_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perflib.experiments.numa_turns.likely_cause", lambda *_: "It is full")
+    monkeypatch.setattr(
+        "perflib.experiments.core_pairs.numa.measure.likely_cause", lambda *_: "It is full"
+    )
     fake = FakeArrays(INTEL)
     fake.elsewhere = dict.fromkeys(range(8, 16), 0)
     turns, _ = turns_of(fake)

@@ -15,23 +15,17 @@ import pandas as pd
 import pytest
 
 from perflib.cli import main
-from perflib.errors import MeasurementError, UserError
-from perflib.experiments import get, numa
-from perflib.finding import Finding
+from perflib.experiments import get
+from perflib.experiments.core_pairs import numa
 from perflib.lab.theme import figures
 from perflib.machine.describe import describe
-from perflib.machine.topology import Cpu, Node, Topology, topology
+from perflib.machine.hardware.topology import Cpu, Node, Topology, topology
 from perflib.measure.process import WorkerError
-from perflib.run import Run
-from perflib.store import load, runs
-from tests.experiments.cell_samples import (
-    AMD,
-    INTEL,
-    FakeArrays,
-    flat,
-    machine,
-    samples,
-)
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.model.store import load, runs
+from tests.experiments.core_pairs.cell_samples import AMD, INTEL, FakeArrays, flat, machine, samples
 
 NUMA = get("numa")
 REQUIRED = ["alloc_cpu", "load_cpu", "latency_cycles"]
@@ -215,7 +209,7 @@ def two_sockets(monkeypatch: pytest.MonkeyPatch) -> FakeArrays:
     places = two_sockets_and_memory()
     fake = FakeArrays(INTEL)
     monkeypatch.setattr(numa, "topology", lambda: places)
-    monkeypatch.setattr("perflib.experiments.params.topology", lambda: places)
+    monkeypatch.setattr("perflib.framework.params.topology", lambda: places)
     monkeypatch.setattr(numa, "caches", lambda: ())
     monkeypatch.setattr(numa, "free_bytes", lambda: 1 << 40)
     monkeypatch.setattr(numa, "Arrays", fake)
@@ -390,8 +384,8 @@ def test_a_core_that_is_offline_is_the_users_error(
         Cpu(c.cpu, None, None, None, None, (c.cpu,), online=False, allowed=False, isolated=False)
         if c.cpu == 5 else c for c in places.cpus
     )  # fmt: skip
-    for name in ("perflib.experiments.params.topology", "perflib.experiments.numa.topology"):
-        monkeypatch.setattr(name, lambda: Topology(off, places.nodes))
+    for module in ("framework.params", "experiments.core_pairs.numa"):
+        monkeypatch.setattr(f"perflib.{module}.topology", lambda: Topology(off, places.nodes))
     with pytest.raises(UserError, match="CPU 5 is offline"):
         measured(1, cores=[4, 5])
     assert two_sockets.laid == []

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perflib.errors import UserError
 from perflib.experiments import get
-from perflib.experiments.numa_published import noisy_samples, published_matrix
-from perflib.run import Run
-from tests.experiments.cell_samples import AMD
+from perflib.experiments.core_pairs.numa.published import noisy_samples, published_matrix
+from perflib.model.errors import UserError
+from perflib.model.run import Run
+from tests.experiments.core_pairs.cell_samples import AMD
 
 
 def test_the_published_figures_where_the_source_says_they_are() -> None:

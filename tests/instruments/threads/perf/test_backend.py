@@ -15,16 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perflib.errors import MeasurementError
-from perflib.profiling.perf_tool import PerfUnavailableError
-from perflib.threads import perf_backend as module
-from perflib.threads.formats import Flag, State
-from perflib.threads.perf_backend import PerfThreads, unavailable
-from perflib.threads.recording import Recording
-from perflib.threads.settings import Settings
-from tests.profiling import perf_files
-from tests.profiling.perf_files import FileEvent, perf_file
-from tests.threads.programs import TURNS, compiled
+from perflib.instruments.perf.tool import PerfUnavailableError
+from perflib.instruments.threads.formats import Flag, State
+from perflib.instruments.threads.perf import backend as module
+from perflib.instruments.threads.perf.backend import PerfThreads, unavailable
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.settings import Settings
+from perflib.model.errors import MeasurementError
+from tests.instruments.perf import perf_files
+from tests.instruments.perf.perf_files import FileEvent, perf_file
+from tests.instruments.threads.programs import TURNS, compiled
 
 needs_perf = pytest.mark.skipif(bool(unavailable()), reason=f"perf cannot: {unavailable()}")
 STATIC = {

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib.errors import MeasurementError
-from perflib.profiling.perf_data import Field, PerfData
-from perflib.threads import perf_events as module
-from perflib.threads.formats import Event
-from perflib.threads.perf_events import Converted
-from perflib.threads.perf_stacks import write_job_only
-from perflib.threads.perf_tracepoints import Tracepoints, numbers
-from perflib.threads.perf_tree import read_tree
-from perflib.threads.symbols import Mapping
-from tests.profiling import perf_files as made
-from tests.profiling.perf_files import FileEvent, perf_file
+from perflib.instruments.perf.data import Field, PerfData
+from perflib.instruments.threads.formats import Event
+from perflib.instruments.threads.perf import events as module
+from perflib.instruments.threads.perf.events import Converted
+from perflib.instruments.threads.perf.stacks import write_job_only
+from perflib.instruments.threads.perf.tracepoints import Tracepoints, numbers
+from perflib.instruments.threads.perf.tree import read_tree
+from perflib.instruments.threads.symbols import Mapping
+from perflib.model.errors import MeasurementError
+from tests.instruments.perf import perf_files as made
+from tests.instruments.perf.perf_files import FileEvent, perf_file
 
 RAW = made.USUAL | made.RAW
 SWITCH = FileEvent(ids=(11, 12), sample_type=RAW, type=2, config=1)

@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perflib.errors import MeasurementError, UserError
+from perflib.instruments.perf.recorder import CallGraph
+from perflib.instruments.threads.formats import STATES, Flag, State
+from perflib.instruments.threads.preload import backend as preload_backend
+from perflib.instruments.threads.preload import files as preload_files
+from perflib.instruments.threads.preload.backend import Preloaded, States, unavailable
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.settings import Settings
 from perflib.kernels import build, compiler, load
-from perflib.profiling.recorder import CallGraph
-from perflib.threads import preload_backend, preload_files
-from perflib.threads.formats import STATES, Flag, State
-from perflib.threads.preload_backend import Preloaded, States, unavailable
-from perflib.threads.recording import Recording
-from perflib.threads.settings import Settings
+from perflib.model.errors import MeasurementError, UserError
 
 JOB = Path(__file__).with_name("waiting_job.c")
 LATE = """
@@ -507,10 +508,10 @@ def test_files_are_laid_out_as_the_library_has_them() -> None:
 
 def test_it_compiles_without_a_warning(tmp_path: Path) -> None:
     path = build("thread_waits").provenance["compiler"]
-    source = Path(preload_backend.__file__).parents[2] / "kernels_c"
+    source = Path(preload_backend.__file__).parents[4] / "kernels_c"
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fPIC", "-c", "-O2"]
     where = ["-I", str(source), "-o", str(tmp_path / "waits.o")]
-    subprocess.run([path, *flags, *where, str(source / "thread_waits.c")], check=True)
+    subprocess.run([path, *flags, *where, str(source / "tools" / "thread_waits.c")], check=True)
 
 
 def test_the_library_alone_changes_nothing(job: Path) -> None:

@@ -4,11 +4,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from perflib.threads import preload_intervals
-from perflib.threads.formats import INTERVAL, Flag, State
-from perflib.threads.preload_files import WAIT, WaitKind
-from perflib.threads.preload_intervals import Life, spinning, thread_intervals
-from perflib.threads.sampler import LOOK
+from perflib.instruments.threads.formats import INTERVAL, Flag, State
+from perflib.instruments.threads.preload import intervals as preload_intervals
+from perflib.instruments.threads.preload.files import WAIT, WaitKind
+from perflib.instruments.threads.preload.intervals import Life, spinning, thread_intervals
+from perflib.instruments.threads.preload.sampler import LOOK
 
 US, MS = 1_000, 1_000_000
 R, S = b"R", b"S"

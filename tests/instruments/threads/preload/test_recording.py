@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from perflib.threads import preload_recording
-from perflib.threads.formats import INTERVAL, State
+from perflib.instruments.threads.formats import INTERVAL, State
+from perflib.instruments.threads.preload import recording as preload_recording
 
 
 def test_the_cpu_time_of_others_is_not_the_jobs() -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from perflib.errors import MeasurementError
-from perflib.threads import sampler
-from perflib.threads.sampler import Looks, Sampler, unavailable
+from perflib.instruments.threads.preload import sampler
+from perflib.instruments.threads.preload.sampler import Looks, Sampler, unavailable
+from perflib.model.errors import MeasurementError
 
 SLEEP = "import sys, time; print(flush=True); time.sleep(100)"
 LOCK = """

@@ -1,0 +1,1 @@
+"""Large code: what random_calls and code_segment share."""

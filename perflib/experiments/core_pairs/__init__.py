@@ -1,0 +1,1 @@
+"""Matrices of pairs of cores: what numa and coherence share."""

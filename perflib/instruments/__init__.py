@@ -1,0 +1,1 @@
+"""What observes a program: perf, profiles, counters, simulators, logs, threads."""

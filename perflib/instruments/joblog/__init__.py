@@ -1,0 +1,1 @@
+"""A job's log: when an event begins and ends."""

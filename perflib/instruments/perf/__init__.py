@@ -1,0 +1,1 @@
+"""perf under control, and what it writes, read."""

@@ -1,0 +1,1 @@
+"""Simulated counters, for machines without a PMU."""

@@ -1,0 +1,1 @@
+"""Threads as perf sees them: events of the scheduler and of futexes."""

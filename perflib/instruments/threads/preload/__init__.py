@@ -1,0 +1,1 @@
+"""Threads as a preloaded library sees them, without privileges."""

@@ -1,0 +1,1 @@
+"""Who else uses the cores."""

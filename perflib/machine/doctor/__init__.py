@@ -1,0 +1,1 @@
+"""What spoils measurements here, and the command that changes it."""

@@ -1,0 +1,1 @@
+"""Which libraries there are: allocators, BLAS."""

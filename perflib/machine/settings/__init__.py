@@ -1,0 +1,1 @@
+"""What can be set on the machine, changed by name and put back."""

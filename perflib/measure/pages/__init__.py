@@ -1,0 +1,1 @@
+"""Which pages memory and code lie on."""
