@@ -1,105 +1,130 @@
-"""A finding: one claim, held against the data, with its uncertainty."""
+"""A finding: one claim compared with the data, with its verdict and its uncertainty."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Finding", "Verdict", "changes"]
+from perflib.model import sentences
+from perflib.stats.decide import Reason, Verdict
 
-Verdict = Literal["supported", "refuted", "inconclusive"]
+if TYPE_CHECKING:
+    from perflib.model.claim import Claim, Kind
+
+__all__ = ["Finding"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with a verdict, an effect, and the effect's confidence interval.
+    """A claim about a subject, its verdict, the effect, and the effect's confidence interval.
+
+    Made by ``Claim.decided`` and ``Claim.found``. All that is data stands in the fields; ``claim``,
+    ``reason`` and ``plain`` are sentences made from them.
 
     Parameters
     ----------
-    claim
-        A sentence that can be true or false, with its threshold ("core 8 is more than 1 %
-        slower than the median of the other cores").
-    subject
-        What the claim is about, short and fit for a machine: ``cpu8``, ``cpu8 disturbed``.
+    of
+        The claim, as declared.
+    about
+        The structured subject.
     verdict
         ``supported``, ``refuted`` or ``inconclusive`` (the data cannot tell).
     effect, low, high
         The estimate and its confidence interval, in ``unit``; NaN where there is none.
     unit
         ``percent``, ``KiB``, ``ns`` ...
+    threshold
+        What the effect is compared with; ``None`` where the claim has none.
+    reasons
+        Why the verdict is what it is, as codes with numbers.
     confidence
         What share of such intervals cover the truth.
-    reason
-        Why the verdict is what it is, in one sentence.
+    facts
+        Further values that the sentences name.
     evidence
-        Whatever supports it: p values, estimates of separate stretches, where the core lies.
+        Whatever supports it: p values, estimates of segments of the run, where the core lies.
     """
 
-    claim: str
-    subject: str
+    of: Claim
+    about: Mapping[str, Any]
     verdict: Verdict
     effect: float
     low: float
     high: float
     unit: str
+    threshold: float | None = None
+    reasons: tuple[Reason, ...] = ()
     confidence: float = 0.95
-    reason: str = ""
-    evidence: dict[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Kind:
+        """``anomaly`` or ``description``."""
+        return self.of.kind
+
+    @property
+    def quantity(self) -> str:
+        """What the effect is, in words."""
+        return self.of.quantity
+
+    @property
+    def subject(self) -> str:
+        """What the claim is about, short and fit for a machine: ``cpu8``."""
+        return sentences.subject(self)
+
+    @property
+    def claim(self) -> str:
+        """The exact sentence that is true or false, with its threshold."""
+        return sentences.claim(self)
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is what it is, in words."""
+        return sentences.reason(self)
+
+    @property
+    def plain(self) -> str:
+        """What is so, in one sentence for people."""
+        return sentences.plain(self)
+
+    def in_unit(self, unit: str) -> Finding:
+        """The same in another unit than its claim's."""
+        return replace(self, unit=unit)
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON can hold it: what is not a number becomes ``None``."""
-        record = _plain(asdict(self))
+        record = _plain(
+            {
+                "claim": self.claim,
+                "subject": self.subject,
+                "verdict": self.verdict,
+                "effect": self.effect,
+                "low": self.low,
+                "high": self.high,
+                "unit": self.unit,
+                "confidence": self.confidence,
+                "reason": self.reason,
+                "evidence": self.evidence,
+                "kind": self.kind,
+                "about": {"claim": self.of.name, **self.about},
+                "quantity": self.quantity,
+                "threshold": self.threshold,
+                "plain": self.plain,
+            }
+        )
         assert isinstance(record, dict)
         return record
 
     def __str__(self) -> str:
-        said = ""
-        if math.isfinite(self.effect):
-            said = f": {self.effect:+.2f} {self.unit}"
-            if math.isfinite(self.low) or math.isfinite(self.high):
-                said += f" [{self.low:+.2f}, {self.high:+.2f}]"
-        return f"{self.verdict}: {self.claim}{said}. {self.reason}".rstrip()
-
-
-def changes(
-    first: Sequence[Finding], second: Sequence[Finding], threshold: float = 0.0
-) -> list[Finding]:
-    """How the effects of two independent runs differ, subject by subject, second minus first.
-
-    ``supported``: the change is larger than ``threshold`` (in the findings' unit) either way;
-    ``refuted``: the whole interval lies within it.
-    """
-
-    def same(finding: Finding) -> tuple[str, str, object]:
-        """Subject, unit and, of a hypothesis, what it is to explain."""
-        return finding.subject, finding.unit, finding.evidence.get("explains")
-
-    before = {same(finding): finding for finding in first}
-    result = []
-    for after in second:
-        if same(after) not in before:
-            continue
-        old = before[same(after)]
-        centre = after.effect - old.effect
-        reach = math.hypot(after.high - after.low, old.high - old.low) / 2
-        low, high = centre - reach, centre + reach
-        verdict: Verdict = "inconclusive"
-        if low > threshold or high < -threshold:
-            verdict = "supported"
-        elif -threshold < low and high < threshold:
-            verdict = "refuted"
-        claim = f"{after.subject} changed"
-        if threshold:
-            claim += f" by more than {threshold:g} {after.unit}"
-        result.append(Finding(claim, after.subject, verdict, centre, low, high, after.unit))
-    return result
+        return f"{self.verdict}: {self.claim}: {sentences.estimate(self)}. {self.reason}".rstrip()
 
 
 def _plain(value: Any) -> Any:
     """``value`` with everything JSON lacks (NaN, infinity, what numpy has) made plain."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
         value = value.tolist()

@@ -16,20 +16,21 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
-from perflib.model.finding import Finding, Verdict
+from perflib.model import sentences
+from perflib.model.claims import EXPLAINS
+from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.stats import Interval, t_interval
+from perflib.stats.decide import Decision, Reason, Witness, decide
+from perflib.stats.interval import NO_INTERVAL, Interval
+from perflib.stats.intervals import t_interval
+from perflib.stats.share import share_of
 
-__all__ = ["HYPOTHESIS", "judge", "ledger", "ledger_lines", "standing", "unseen"]
+__all__ = ["judge", "ledger", "ledger_lines", "standing", "unseen"]
 
-HYPOTHESIS = "hypothesis: "  # what the subject of such a finding begins with
-
-_SHARE_UNIT = "percent of the extra time"
 _TIME_UNIT = "percent of the run time"
-# How much of the tails is used. Few blocks do not tell how much each resembles the one before:
-# where they do (correlation 0.3, 8 blocks), intervals of 95 % made of all of the tails cover 90 %,
+# How much of the tails is used. Few batches do not tell how much each resembles the one before:
+# where they do (correlation 0.3, 8 batches), intervals of 95 % made of all of the tails cover 90 %,
 # these 93 %; where they do not, 97 %.
 _TAILS_USED = 0.6
 _COLUMNS = (
@@ -37,7 +38,6 @@ _COLUMNS = (
 )  # fmt: skip
 _INDENT = 13
 _KEPT = "\xa0"  # a space at which no line breaks
-_NONE = Interval(math.nan, math.nan, math.nan)
 
 Floats = NDArray[np.float64]
 
@@ -92,8 +92,7 @@ def judge(
     percent of the run time, and the verdict ``refuted`` (nothing to explain: the extra time's
     interval lies below the threshold) or ``inconclusive``.
 
-    The share is a ratio of means. Its interval (Fieller's, the blocks' dependence taken into
-    account as ``t_interval`` does) is the set of all shares that the data do not contradict.
+    The share is a ratio of means (see ``share_of``).
 
     Example
     -------
@@ -114,22 +113,16 @@ def judge(
     paired = np.isfinite(extra) & np.isfinite(contribution)
     extra, contribution = extra[paired], contribution[paired]
     lost, part = t_interval(extra, level), t_interval(contribution, level)
-    share = _share(extra, contribution, level) if lost.low > threshold_percent else _NONE
-    verdict, reason = _verdict(lost, share, threshold_percent, most_percent)
-    explained = math.isfinite(share.effect)
-    if explained and (bound, verdict) in (("upper", "supported"), ("lower", "refuted")):
-        verdict = "inconclusive"
-        reason += f" But what was measured is only the {bound} bound of its part."
+    share = share_of(extra, contribution, level) if lost.low > threshold_percent else NO_INTERVAL
+    numbers = {"extra": lost, "share": share, "least": threshold_percent, "how": _sentence(how)}
     known = math.isfinite(share.effect)
-    most = "most" if most_percent == 50 else f"more than {most_percent:g} %"
-    return Finding(
-        claim=_claim(name, most, what),
-        subject=HYPOTHESIS + name,
-        verdict=verdict,
-        **(share if known else part)._asdict(),
-        unit=_SHARE_UNIT if known else _TIME_UNIT,
+    return EXPLAINS.found(
+        _decision(lost, share, threshold_percent, most_percent, bound, numbers),
+        share if known else part,
+        about={"cause": name, "explains": what},
+        threshold=most_percent,
+        unit="" if known else _TIME_UNIT,
         confidence=confidence,
-        reason=f"{reason} {_sentence(how)}",
         evidence={
             **(evidence or {}),
             "explains": what,
@@ -144,102 +137,45 @@ def judge(
 
 def unseen(name: str, what: str, why: str) -> Finding:
     """A hypothesis that this machine cannot test: inconclusive, and ``why``."""
-    return Finding(
-        claim=_claim(name, "most", what),
-        subject=HYPOTHESIS + name,
-        verdict="inconclusive",
-        **_NONE._asdict(),
-        unit=_SHARE_UNIT,
-        reason=_sentence(why),
+    return EXPLAINS.found(
+        Decision("inconclusive", (Reason("unseen", {"why": _sentence(why)}),)),
+        about={"cause": name, "explains": what},
+        threshold=50.0,
         evidence={"explains": what},
     )
 
 
-def _claim(name: str, most: str, what: str) -> str:
-    plural = name.endswith("s") and not name.endswith("ss")
-    return f"{name} {'explain' if plural else 'explains'} {most} of {what}"
-
-
 def _sentence(text: str) -> str:
-    """A phrase begins with a capital and ends with a full stop, unless its first word has its own.
-
-    >>> _sentence("what 2 MiB pages save"), _sentence("iTLB misses, simulated.")
-    ('What 2 MiB pages save.', 'iTLB misses, simulated.')
-    """
-    first = text.split(maxsplit=1)[0]
-    head = text[0].upper() if first.islower() else text[0]
-    return head + text[1:].removesuffix(".") + "."
+    """A phrase ends with a full stop and begins with a capital, unless its first word is a name."""
+    return sentences.capital(text.removesuffix(".") + ".")
 
 
-def _share(extra: Floats, contribution: Floats, level: float) -> Interval:
-    """The ratio of the means in percent: all ratios at which nothing but noise is left over.
-
-    The mean of ``extra`` must differ from 0 (its interval at this level excludes it): then the set
-    has two ends.
-    """
-    ratio = float(contribution.mean() / extra.mean())
-
-    def contradicted(at: float) -> float:
-        """Above 0: what is left over at this ratio is more than noise."""
-        left = t_interval(contribution - at * extra, level)
-        return abs(left.effect) - left.half_width
-
-    ends = [ratio, ratio]
-    if contradicted(ratio) < 0:  # else nothing scatters
-        for place, side in enumerate((-1, 1)):
-            reach = max(abs(ratio), 1e-3)
-            while contradicted(ratio + side * reach) <= 0:
-                reach *= 2
-            ends[place] = float(brentq(contradicted, ratio, ratio + side * reach))
-    return Interval(100 * ratio, 100 * ends[0], 100 * ends[1])
-
-
-def _verdict(lost: Interval, share: Interval, threshold: float, most: float) -> tuple[Verdict, str]:
+def _decision(
+    lost: Interval,
+    share: Interval,
+    least: float,
+    most: float,
+    bound: str,
+    numbers: Mapping[str, Any],
+) -> Decision:
     if not math.isfinite(lost.effect):
-        return "inconclusive", "No block of the measurement has both the extra time and its part."
-    extra_time = f"the extra time is {_percent(lost)} of the run time"
+        return Decision("inconclusive", (Reason("no_block", numbers),))
     if not math.isfinite(lost.half_width):
-        return "inconclusive", f"One block has no interval ({extra_time}): measure longer."
-    if lost.high < threshold:
-        return "refuted", f"Nothing to explain here: {extra_time}, below {threshold:g} %."
+        return Decision("inconclusive", (Reason("one_block", numbers),))
+    if lost.high < least:
+        return Decision("refuted", (Reason("nothing_to_explain", numbers),))
     if not math.isfinite(share.effect):
-        return "inconclusive", (
-            f"It is not established that there is extra time of {threshold:g} %: {extra_time}. "
-            "More blocks would narrow it."
-        )
-    extra_time = extra_time.capitalize()
-    if share.low > most:
-        beyond = (
-            " (More than all of it: something else saves time, or the part is overrated.)"
-            if share.low > 100
-            else ""
-        )
-        return "supported", f"{extra_time}; this explains at least {_end(share, 1)} of it.{beyond}"
-    if share.high < most:
-        return "refuted", f"{extra_time}; this explains at most {_end(share, 2)} of it."
-    return "inconclusive", (
-        f"{extra_time}; {most:g} % of it lies within the share's interval. More blocks would "
-        "narrow it."
+        return Decision("inconclusive", (Reason("not_established", numbers),))
+    told = Reason("share", numbers)
+    only = Reason("only_bound", {"bound": bound, **numbers})
+    beyond = (Reason("more_than_all"),) if share.low > 100 else ()
+    return decide(
+        share,
+        most,
+        to_support=[Witness(bound != "upper", only, told)],
+        to_refute=[Witness(bound != "lower", only, told)],
+        remarks=beyond,
     )
-
-
-def _percent(value: Interval) -> str:
-    """``12 % [9, 15]``: as many digits as the interval is worth."""
-    digits = _digits(value)
-    if not math.isfinite(value.half_width):
-        return f"{value.effect:.{digits}f} %"
-    effect, low, high = (f"{round(number, digits) + 0.0:.{digits}f}" for number in value)
-    return f"{effect} % [{low}, {high}]"
-
-
-def _end(value: Interval, which: int) -> str:
-    """One end; no share is said to be less than nothing."""
-    return f"{max(0.0, value[which]):.{_digits(value)}f} %"
-
-
-def _digits(value: Interval) -> int:
-    half = value.half_width
-    return min(3, max(0, -math.floor(math.log10(half / 3)))) if half > 0 else 1
 
 
 # --- many hypotheses ---------------------------------------------------------------------------
@@ -252,7 +188,7 @@ def standing(entries: Iterable[tuple[Run, Sequence[Finding]]]) -> list[tuple[Run
     """
     newest: dict[tuple[str, ...], tuple[Run, list[Finding]]] = {}
     for run, findings in entries:
-        judged = [finding for finding in findings if finding.subject.startswith(HYPOTHESIS)]
+        judged = [finding for finding in findings if finding.of is EXPLAINS]
         place = (*_machine(run), run.experiment)
         if judged and (place not in newest or _age(run) >= _age(newest[place][0])):
             newest[place] = (run, judged)
@@ -311,11 +247,11 @@ def ledger_lines(rows: pd.DataFrame, width: int = 80) -> Iterator[str]:
 
 def _row(run: Run, finding: Finding) -> tuple[str, ...]:
     share = Interval(finding.effect, finding.low, finding.high)
-    has_share = finding.unit == _SHARE_UNIT and math.isfinite(share.effect)
+    has_share = finding.unit == EXPLAINS.unit and math.isfinite(share.effect)
     return (
         _name(finding),
         finding.verdict,
-        _percent(share) if has_share else "–",
+        sentences.render("{share:interval %}", {"share": share}) if has_share else "–",
         _explains(finding),
         finding.reason,
         run.experiment,
@@ -325,11 +261,11 @@ def _row(run: Run, finding: Finding) -> tuple[str, ...]:
 
 
 def _name(finding: Finding) -> str:
-    return finding.subject.removeprefix(HYPOTHESIS)
+    return str(finding.about["cause"])
 
 
 def _explains(finding: Finding) -> str:
-    return str(finding.evidence.get("explains", ""))
+    return str(finding.about["explains"])
 
 
 def _machine(run: Run) -> tuple[str, str]:

@@ -25,7 +25,8 @@ from scipy import stats as distributions
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from perflib.stats.intervals import Interval, robust_mean, t_interval
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import robust_mean, t_interval
 
 __all__ = ["Groups", "find_groups"]
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perflib.stats.decide import Reason, Witness
 from perflib.stats.interference import disturbed_turns
+from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import (
-    Interval,
     against_others,
     holm,
     robust_mean,
@@ -20,10 +21,11 @@ from perflib.stats.intervals import (
     within_block_p,
 )
 
-__all__ = ["CoreComparison", "CoreEffect", "compare_cores", "percent"]
+__all__ = ["CoreComparison", "CoreEffect", "compare_cores"]
 
 Floats = NDArray[np.float64]
 _STRETCHES = 3
+_ALPHA = 0.05
 _LEAST_SHARE = 0.2  # a block counts when this share of its turns was undisturbed
 
 
@@ -40,6 +42,22 @@ class CoreEffect:
     stretches: tuple[float, ...]
     disturbed: Interval
     p_holm: float
+
+    def witnesses(self, threshold: float) -> list[Witness]:
+        """What "more than ``threshold`` percent slower" takes beside the interval.
+
+        A permutation test that exchanges the cores' names, and every third of the run.
+        """
+        p = {"p": self.p_holm}
+        parts = {"segments": self.stretches}
+        return [
+            Witness(self.p_holm < _ALPHA, Reason("chance", p)),
+            Witness(
+                all(part > threshold for part in self.stretches),
+                Reason("segments_disagree", parts),
+                Reason("every_segment", {**p, **parts}),
+            ),
+        ]
 
 
 @dataclass(frozen=True)
@@ -59,11 +77,6 @@ class CoreComparison:
         """The widest half interval of any core's slowdown, in percentage points."""
         widths = [effect.slowdown.half_width for effect in self.effects]
         return max((width if math.isfinite(width) else math.inf) for width in widths)
-
-
-def percent(log_ratio: Interval) -> Interval:
-    """A log ratio as the percentage by which a time is longer."""
-    return Interval(*(100 * math.expm1(value) for value in log_ratio))
 
 
 def _two_way_levels(rows: Floats) -> Floats:

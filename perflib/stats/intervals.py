@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as distributions
 
+from perflib.stats.interval import Interval
+
 __all__ = [
     "BLOCK_S",
-    "Interval",
     "block_means",
     "holm",
     "robust_mean",
@@ -34,19 +34,6 @@ _EXACT_LIMIT = 2**13
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-class Interval(NamedTuple):
-    """An estimate with the two ends of its confidence interval, all in one unit."""
-
-    effect: float
-    low: float
-    high: float
-
-    @property
-    def half_width(self) -> float:
-        """Half of the distance between the ends."""
-        return (self.high - self.low) / 2
 
 
 def time_blocks(start_s: Floats | None, rounds: int) -> Ints:

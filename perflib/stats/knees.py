@@ -24,7 +24,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.stats.intervals import Interval, t_interval
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import t_interval
 
 __all__ = ["Knee", "Knees", "find_knees"]
 

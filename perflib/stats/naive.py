@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.stats.intervals import Interval
+from perflib.stats.interval import Interval
 
 __all__ = ["naive_interval"]
 

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from ruptures.base import BaseCost
 from scipy.optimize import linear_sum_assignment
 
-from perflib.stats.intervals import Interval, robust_mean, t_interval
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import robust_mean, t_interval
 
 __all__ = ["Level", "Match", "Matches", "find_levels", "match"]
 

@@ -1,0 +1,160 @@
+"""A claim, declared once: what is said, about what, in which unit, and in which words.
+
+An experiment declares its claims as data (``claims.py`` of its folder). ``Claim.decided`` makes a
+finding of a measured interval by the one rule of `perflib.stats.decide`; ``Claim.found`` makes one
+of a decision that no interval makes. All sentences come from the templates here, by
+`perflib.model.sentences`; they are for people, and nothing in the project reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from perflib.model.finding import Finding
+from perflib.stats.decide import Decision, Direction, Reason, Verdict, Witness, decide
+from perflib.stats.interval import NO_INTERVAL, Interval
+
+__all__ = ["Claim", "Kind"]
+
+# anomaly: something is wrong here. description: where a level ends, what a line costs.
+Kind = Literal["anomaly", "description"]
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """What can be claimed of a subject, whatever the subject's name and the numbers are.
+
+    Every text is a template. It may name whatever the claim is about (``{cpu}``), ``{threshold}``
+    (or, with its unit, ``{threshold_unit}``), the facts of the finding, and what
+    `perflib.model.sentences` makes of the numbers: ``{estimate}`` (effect, unit and uncertainty),
+    ``{effect}``, ``{low}``, ``{high}``, ``{half_width}``.
+
+    Parameters
+    ----------
+    name
+        Its identifier within the experiment: ``core_slower``.
+    kind
+        ``anomaly``: if it holds, something is wrong here; ``description``: it says what is so.
+    subject
+        The short name that a machine reads: ``cpu{cpu}``.
+    quantity, unit
+        What the effect is, in words, and its unit.
+    exact
+        The claim as a sentence that is true or false, with its threshold, for the record.
+    plain
+        For each verdict, a sentence for people that begins with what is so. Without one for
+        ``inconclusive`` it says that it stays open.
+    together
+        For each verdict, one sentence for several findings that share it: ``{count}`` of them,
+        ``{named}``, the widest half-width ``{widest}``.
+    direction
+        On which side of the threshold the claim says that the quantity lies.
+    reasons
+        Templates of reasons of its own, by code.
+    """
+
+    name: str
+    kind: Kind
+    subject: str
+    quantity: str
+    unit: str
+    exact: str
+    plain: Mapping[Verdict, str]
+    together: Mapping[Verdict, str] = field(default_factory=dict)
+    direction: Direction = "above"
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def decided(
+        self,
+        found: Interval,
+        threshold: float,
+        *,
+        about: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Any] | None = None,
+        evidence: Mapping[str, Any] | None = None,
+        confidence: float = 0.95,
+        prevented: Reason | None = None,
+        to_support: Iterable[Witness] = (),
+        to_refute: Iterable[Witness] = (),
+        remarks: Iterable[Reason] = (),
+    ) -> Finding:
+        """The finding that an interval makes; parameters as of ``found`` and of ``decide``."""
+        decision = decide(
+            found,
+            threshold,
+            self.direction,
+            prevented=prevented,
+            to_support=to_support,
+            to_refute=to_refute,
+            remarks=remarks,
+        )
+        return self.found(
+            decision,
+            found,
+            about=about,
+            threshold=threshold,
+            facts=facts,
+            evidence=evidence,
+            confidence=confidence,
+        )
+
+    def found(
+        self,
+        decision: Decision,
+        effect: Interval = NO_INTERVAL,
+        *,
+        about: Mapping[str, Any] | None = None,
+        threshold: float | None = None,
+        unit: str = "",
+        facts: Mapping[str, Any] | None = None,
+        evidence: Mapping[str, Any] | None = None,
+        confidence: float = 0.95,
+    ) -> Finding:
+        """The finding that a decision makes.
+
+        Parameters
+        ----------
+        decision
+            The verdict and its reasons.
+        effect
+            The estimate with its interval; NaN where there is none.
+        about
+            The structured subject: ``{"cpu": 8, "backing": "thp"}``.
+        threshold
+            In the claim's unit.
+        unit
+            Where it is another than the claim's.
+        facts
+            Further values that the templates name.
+        evidence
+            Whatever supports the verdict: p values, estimates of segments of the run.
+        """
+        return Finding(
+            of=self,
+            about=dict(about or {}),
+            verdict=decision.verdict,
+            effect=effect.effect,
+            low=effect.low,
+            high=effect.high,
+            unit=unit or self.unit,
+            threshold=threshold,
+            reasons=decision.reasons,
+            confidence=confidence,
+            facts=dict(facts or {}),
+            evidence=dict(evidence or {}),
+        )
+
+    def documentation(self) -> dict[str, Any]:
+        """The declaration as JSON can hold it, for the reference."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "subject": self.subject,
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "direction": self.direction,
+            "exact": self.exact,
+            "plain": dict(self.plain),
+        }
