@@ -22,7 +22,8 @@ from perflib.experiments import get
 from perflib.experiments.aliasing.environment import AliasEnvironment
 from perflib.measure.journal import Journal
 from perflib.model.run import Run
-from perflib.stats import percent, t_interval
+from perflib.stats.interval import percent
+from perflib.stats.intervals import t_interval
 
 _NAMES = ("sweep", "spikes", "null")
 _ONLY_THE_SWEEP = {"link_orders": 0, "aslr_starts": 0, "simulate": False}

@@ -20,7 +20,8 @@ from perflib.experiments.code_size.code_segment import CodeSegment
 from perflib.experiments.code_size.measure import Arm
 from perflib.experiments.code_size.table import CodeTable
 from perflib.measure.schedule import frame_of, round_order
-from perflib.stats import percent, t_interval
+from perflib.stats.interval import percent
+from perflib.stats.intervals import t_interval
 
 _SHOWN = ("huge pages", "knee")
 _NAMES = ("chase", "knee", "null", "default")

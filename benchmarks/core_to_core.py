@@ -33,7 +33,7 @@ from perflib.kernels import Build, build
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker
 from perflib.model.errors import MeasurementError
-from perflib.stats import robust_mean, t_interval, time_blocks
+from perflib.stats.intervals import robust_mean, t_interval, time_blocks
 
 _FIFO_PRIORITY = 50
 _CAS_ONE_LINE = 0  # the kernel's number of the protocol

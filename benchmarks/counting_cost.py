@@ -26,7 +26,7 @@ from perflib.instruments.perf.recorder import Recorder
 from perflib.kernels import build
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker
-from perflib.stats import compare_cores
+from perflib.stats.compare import compare_cores
 
 _SEED = 1
 _NOTHING = "nothing"

@@ -25,7 +25,7 @@ from perflib.experiments import get
 from perflib.experiments.aliasing.erasure_coding.measure import layout_offsets
 from perflib.kernels import Kernel, load
 from perflib.model.errors import MeasurementError
-from perflib.stats import robust_mean, t_interval, time_blocks
+from perflib.stats.intervals import robust_mean, t_interval, time_blocks
 
 _DATA, _PARITY, _BLOCK_BYTES = 10, 4, 4 << 20
 _OURS = "ours, AVX2"

@@ -43,7 +43,8 @@ from perflib.measure.arrays import LINE_BYTES, Arrays
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
-from perflib.stats import Interval, t_interval
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import t_interval
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _FIGURES = {16 * _KIB: 5, 256 * _KIB: 10, _MIB: 10, 8 * _MIB: 10, 64 * _MIB: 10, 256 * _MIB: 10}

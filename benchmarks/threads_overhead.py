@@ -25,7 +25,7 @@ from perflib.instruments.threads.record import Ran, backends, profile_job, run_a
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.jobs.event_loop import VERSIONS, Account, argv
 from perflib.model.errors import MeasurementError
-from perflib.stats import robust_mean, t_interval, time_blocks
+from perflib.stats.intervals import robust_mean, t_interval, time_blocks
 
 _UNKNOWN = "there is no such backend"
 _MOST = 1.05

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from perflib.model.finding import Verdict
-from perflib.stats import CoreEffect, Interval
+from perflib.stats.compare import CoreEffect
+from perflib.stats.interval import Interval
 
 __all__ = ["slowness_verdict", "threshold_verdict"]
 

@@ -16,7 +16,7 @@ from perflib.framework.verdicts import threshold_verdict
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Verdict
 from perflib.remedies.arrays import zeros_at
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 
 __all__ = ["BestOffset", "best_offset"]
 

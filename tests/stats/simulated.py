@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, poisson
 
-from perflib.stats import compare_cores, naive_interval
+from perflib.stats.compare import compare_cores
+from perflib.stats.naive import naive_interval
 
 Floats = NDArray[np.float64]
 THRESHOLD_PERCENT = 1.0

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perflib.stats import Interval, compare_cores, naive_interval, percent, time_blocks
+from perflib.stats.compare import compare_cores
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import time_blocks
+from perflib.stats.naive import naive_interval
 from tests.stats.simulated import Machine, Study, at_least, at_most, data, naive_covered, study
 
 NULL = Machine()

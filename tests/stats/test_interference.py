@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats import disturbed_turns
-from perflib.stats.interference import common_level
+from perflib.stats.interference import common_level, disturbed_turns
 from tests.stats.simulated import Machine, data
 
 Floats = NDArray[np.float64]

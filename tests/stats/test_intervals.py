@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats as distributions
 
+from perflib.stats.interval import Interval
 from perflib.stats.intervals import (
     BLOCK_S,
-    Interval,
     against_others,
     block_means,
     holm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perflib.stats import naive_interval
+from perflib.stats.naive import naive_interval
 
 
 def test_median_with_percentiles_of_the_bootstrap() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats.intervals import Interval
+from perflib.stats.interval import Interval
 from perflib.stats.plateaus import Level, find_levels, match
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,8 @@ from perflib.experiments.code_size.table import SMALL_PAGES, CodeTable
 from perflib.framework.verdicts import slowness_verdict, threshold_verdict
 from perflib.machine.hardware.tlbs import Tlb, reach_bytes
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval, percent, t_interval
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import t_interval
 from perflib.stats.knees import Knees
 
 __all__ = [

@@ -10,7 +10,8 @@ import pandas as pd
 
 from perflib.experiments.code_size.analyse import Reaches
 from perflib.experiments.code_size.table import SMALL_PAGES, CodeTable
-from perflib.stats import percent, t_interval
+from perflib.stats.interval import percent
+from perflib.stats.intervals import t_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

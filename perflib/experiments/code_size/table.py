@@ -13,15 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from perflib.framework.samples import round_starts, usable
-from perflib.stats import (
-    CoreComparison,
-    Interval,
-    block_means,
-    compare_cores,
-    percent,
-    t_interval,
-    time_blocks,
-)
+from perflib.stats.compare import CoreComparison, compare_cores
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import block_means, t_interval, time_blocks
 from perflib.stats.knees import Knees, find_knees
 
 __all__ = ["RINGS", "SMALL_PAGES", "CodeTable"]

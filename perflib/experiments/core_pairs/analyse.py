@@ -13,8 +13,8 @@ from perflib.experiments.core_pairs.cells import Cells
 from perflib.framework.verdicts import slowness_verdict, threshold_verdict
 from perflib.machine.cpulist import format_cpus, parse_cpus
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import percent
 from perflib.stats.clusters import Groups
+from perflib.stats.interval import percent
 
 __all__ = [
     "core_findings",

@@ -11,8 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.framework.samples import round_starts, usable
-from perflib.stats import CoreComparison, block_means, compare_cores, t_interval, time_blocks
 from perflib.stats.clusters import Groups, find_groups
+from perflib.stats.compare import CoreComparison, compare_cores
+from perflib.stats.intervals import block_means, t_interval, time_blocks
 
 __all__ = ["Cells"]
 

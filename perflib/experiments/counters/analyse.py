@@ -17,7 +17,8 @@ from perflib.framework.verdicts import threshold_verdict
 from perflib.instruments.counters.accuracy import accuracy, job_cost, relative_errors
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval, t_interval
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import t_interval
 
 __all__ = ["CountersTable", "Limits", "subject_of"]
 

@@ -15,7 +15,9 @@ from perflib.framework.samples import round_starts, usable
 from perflib.framework.verdicts import slowness_verdict
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import CoreComparison, CoreEffect, Interval, compare_cores, percent, t_interval
+from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import t_interval
 
 __all__ = ["KvTable", "findings_of", "time_change"]
 

@@ -25,7 +25,7 @@ from perflib.measure.schedule import Columns, frame_of
 from perflib.measure.workers import Workers
 from perflib.model.finding import Finding, Verdict
 from perflib.model.run import Run
-from perflib.stats import t_interval
+from perflib.stats.intervals import t_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

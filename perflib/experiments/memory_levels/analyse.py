@@ -9,7 +9,7 @@ from typing import Any
 from perflib.experiments.memory_levels.table import SMALL_PAGES, MemoryTable, Statistic, tlb_reaches
 from perflib.framework.verdicts import slowness_verdict, threshold_verdict
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 from perflib.stats.plateaus import Level, Match
 
 __all__ = [

@@ -14,16 +14,9 @@ from numpy.typing import NDArray
 from perflib.framework.samples import round_starts, usable
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.hardware.tlbs import Tlb, reach_bytes
-from perflib.stats import (
-    CoreComparison,
-    Interval,
-    block_means,
-    compare_cores,
-    percent,
-    robust_mean,
-    t_interval,
-    time_blocks,
-)
+from perflib.stats.compare import CoreComparison, compare_cores
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
 from perflib.stats.plateaus import Level, Matches, find_levels, match
 
 __all__ = ["SMALL_PAGES", "MemoryTable", "Statistic", "data_caches", "primary", "tlb_reaches"]

@@ -10,7 +10,7 @@ from perflib.experiments.threads.measure import ALONE, ONE, PROFILED
 from perflib.experiments.threads.table import Gain, ThreadTable, WaitShare
 from perflib.framework.verdicts import threshold_verdict
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 
 __all__ = ["Limits", "findings"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from perflib.experiments.threads.measure import ALONE, ONE
 from perflib.experiments.threads.table import ThreadTable, WaitShare
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from perflib.experiments.threads.measure import ALONE, ONE, PROFILED, WITHOUT
 from perflib.framework.samples import round_starts, usable
-from perflib.stats import Interval, block_means, percent, t_interval, time_blocks
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import block_means, t_interval, time_blocks
 
 __all__ = ["Gain", "ThreadTable", "WaitShare", "removed"]
 

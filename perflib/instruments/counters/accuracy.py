@@ -23,7 +23,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from perflib.model.errors import UserError, choose
-from perflib.stats import Interval, percent, t_interval
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import t_interval
 
 __all__ = ["accuracy", "beside_published", "job_cost", "relative_errors"]
 

@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats as distributions
 
 from perflib.model.errors import UserError
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 
 __all__ = [
     "ASSUMED_SCATTER",

@@ -25,7 +25,8 @@ from scipy import stats as distributions
 
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval, holm
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import holm
 
 __all__ = ["Code", "EntryCost", "entry_cost"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats as distributions
 from scipy.special import digamma, polygamma
 
-from perflib.stats import holm
+from perflib.stats.intervals import holm
 
 __all__ = ["Excesses", "excesses"]
 

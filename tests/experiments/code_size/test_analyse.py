@@ -20,7 +20,7 @@ from perflib.experiments.code_size.analyse import (
     step_finding,
 )
 from perflib.experiments.code_size.table import CodeTable
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 from perflib.stats.knees import Knee, Knees
 from tests.experiments.code_size.code_samples import KIB, SIZES_KIB, machine, samples
 

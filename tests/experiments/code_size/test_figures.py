@@ -16,7 +16,8 @@ from perflib.experiments.code_size.analyse import Reaches
 from perflib.experiments.code_size.table import CodeTable
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png, themed
-from perflib.stats import percent, t_interval
+from perflib.stats.interval import percent
+from perflib.stats.intervals import t_interval
 from tests.experiments.code_size.code_samples import KIB, machine, misses, run_of, samples
 
 SIZES = (8, 32, 128, 512, 1024, 2048, 3072)

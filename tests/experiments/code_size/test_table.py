@@ -11,7 +11,7 @@ import pytest
 
 from perflib.experiments.code_size.table import CodeTable
 from perflib.model.errors import UserError
-from perflib.stats import t_interval
+from perflib.stats.intervals import t_interval
 from tests.experiments.code_size.code_samples import KIB, SIZES_KIB, samples
 
 SIZES = (8, 32, 512, 1024, 3072)

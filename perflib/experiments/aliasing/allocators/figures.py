@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from perflib.experiments.aliasing.allocators.measure import AGAIN, NEW
 from perflib.experiments.aliasing.allocators.table import AllocatorTable
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

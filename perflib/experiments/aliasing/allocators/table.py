@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from perflib.experiments.aliasing.allocators.measure import AGAIN, FUNCTIONS, NEW, PLACES, TIMED
 from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, aliasing
 from perflib.framework.samples import round_starts, usable
-from perflib.stats import Interval, robust_mean, t_interval, time_blocks
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import robust_mean, t_interval, time_blocks
 
 __all__ = ["AllocatorTable", "Cost", "Share"]
 

@@ -10,8 +10,9 @@ import numpy as np
 from perflib.experiments.aliasing.environment.table import AliasEnvTable
 from perflib.framework.verdicts import slowness_verdict, threshold_verdict
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval, compare_cores, percent, t_interval
-from perflib.stats.intervals import share_interval
+from perflib.stats.compare import compare_cores
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import share_interval, t_interval
 
 __all__ = ["findings"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflib.experiments.aliasing.environment.table import AliasEnvTable
-from perflib.stats import t_interval
+from perflib.stats.intervals import t_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

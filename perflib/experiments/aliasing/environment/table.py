@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from perflib.experiments.aliasing.environment.measure import ASLR, LINK_ORDER, SWEEP
 from perflib.experiments.aliasing.environment.starts import PAGE
 from perflib.framework.samples import round_starts, usable
-from perflib.stats import block_means, holm, robust_mean, t_interval, time_blocks
+from perflib.stats.intervals import block_means, holm, robust_mean, t_interval, time_blocks
 
 __all__ = ["AliasEnvTable"]
 

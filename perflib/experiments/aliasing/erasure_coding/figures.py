@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

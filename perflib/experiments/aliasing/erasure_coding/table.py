@@ -16,7 +16,8 @@ from perflib.framework.samples import round_starts, usable
 from perflib.framework.verdicts import threshold_verdict
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval, block_means, percent, t_interval, time_blocks
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import block_means, t_interval, time_blocks
 
 __all__ = ["ErasureTable", "findings_of"]
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from perflib.framework.samples import round_starts, usable
 from perflib.framework.verdicts import threshold_verdict
 from perflib.model.finding import Finding
-from perflib.stats import Interval, block_means, percent, robust_mean, t_interval, time_blocks
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
 
 __all__ = ["CONTROL", "REGIONS", "AliasMapTable", "region_findings"]
 

@@ -6,7 +6,7 @@ import math
 
 from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, Extreme, OffsetTable
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval
+from perflib.stats.interval import Interval
 
 __all__ = ["offset_findings"]
 

@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 
 from perflib.framework.samples import round_starts, usable
 from perflib.model.errors import UserError
-from perflib.stats import Interval, block_means, robust_mean, t_interval, time_blocks
-from perflib.stats.intervals import against_others
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import (
+    against_others,
+    block_means,
+    robust_mean,
+    t_interval,
+    time_blocks,
+)
 
 __all__ = ["AHEAD_BYTES", "LINE_BYTES", "PERIOD_BYTES", "Extreme", "OffsetTable", "aliasing"]
 

@@ -19,7 +19,7 @@ from perflib.experiments.core_pairs.coherence.table import (
 )
 from perflib.framework.verdicts import threshold_verdict
 from perflib.model.finding import Finding, Verdict
-from perflib.stats import Interval, percent
+from perflib.stats.interval import Interval, percent
 
 __all__ = ["coherence_findings"]
 

@@ -17,7 +17,8 @@ from perflib.experiments.core_pairs.coherence.table import (
 )
 from perflib.experiments.core_pairs.figures import heatmap
 from perflib.machine.cpulist import parse_cpus
-from perflib.stats import Interval, t_interval
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import t_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from perflib.experiments.core_pairs.cells import Cells
 from perflib.framework.samples import round_starts, usable
-from perflib.stats import Interval, block_means, t_interval, time_blocks
+from perflib.stats.interval import Interval
+from perflib.stats.intervals import block_means, t_interval, time_blocks
 
 __all__ = [
     "ACCESSES",
