@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.numa import guest as machinery
@@ -114,9 +115,22 @@ def test_the_tests_inside_run_by_this_python() -> None:
     assert str(HERE / "inside" / "placement.py") in argv
     assert str(HERE / "inside" / "conftest.py") not in argv
     assert environment["PERFLIB_CACHE"] != os.environ["PERFLIB_CACHE"]
-    assert "X86_V3" in environment["NPY_DISABLE_CPU_FEATURES"].split() or (
-        "AVX2" in environment["NPY_DISABLE_CPU_FEATURES"].split()
-    )
+
+
+@pytest.mark.parametrize(
+    "simd",
+    [
+        {"baseline": ["SSE"], "found": ["AVX2", "AVX512F"]},  # the processor has all
+        {"baseline": ["SSE"], "found": ["AVX2"], "not found": ["AVX512F"]},
+        {"baseline": ["SSE"], "not found": ["AVX2", "AVX512F"]},
+    ],
+)
+def test_numpy_uses_no_more_than_its_baseline_inside(
+    simd: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(np, "show_config", lambda **_: {"SIMD Extensions": simd})
+    _, environment = machinery.tests_inside()
+    assert environment["NPY_DISABLE_CPU_FEATURES"].split() == ["AVX2", "AVX512F"]
 
 
 def test_the_program_keeps_words_and_status(
