@@ -125,14 +125,7 @@ class PerfThreads(ControlledPerf):
 
     def enable(self) -> int:
         """Record from now on; returns when that is in force, on CLOCK_MONOTONIC in ns."""
-        try:
-            self._on_ns = super().enable()
-        except MeasurementError:
-            if _LIMIT in self._said():
-                most = self._settings.max_data_mb
-                msg = f"max_data_mb={most} is too little: a list of what runs here is larger alone"
-                raise MeasurementError(msg) from None
-            raise
+        self._on_ns = super().enable()
         return self._on_ns
 
     def disable(self) -> int:
@@ -152,6 +145,13 @@ class PerfThreads(ControlledPerf):
             return before_ns
         self._off_ns = before_ns
         return after_ns
+
+    def _failure(self) -> MeasurementError:
+        if _LIMIT in self._said():  # as it begins, or before it is switched on
+            most = self._settings.max_data_mb
+            msg = f"max_data_mb={most} is too little: a list of what runs here is larger alone"
+            return MeasurementError(msg)
+        return super()._failure()
 
     def _died(self) -> None:
         assert self._process is not None

@@ -290,19 +290,31 @@ def test_data_that_reaches_its_bound_ends_the_recording(
     assert found.lock_waits()["waits"].sum() > 0
 
 
+MAPPINGS = """
+import mmap, sys
+file = open(sys.executable, "rb")
+kept = []
+for at in range(20_000):  # every second one elsewhere in the file: no two become one
+    kept.append(mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ, offset=at % 2 * 8192))
+print(flush=True)
+sys.stdin.read()
+"""
+
+
 @needs_perf
 def test_bound_that_a_list_of_processes_reaches(tmp_path: Path) -> None:
-    def fill() -> None:
-        with PerfThreads(tmp_path, Settings(max_data_mb=1)) as recorder:
-            while True:  # a small machine's list may be smaller
-                recorder.enable()
-                recorder.disable()
-                assert recorder._process is not None
-                if recorder._cut:
-                    raise MeasurementError(recorder._cut)
-
-    with pytest.raises(MeasurementError, match="max_data_mb=1"):
-        fill()
+    """perf lists what runs before it is switched on; then or afterwards it ends by itself."""
+    with subprocess.Popen(
+        [sys.executable, "-c", MAPPINGS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as large:
+        assert large.stdout is not None
+        large.stdout.readline()
+        with (
+            pytest.raises(MeasurementError, match="max_data_mb=1 is too little"),
+            PerfThreads(tmp_path, Settings(max_data_mb=1)) as recorder,
+        ):
+            recorder.enable()
+        large.kill()
 
 
 @needs_perf
