@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,14 @@ print(ctypes.addressof(mutex), flush=True)
 sys.stdin.read()
 import os
 os._exit(0)
+"""
+MANY = """
+import sys, threading
+done = threading.Event()
+for _ in range(40):
+    threading.Thread(target=done.wait, daemon=True).start()
+print(threading.active_count(), flush=True)
+sys.stdin.read()
 """
 CHILD = """
 import subprocess, sys
@@ -125,7 +133,7 @@ def test_children_are_followed_or_not(tmp_path: Path) -> None:
 def test_threads_that_end_and_begin(tmp_path: Path) -> None:
     done = threading.Event()
     with Sampler(os.getpid(), tmp_path / "looks") as one:
-        threads = [threading.Thread(target=done.wait) for _ in range(3)]
+        threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(3)]
         before = len(one._live)
         for thread in threads:
             thread.start()
@@ -139,17 +147,23 @@ def test_many_threads_take_no_more_files_than_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "_MOST_FILES", 9)
-    done = threading.Event()
-    threads = [threading.Thread(target=done.wait) for _ in range(40)]
-    for thread in threads:
-        thread.start()
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    with Sampler(os.getpid(), tmp_path / "looks", share=1.0) as one:
-        until(lambda: len(one._live) >= 40 and all(t.seen_ns for t in one._threads))
-        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 10
-    done.set()
-    assert len(np.unique(one.looks().looks["thread"])) >= 40
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    monkeypatch.setattr(Sampler, "_run", lambda _: None)  # here we look ourselves
+
+    def files_of(pid: int) -> list[str]:
+        found = []
+        for file in Path("/proc/self/fd").iterdir():
+            with suppress(FileNotFoundError):  # what read this folder
+                found.append(str(file.readlink()))
+        return [name for name in found if name.startswith(f"/proc/{pid}/")]
+
+    with python(MANY) as (process, number), Sampler(process.pid, tmp_path / "looks") as one:
+        assert len(one._live) == int(number)
+        assert len(files_of(process.pid)) == 9
+        assert one._look()
+        assert len(files_of(process.pid)) == 9
+        one.stop()
+        assert files_of(process.pid) == []
+    assert len(np.unique(one.looks().looks["thread"])) == int(number)
 
 
 def test_the_period_grows_with_what_looking_costs(
