@@ -323,8 +323,8 @@ print("end abc")
     assert run.provenance["stopped"] == "failed"
     assert run.provenance["failed_turns"] == 3
     assert sorted(run.samples["round"].unique()) == [0, 1]
-    (problem,) = run.provenance["problems"]
-    assert "out of licences" in problem
+    # A slow perf misses much of so short an event, which is said, too.
+    assert sum("out of licences" in problem for problem in run.provenance["problems"]) == 1
 
 
 @needs_perf
