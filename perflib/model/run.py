@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
-__all__ = ["SCHEMA", "Run", "new_id"]
+__all__ = ["SCHEMA", "Run", "experiment_of", "new_id"]
 
 SCHEMA = 1  # of the saved file; raised when an old reader could not understand a new file
 
@@ -49,3 +50,8 @@ def new_id(experiment: str) -> str:
     """A name for a new run: unique, sorted by time, fit for a file name."""
     now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     return f"{experiment}-{now}-{secrets.token_hex(2)}"
+
+
+def experiment_of(run_id: str) -> str:
+    """The experiment that an id of `new_id` names."""
+    return run_id.rsplit("-", 3)[0]

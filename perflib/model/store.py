@@ -7,24 +7,37 @@ whole or not at all. ``query`` runs SQL over every saved run, without a server.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import fcntl
 import json
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import duckdb
-import pandas as pd
-
-from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.errors import MeasurementError, UserError
 from perflib.model.paths import data_dir
-from perflib.model.run import SCHEMA, Run
+from perflib.model.run import SCHEMA, Run, experiment_of
 
-__all__ = ["Saved", "load", "query", "read_table", "runs", "runs_dir", "save", "saved_path"]
+if TYPE_CHECKING:  # both take long to import, and who only names a run's file needs neither
+    import duckdb
+    import pandas as pd
 
-_DAMAGED = (duckdb.Error, ValueError, KeyError, TypeError, AttributeError)  # reading raises these
+__all__ = [
+    "Saved",
+    "find",
+    "load",
+    "query",
+    "read_table",
+    "runs",
+    "runs_dir",
+    "save",
+    "saved_path",
+]
+
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError)  # what else reading a file may raise
+_MOST_LISTED = 10
 
 
 def runs_dir() -> Path:
@@ -59,6 +72,8 @@ def save(run: Run, path: Path | None = None) -> Path:
         "schema": run.schema,
     }
     text = json.dumps(record).replace("'", "''")
+    import duckdb
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with duckdb.connect() as connection:
@@ -81,26 +96,79 @@ def save(run: Run, path: Path | None = None) -> Path:
 
 def load(run_id: str | Path) -> Run:
     """Read a run back, by its id, an unambiguous beginning of it, or the path of its file."""
-    return _read(_find(str(run_id)))
+    return _read(find(str(run_id)))
 
 
-def _find(name: str) -> Path:
-    as_path = Path(name)
-    if as_path.suffix == ".parquet":
-        if as_path.is_file():
-            return as_path
+def find(name: str, wanted: Literal["saved", "unfinished"] = "saved") -> Path:
+    """The file of the run that a user names.
+
+    Parameters
+    ----------
+    name
+        Its id, an unambiguous beginning of it, or, of a saved run, the path of its file.
+    wanted
+        A ``saved`` run's file, or the journal of an ``unfinished`` one, to be resumed.
+
+    Raises
+    ------
+    UserError
+        There is no such run (says which there are, the nearest first), several begin like this,
+        or it is of the other kind.
+    """
+    if wanted == "saved" and name.endswith(".parquet"):
+        if Path(name).is_file():
+            return Path(name)
         msg = f"there is no run file {name!r}"
         raise UserError(msg)
-    known = [path.stem for path in runs_dir().glob("*.parquet")]
-    matching = [stem for stem in known if stem == name] or [
-        stem for stem in known if stem.startswith(name)
-    ]
-    if len(matching) == 1:
-        return saved_path(matching[0])
-    if matching:
-        msg = f"run {name!r} may be any of: {', '.join(sorted(matching))}"
+    files = {suffix: _by_id(suffix) for suffix in ("parquet", "journal")}
+    suffix, other = ("parquet", "journal") if wanted == "saved" else ("journal", "parquet")
+    every = {**files[other], **files[suffix]}
+    found = every.get(name) or _beginning(name, files[suffix]) or _beginning(name, files[other])
+    if found is None:
+        raise UserError(_unknown(name, every))
+    if found.suffix != f".{suffix}":
+        raise UserError(_other_kind(found))
+    return found
+
+
+def _by_id(suffix: str) -> dict[str, Path]:
+    return {path.stem: path for path in runs_dir().glob(f"*.{suffix}")}
+
+
+def _beginning(name: str, among: dict[str, Path]) -> Path | None:
+    """The one run whose id begins with a name."""
+    matching = sorted(run_id for run_id in among if run_id.startswith(name))
+    if len(matching) > 1:
+        msg = f"run {name!r} may be any of: {_listed(matching)}"
         raise UserError(msg)
-    raise UserError(choose("run", name, sorted(known)[-20:]) + f" in {runs_dir()}")
+    return among[matching[0]] if matching else None
+
+
+def _other_kind(path: Path) -> str:
+    """Why a run that is there is not what was wanted, and what can be done with it."""
+    run_id = path.stem
+    if path.suffix == ".parquet":
+        return f"run {run_id} is saved, nothing of it is unfinished: see 'perflib show {run_id}'"
+    if _unfinished(path) == "running":
+        return f"run {run_id} is being measured right now, by another process"
+    return f"run {run_id} was interrupted: 'perflib run --resume {run_id}' goes on with it"
+
+
+def _unknown(name: str, known: dict[str, Path]) -> str:
+    if not known:
+        return f"unknown run {name!r}: there are none in {runs_dir()}"
+
+    def likeness(run_id: str) -> float:  # a beginning of it may have been meant
+        return difflib.SequenceMatcher(None, name, run_id[: len(name)]).ratio()
+
+    newest_first = sorted(known, key=lambda run_id: (_start_of(run_id), run_id), reverse=True)
+    nearest = sorted(newest_first, key=likeness, reverse=True)
+    return f"unknown run {name!r}; in {runs_dir()} there are, nearest first: {_listed(nearest)}"
+
+
+def _listed(run_ids: list[str]) -> str:
+    more = len(run_ids) - _MOST_LISTED
+    return ", ".join(run_ids[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _record(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
@@ -115,6 +183,8 @@ def _record(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]
 
 
 def _read(path: Path) -> Run:
+    import duckdb
+
     try:
         with duckdb.connect() as connection:
             record = _record(connection, path)
@@ -126,7 +196,7 @@ def _read(path: Path) -> Run:
                 raise UserError(msg)
             samples = connection.execute(f"SELECT * FROM read_parquet({_quoted(path)})").df()
         return Run(samples=samples, **record)
-    except _DAMAGED as error:
+    except (duckdb.Error, *_DAMAGED) as error:
         msg = (
             f"{path} cannot be read, it may be cut off: {str(error).splitlines()[0]}. If its "
             "journal is still there, 'perflib run --resume ID' makes it again."
@@ -143,6 +213,8 @@ def read_table(path: Path) -> pd.DataFrame:
     if reader is None:
         msg = f"{path}: samples are read from .csv or .parquet files, not {path.suffix or 'this'!r}"
         raise UserError(msg)
+    import duckdb
+
     try:
         with duckdb.connect() as connection:
             return connection.execute(f"SELECT * FROM {reader}({_quoted(path)})").df()
@@ -166,6 +238,8 @@ class Saved:
 
 def runs() -> list[Saved]:
     """Every run there is, oldest first; damaged files and unfinished journals among them."""
+    import duckdb
+
     found = []
     for path in runs_dir().glob("*.parquet"):
         try:
@@ -184,12 +258,12 @@ def runs() -> list[Saved]:
                 count[0] if count else 0,
                 provenance.get("stopped", ""),
             )
-        except (*_DAMAGED, UserError):
+        except (duckdb.Error, *_DAMAGED, UserError):
             entry = Saved(path.stem, "damaged")
         found.append(entry)
     saved = {entry.id for entry in found}
     found += [
-        Saved(path.stem, _unfinished(path), path.stem.rsplit("-", 3)[0])
+        Saved(path.stem, _unfinished(path), experiment_of(path.stem))
         for path in runs_dir().glob("*.journal")
         if path.stem not in saved
     ]
@@ -221,6 +295,8 @@ def query(sql: str) -> pd.DataFrame:
     if not files:
         msg = f"no runs are saved in {runs_dir()}"
         raise UserError(msg)
+    import duckdb
+
     listed = ", ".join(_quoted(saved_path(name)) for name in files)
     with duckdb.connect() as connection:
         connection.execute(

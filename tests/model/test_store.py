@@ -81,10 +81,55 @@ def test_a_run_is_found_by_its_beginning_or_its_path(tmp_path: Path) -> None:
     assert store.load(str(elsewhere)).id == "test-2-cc"
     with pytest.raises(UserError, match="run 'test-1' may be any of: test-1-aa, test-1-ab"):
         store.load("test-1")
-    with pytest.raises(UserError, match="unknown run 'tset-1-aa': did you mean 'test-1-aa'"):
+    with pytest.raises(UserError, match=r"unknown run 'tset-1-aa'; in .* first: test-1-aa, test-1"):
         store.load("tset-1-aa")
     with pytest.raises(UserError, match=r"there is no run file '/nowhere/x\.parquet'"):
         store.load("/nowhere/x.parquet")
+
+
+def journal(name: str) -> Journal:
+    return Journal.create(store.runs_dir() / f"{name}.journal", {"id": name})
+
+
+def test_an_unfinished_run_is_found_as_a_saved_one_is() -> None:
+    with pytest.raises(UserError, match="unknown run 'x': there are none in"):
+        store.find("x", "unfinished")
+    store.save(run("kv_per_core-20260101-000000-00aa", 3))
+    interrupted = journal("kv_per_core-20260102-000000-00bb")
+    interrupted.close()
+    assert store.find(interrupted.path.stem, "unfinished") == interrupted.path
+    assert store.find("kv_per", "unfinished") == interrupted.path
+    assert store.find("kv_per").name == "kv_per_core-20260101-000000-00aa.parquet"
+    nearest = "first: kv_per_core-20260102-000000-00bb, kv_per_core-20260101-000000-00aa"
+    for misspelt in ("kv_pre_core-20260102", "kv_per_core-20260102-000000-00bc"):
+        with pytest.raises(UserError, match=f"unknown run '{misspelt}'; .*{nearest}"):
+            store.find(misspelt, "unfinished")
+    journal("kv_per_core-20260103-000000-00cc").close()
+    with pytest.raises(UserError, match="may be any of: kv_per_core-20260102-000000-00bb, kv_per"):
+        store.find("kv_per_core", "unfinished")
+
+
+def test_a_run_of_the_other_kind_says_what_can_be_done_with_it() -> None:
+    store.save(run("kv-1", 3))
+    with pytest.raises(UserError, match=r"run kv-1 is saved, .* see 'perflib show kv-1'"):
+        store.find("kv", "unfinished")
+    measuring = journal("numa-1")
+    with pytest.raises(UserError, match="run numa-1 is being measured right now"):
+        store.load("numa")
+    measuring.close()
+    with pytest.raises(UserError, match="'perflib run --resume numa-1' goes on with it"):
+        store.load("numa")
+    journal("kv-10").close()
+    with pytest.raises(UserError, match="run kv-1 is saved"):  # and not the other's beginning
+        store.find("kv-1", "unfinished")
+
+
+def test_of_many_runs_the_nearest_are_listed() -> None:
+    for number in range(10, 30):
+        journal(f"test-{number}").close()
+    with pytest.raises(UserError, match=r"test-29, .* and 10 more$") as caught:
+        store.load("tset-29")
+    assert str(caught.value).count(" test-") == 10
 
 
 def test_saved_again_replaces() -> None:
