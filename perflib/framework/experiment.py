@@ -1,36 +1,46 @@
-"""What an experiment is, and the one way in which every door runs it."""
+"""What an experiment is, and the one way in which every interface runs it.
+
+An experiment is a folder. Its ``__init__`` declares what it is (parameters, columns, claims) and
+imports nothing heavy; its modules do the work, by names that are the same in every folder:
+
+``measure``
+    ``plan(params)``, ``pilot(params, plan)`` where there is one, ``take(params, session)``.
+``analyse``
+    ``findings(run)``, ``tables(run)``, and ``compare(first, second)`` where it has its own.
+``figures``
+    ``plots(run)``: how each figure is drawn, by name; the table of that name holds its data.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import platform
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
-
-import pandas as pd
 
 from perflib.framework.params import Params as AnyParams
 from perflib.framework.params import describe_fields
-from perflib.machine.describe import describe
-from perflib.machine.settings.changes import settings
-from perflib.measure.journal import Journal
-from perflib.measure.schedule import Columns, Progress, frame_of, take_rounds
+from perflib.model.claims import CHANGED
 from perflib.model.errors import MeasurementError, UserError, choose
-from perflib.model.finding import Finding, changes
-from perflib.model.run import Run, new_id
-from perflib.model.store import runs_dir, save
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
+
+    from perflib.measure.journal import Journal
+    from perflib.measure.schedule import Columns, Progress
+    from perflib.model.claim import Claim
+    from perflib.model.finding import Finding
+    from perflib.model.run import Run
 
 __all__ = ["Column", "Experiment", "Session"]
 
-_LEAST_S = 16.0  # a decision to stop early needs several blocks of time
+_LEAST_S = 16.0  # a decision to stop early needs several batches
 _RECORDED = ("numpy", "pandas", "scipy", "cffi", "duckdb")
 
 
@@ -53,12 +63,12 @@ class Recorded(Protocol):
         """A sentence for each condition that is not in force."""
 
     def provenance(self) -> dict[str, Any]:
-        """What runs, and the conditions asked for and got."""
+        """What runs, and the conditions requested and obtained."""
 
 
 @dataclass
 class Session:
-    """What a measurement is given: where its turns go, who watches, and what it notes."""
+    """What a measurement is given: where its trials go, who watches, and what it notes."""
 
     journal: Journal
     progress: Progress | None = None
@@ -75,16 +85,18 @@ class Session:
     def rounds(
         self,
         params: AnyParams,
-        arms: int,
-        turn: Callable[[int, int], Columns],
+        configurations: int,
+        trial: Callable[[int, int], Columns],
         half_width: Callable[[pd.DataFrame], float],
         least_s: float = _LEAST_S,
     ) -> str:
         """``take_rounds`` as the parameters say, into the journal; ``least_s``: not less."""
+        from perflib.measure.schedule import take_rounds
+
         return take_rounds(
             self.journal,
-            arms,
-            turn,
+            configurations,
+            trial,
             seed=params.seed,
             budget_s=params.budget_s,
             least_s=min(least_s, params.budget_s),
@@ -100,7 +112,7 @@ class Session:
         self.problems += workers.unmet
 
 
-class Experiment(ABC):
+class Experiment:
     """A question, its parameters, how it is measured, analysed and drawn."""
 
     name: ClassVar[str]
@@ -109,33 +121,69 @@ class Experiment(ABC):
     notebook: ClassVar[str]
     Params: ClassVar[type[AnyParams]]
     columns: ClassVar[tuple[Column, ...]]
-    profiles: ClassVar[Mapping[str, Mapping[str, Any]]]
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]]
+    claims: ClassVar[tuple[Claim, ...]]
+    tables: ClassVar[Mapping[str, str]]  # what each derived table holds
+    plots: ClassVar[Mapping[str, str]]  # what each figure shows
     hypotheses: ClassVar[tuple[str, ...]] = ()  # those on which it gives a verdict
     x86_only: ClassVar[bool] = False  # its kernel is written in that processor's assembler
     live_rounds: ClassVar[int] = 3  # complete ones, before a figure of a running measurement shows
+    published_table: ClassVar[str] = ""  # what others measured, to show beside it
+    # Columns and parameters that were called otherwise in runs of an earlier schema.
+    renamed: ClassVar[Mapping[str, str]] = {}
 
-    # --- what each experiment says of itself ----------------------------------------------------
+    # --- what each experiment's modules do ------------------------------------------------------
 
-    @abstractmethod
+    def _part(self, module: str) -> Any:
+        return importlib.import_module(f"{type(self).__module__}.{module}")
+
     def plan(self, params: Any) -> dict[str, Any]:
-        """Decide what stays the same when the run is resumed; errors here cost nothing."""
+        """Decide what stays the same when the run is resumed; nothing is measured.
 
-    @abstractmethod
+        Raises
+        ------
+        UserError
+            This machine cannot do what the parameters ask for.
+        """
+        plan: dict[str, Any] = self._part("measure").plan(params)
+        return plan
+
+    def pilot(self, params: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
+        """Measure what the plan still lacks, with the journal open and all settings in force."""
+        measure = self._part("measure")
+        found: dict[str, Any] = measure.pilot(params, plan) if hasattr(measure, "pilot") else {}
+        return found
+
     def take(self, params: Any, session: Session) -> str:
         """Measure into ``session.journal``; returns why it ended."""
+        why: str = self._part("measure").take(params, session)
+        return why
 
-    @abstractmethod
     def analyse(self, run: Run) -> list[Finding]:
         """What the samples say."""
+        found: list[Finding] = self._part("analyse").findings(self.current(run))
+        return found
 
-    @abstractmethod
+    def derived(self, run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+        """How each table of a run is made, by name."""
+        tables: dict[str, Callable[[], pd.DataFrame]] = self._part("analyse").tables(
+            self.current(run)
+        )
+        return tables
+
+    def drawings(self, run: Run) -> dict[str, Callable[[], Figure]]:
+        """How each figure of a run is drawn, by name; each with units, uncertainty and legend."""
+        plots: dict[str, Callable[[], Figure]] = self._part("figures").plots(self.current(run))
+        return plots
+
     def figures(self, run: Run) -> dict[str, Figure]:
-        """Figures by name, each with units, uncertainty and legend."""
+        """All figures, drawn."""
+        return {name: draw() for name, draw in self.drawings(run).items()}
 
     def system_settings(self, params: Any, _plan: Mapping[str, Any]) -> Mapping[str, str]:
-        """What is set on the machine while it is measured, and put back: what was asked for."""
-        asked: Mapping[str, str] = params.settings
-        return asked
+        """What is set on the machine while it is measured, and put back: what was requested."""
+        requested: Mapping[str, str] = params.settings
+        return requested
 
     def unavailable(self) -> str:
         """Why this machine cannot measure it at all, and what to do; empty where it can."""
@@ -146,19 +194,38 @@ class Experiment(ABC):
 
     def published(self) -> pd.DataFrame | None:
         """What others measured, to show beside it."""
-        return None
+        from perflib.framework.published import published
+
+        return published(self.published_table) if self.published_table else None
 
     def compare(self, first: Run, second: Run) -> list[Finding]:
         """How what was found in the second run differs from the first."""
+        from perflib.model.changes import changes
+
+        own = getattr(self._part("analyse"), "compare", None)
+        if own is not None:
+            compared: list[Finding] = own(self.current(first), self.current(second))
+            return compared
         return changes(self.analyse(first), self.analyse(second))
 
-    # --- the way every door goes ----------------------------------------------------------------
+    # --- the way every interface goes -----------------------------------------------------------
 
-    def params(self, given: Mapping[str, Any], profile: str | None = None) -> AnyParams:
-        """The parameters of a profile (``quick``, ``full``), changed by what is given."""
-        if profile is not None and profile not in self.profiles:
-            raise UserError(choose("profile", profile, self.profiles))
-        return self.Params.make({**(self.profiles[profile] if profile else {}), **given})
+    def params(self, given: Mapping[str, Any], preset: str | None = None) -> AnyParams:
+        """The parameters of a preset (``quick``, ``full``), changed by what is given."""
+        if preset is not None and preset not in self.presets:
+            raise UserError(choose("preset", preset, self.presets))
+        return self.Params.make({**(self.presets[preset] if preset else {}), **given})
+
+    def current(self, run: Run) -> Run:
+        """A run with the names that columns and parameters have now, all parameters present."""
+        return dataclasses.replace(
+            run,
+            params=self._renamed(run.params).model_dump(mode="json"),
+            samples=run.samples.rename(columns=self.renamed),
+        )
+
+    def _renamed(self, params: Mapping[str, Any]) -> AnyParams:
+        return self.Params.make({self.renamed.get(key, key): params[key] for key in params})
 
     def measure(
         self,
@@ -169,7 +236,7 @@ class Experiment(ABC):
     ) -> Run:
         """Measure, save, and return the run.
 
-        Every turn goes to a journal first. The journal is removed when the run is saved; a run
+        Every trial goes to a journal first. The journal is removed when the run is saved; a run
         that was killed is finished with ``resume``.
 
         Raises
@@ -179,6 +246,11 @@ class Experiment(ABC):
         MeasurementError
             The measurement failed; what was measured is saved and named in the message.
         """
+        from perflib.machine.describe import describe
+        from perflib.measure.journal import Journal
+        from perflib.model.run import new_id
+        from perflib.model.store import runs_dir
+
         plan = self.plan(params)
         run_id = new_id(self.name)
         header = {
@@ -200,30 +272,38 @@ class Experiment(ABC):
         stop: threading.Event | None = None,
     ) -> Run:
         """Go on with a run whose process was killed, on the same machine."""
+        from perflib.machine.describe import describe
+        from perflib.measure.journal import Journal
+        from perflib.model.store import runs_dir
+
         journal = Journal.reopen(runs_dir() / f"{run_id}.journal")
         try:
             here, there = describe()["fingerprint"], journal.header["machine"]["fingerprint"]
             if here != there:
                 msg = f"run {run_id} was begun on another machine ({there}, this is {here})"
                 raise UserError(msg)
-            params = self.Params.make(journal.header["params"])
+            params = self._renamed(journal.header["params"])
         except BaseException:
             journal.close()
             raise
         return self._finish(params, Session(journal, progress, stop))
 
     def _finish(self, params: AnyParams, session: Session) -> Run:
+        from perflib.machine.settings.changes import settings
+        from perflib.model.store import save
+
         journal = session.journal
-        header = journal.header
         try:
             with settings(self.system_settings(params, session.plan)) as changed:
+                if not journal.piloted:
+                    journal.add_to_plan(self.pilot(params, session.plan))
                 stopped = self.take(params, session)
-            run = self._run(header, session, stopped)
+            run = self._run(journal.header, session, stopped)
             run.provenance["settings_changed"] = changed.changes
             try:
                 save(run)
             except MeasurementError as error:
-                msg = f"{error}. All {len(journal.turns)} turns are kept: make room, then "
+                msg = f"{error}. All {len(journal.turns)} trials are kept: make room, then "
                 msg += f"'perflib run --resume {run.id}'"
                 raise MeasurementError(msg) from error
         except BaseException:
@@ -237,6 +317,11 @@ class Experiment(ABC):
         return run
 
     def _run(self, header: dict[str, Any], session: Session, stopped: str) -> Run:
+        from importlib.metadata import version
+
+        from perflib.measure.schedule import frame_of
+        from perflib.model.run import Run
+
         turns = session.journal.turns
         failed = [turn["failed"] for turn in turns if "failed" in turn]
         session.problems = list(dict.fromkeys([*session.problems, *failed]))
@@ -267,16 +352,19 @@ class Experiment(ABC):
         return Run(header["id"], self.name, header["params"], samples, provenance)
 
     def check_samples(self, samples: pd.DataFrame) -> None:
-        """Hold a table that a user brings to the columns that ``analyse`` needs.
+        """Compare a table that a user brings with the columns that ``analyse`` needs.
 
         Raises
         ------
         UserError
             A column is missing or holds no numbers, or there are no rows.
         """
+        from pandas.api.types import is_numeric_dtype
+
         if samples.empty and len(samples.columns):
             msg = "the samples have no rows"
             raise UserError(msg)
+        samples = samples.rename(columns=self.renamed)
         for column in self.columns:
             if column.name not in samples:
                 if column.required:
@@ -286,7 +374,7 @@ class Experiment(ABC):
                     raise UserError(msg + f"; {self.name} needs {needed} ('perflib list')")
                 continue
             kind = samples[column.name]
-            if column.type != "text" and not pd.api.types.is_numeric_dtype(kind):
+            if column.type != "text" and not is_numeric_dtype(kind):
                 msg = f"the column {column.name!r} holds no numbers, but {kind.iloc[:1].tolist()}"
                 raise UserError(msg)
             if column.required and kind.isna().any():
@@ -295,13 +383,16 @@ class Experiment(ABC):
                 raise UserError(msg)
 
     def documentation(self) -> dict[str, Any]:
-        """The experiment as data: for ``perflib list``, the form and the report."""
+        """The experiment as data: for ``perflib list``, the reference, the form and the report."""
         return {
             "name": self.name,
             "title": self.title,
             "question": self.question,
             "notebook": self.notebook,
             "parameters": describe_fields(self.Params),
-            "profiles": {name: dict(values) for name, values in self.profiles.items()},
+            "presets": {name: dict(values) for name, values in self.presets.items()},
             "columns": [vars(column) for column in self.columns],
+            "claims": [claim.documentation() for claim in (*self.claims, CHANGED)],
+            "tables": dict(self.tables),
+            "plots": dict(self.plots),
         }

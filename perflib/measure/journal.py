@@ -1,7 +1,7 @@
 """A run while it is being measured: a file to which every turn is appended as it ends.
 
 The first line holds what is needed to go on (experiment, parameters, provenance, plan), each other
-line one turn. A process killed in the middle of a line loses that turn and no other: the cut line
+line one trial; a line ``pilot`` adds to the plan what was measured before the first one. A process killed in the middle of a line loses that turn and no other: the cut line
 is dropped and the turn is taken again. (A machine that dies may leave a damaged line; what follows
 it is dropped as well.)
 """
@@ -29,6 +29,7 @@ class Journal:
         self.path = path
         self.header = header
         self.turns = turns
+        self.piloted = False
         self._file = path.open("ab", buffering=0)
         self._synced = time.monotonic()
         try:
@@ -71,8 +72,20 @@ class Journal:
         except BaseException:
             journal.close()
             raise
-        journal.header, journal.turns = records[0], records[1:]
+        journal.header = records[0]
+        for record in records[1:]:
+            if "pilot" in record:
+                journal.header["plan"] |= record["pilot"]
+                journal.piloted = True
+            else:
+                journal.turns.append(record)
         return journal
+
+    def add_to_plan(self, pilot: dict[str, Any]) -> None:
+        """Record what a pilot measured: a resumed run does not measure it again."""
+        self._write({"pilot": pilot})
+        self.header["plan"] |= pilot
+        self.piloted = True
 
     def append(self, turn: dict[str, Any]) -> None:
         """Record one turn; it survives the death of this process from here on."""

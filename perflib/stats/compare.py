@@ -1,15 +1,16 @@
-"""How much slower is each core than the others: paired within rounds, blocks of time, permuted."""
+"""How much slower is each core than the others: paired within rounds, batch means, permuted."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.stats.decide import Reason, Witness
-from perflib.stats.interference import disturbed_turns
+from perflib.stats.decide import Decision, Reason, Witness, decide
+from perflib.stats.interference import trials_with_interference
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import (
     against_others,
@@ -24,52 +25,59 @@ from perflib.stats.intervals import (
 __all__ = ["CoreComparison", "CoreEffect", "compare_cores"]
 
 Floats = NDArray[np.float64]
-_STRETCHES = 3
+_SEGMENTS = 3
 _ALPHA = 0.05
-_LEAST_SHARE = 0.2  # a block counts when this share of its turns was undisturbed
+_LEAST_SHARE = 0.2  # a block counts when this share of its trials was free of interference
 
 
 @dataclass(frozen=True)
 class CoreEffect:
     """What one core does, compared with the median of the others.
 
-    ``slowdown`` and ``stretches`` are in percent and leave disturbed turns out; ``disturbed`` is
-    the share of time in percent that the core was disturbed; ``p_holm`` is the permutation test's,
-    corrected for the number of cores.
+    ``slowdown`` and ``segments`` (thirds of the run) are in percent and leave out the trials with
+    interference; ``interference`` is the share of time in percent with it; ``p_holm`` is the
+    permutation test's, corrected for the number of cores.
     """
 
     slowdown: Interval
-    stretches: tuple[float, ...]
-    disturbed: Interval
+    segments: tuple[float, ...]
+    interference: Interval
     p_holm: float
 
-    def witnesses(self, threshold: float) -> list[Witness]:
-        """What "more than ``threshold`` percent slower" takes beside the interval.
+    def decide(self, threshold: float, remarks: Iterable[Reason] = ()) -> Decision:
+        """Is the core more than ``threshold`` percent slower than the others?
 
-        A permutation test that exchanges the cores' names, and every third of the run.
+        That takes three witnesses: the interval, a permutation test that exchanges the cores'
+        names, and every third of the run.
         """
-        p = {"p": self.p_holm}
-        parts = {"segments": self.stretches}
-        return [
-            Witness(self.p_holm < _ALPHA, Reason("chance", p)),
-            Witness(
-                all(part > threshold for part in self.stretches),
-                Reason("segments_disagree", parts),
-                Reason("every_segment", {**p, **parts}),
-            ),
-        ]
+        apart = math.isfinite(self.slowdown.half_width)
+        p, segments = {"p": self.p_holm}, {"segments": self.segments}
+        return decide(
+            self.slowdown,
+            threshold,
+            prevented=None if apart else Reason("nothing_to_compare"),
+            to_support=[
+                Witness(self.p_holm < _ALPHA, Reason("chance", p)),
+                Witness(
+                    all(part > threshold for part in self.segments),
+                    Reason("segments_disagree", segments),
+                    Reason("every_segment", p),
+                ),
+            ],
+            remarks=remarks,
+        )
 
 
 @dataclass(frozen=True)
 class CoreComparison:
-    """The effects of all cores (in the order of the columns), and which turns were disturbed.
+    """The effects of all cores (in the order of the columns), and which trials had interference.
 
-    ``levels``: ``[block, core]``, each core's log time beside the others', undisturbed.
+    ``levels``: ``[block, core]``, each core's log time beside the others', without interference.
     """
 
     effects: tuple[CoreEffect, ...]
     levels: Floats
-    disturbed: NDArray[np.bool_]
+    interference: NDArray[np.bool_]
     blocks: NDArray[np.int64]
 
     @property
@@ -93,19 +101,17 @@ def _two_way_levels(rows: Floats) -> Floats:
     return core
 
 
-def _block_levels(
-    log_time: Floats, undisturbed: NDArray[np.bool_], blocks: NDArray[np.int64]
-) -> Floats:
+def _block_levels(log_time: Floats, clean: NDArray[np.bool_], blocks: NDArray[np.int64]) -> Floats:
     """``[block, core]``: each core's mean log time in each block, free of what rounds share.
 
-    Only undisturbed turns count, so a round in which one core was disturbed still compares the
+    Only clean trials count, so a round with interference on one core still compares the
     others, and a round with one core left compares nothing.
     """
     count = int(blocks.max()) + 1 if blocks.size else 0
     levels = np.full((count, log_time.shape[1]), np.nan)
     for block in range(count):
         here = blocks == block
-        rows = np.where(undisturbed[here], log_time[here], np.nan)
+        rows = np.where(clean[here], log_time[here], np.nan)
         rows = rows[np.isfinite(rows).sum(axis=1) >= 2]
         enough = np.isfinite(rows).sum(axis=0) >= max(1.0, _LEAST_SHARE * int(here.sum()))
         rows = rows[:, enough]
@@ -145,7 +151,7 @@ def compare_cores(
         round did the same work.
     start_s
         When each round began, in seconds, ascending; ``None`` if unknown. Gives the blocks of
-        time and each round's weight in the share of time disturbed.
+        time and each round's weight in the share of time with interference.
     confidence
         What share of the intervals cover the truth.
 
@@ -156,9 +162,9 @@ def compare_cores(
     """
     rounds, cores = log_time.shape
     blocks = time_blocks(start_s, rounds)
-    disturbed = disturbed_turns(log_time, start_s)
+    interference = trials_with_interference(log_time, start_s)
     present = np.isfinite(log_time)
-    levels = _block_levels(log_time, present & ~disturbed, blocks)
+    levels = _block_levels(log_time, present & ~interference, blocks)
     effects = _block_effects(levels)
     p_holm = holm(within_block_p(levels))
     weight = np.ones(rounds)
@@ -170,24 +176,24 @@ def compare_cores(
     result = []
     for core in range(cores):
         mine = effects[:, core]
-        thirds = [part[np.isfinite(part)] for part in np.array_split(mine, _STRETCHES)]
+        thirds = [part[np.isfinite(part)] for part in np.array_split(mine, _SEGMENTS)]
         seen = present[:, core]
         result.append(
             CoreEffect(
                 slowdown=percent(t_interval(mine, confidence)),
-                stretches=tuple(
+                segments=tuple(
                     100 * math.expm1(float(part.mean())) if part.size else math.nan
                     for part in thirds
                 ),
-                disturbed=Interval(
+                interference=Interval(
                     *(
                         100 * value
                         for value in share_interval(
-                            disturbed[seen, core], weight[seen], blocks[seen], confidence
+                            interference[seen, core], weight[seen], blocks[seen], confidence
                         )
                     )
                 ),
                 p_holm=float(p_holm[core]),
             )
         )
-    return CoreComparison(tuple(result), levels, disturbed, blocks)
+    return CoreComparison(tuple(result), levels, interference, blocks)

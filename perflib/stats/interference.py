@@ -1,9 +1,9 @@
-"""Tell a core's undisturbed state from its disturbances, by the data alone.
+"""Tell a core's baseline from interference, by the data alone: the one definition of it.
 
-A core that computes slowly is slow in every turn. A core that is disturbed, by a neighbour on the
-host or by interrupts, is slow in some turns: far from its own low state and in bursts. The two have
-different causes and cures, so they are two numbers. A disturbance that takes a small slice out of
-*every* turn cannot be told from a slow core by times alone, and counts as slowness.
+A core that computes slowly is slow in every trial. One with which something interferes (a neighbour
+on the host, interrupts) is slow in some trials: far from its own baseline and in bursts.
+The two have different causes and cures, so they are two numbers. Interference that takes a small
+slice out of *every* trial cannot be told from a slow core by times alone, and counts as slowness.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FLOOR", "disturbed_turns"]
+__all__ = ["FLOOR", "trials_with_interference"]
 
 Floats = NDArray[np.float64]
 
-FLOOR = float(np.log(1.05))  # a single turn less far from the low state is noise
-_SMOOTH_FLOOR = float(np.log(1.03))  # and so is a stretch of turns less far than this
+FLOOR = float(np.log(1.05))  # a single trial less far from the baseline is noise
+_SMOOTH_FLOOR = float(np.log(1.03))  # and so is a series of trials less far than this
 _SMOOTH_S = 1.5  # shorter than the bursts that are looked for
 _TOGETHER_FLOOR = float(np.log(1.3))  # all cores at once: drift is smaller, or slower
 _SIGMAS = 6.0
@@ -74,11 +74,11 @@ def _running(values: Floats, window: int, quantile: float) -> Floats:
     return smooth
 
 
-def _low_states(log_time: Floats) -> Floats:
-    """Each core's low state beside the others': where its running low quantile mostly lies.
+def _baselines(log_time: Floats) -> Floats:
+    """Each core's baseline beside the others': where its running low quantile mostly lies.
 
-    The quantile runs over a third of the run, so that drift does not lift the low state of a core
-    whose undisturbed turns happened to fall into the slow part of the run.
+    The quantile runs over a third of the run, so that drift does not lift the baseline of a core
+    whose clean trials happened to fall into the slow part of the run.
     """
     rounds = len(log_time)
     window = rounds // 3 if rounds >= 3 * _ENOUGH_ROUNDS else rounds
@@ -87,19 +87,19 @@ def _low_states(log_time: Floats) -> Floats:
     return states
 
 
-def disturbed_turns(log_time: Floats, start_s: Floats | None = None) -> NDArray[np.bool_]:
-    """Which turns were disturbed.
+def trials_with_interference(log_time: Floats, start_s: Floats | None = None) -> NDArray[np.bool_]:
+    """Which trials had interference.
 
     Parameters
     ----------
     log_time
-        ``[round, core]``: log of each turn's time over what its events cost; NaN: no such turn.
+        ``[round, core]``: log of each trial's time over what its events cost; NaN: no such trial.
     start_s
         When each round began, in seconds; with it, weaker bursts are found by their duration.
 
     Returns
     -------
-    ``[round, core]``: true where the turn lies above its core's low state, after what all cores
+    ``[round, core]``: true where the trial lies above its core's baseline, after what all cores
     share in the round (drift) is taken away, by more than 5 % and six times the round-to-round
     scale; or where the running median over 1.5 s does, by more than 3 % and six times *its* scale;
     or where all cores together lie 30 % above what they shared in that third of the run.
@@ -110,8 +110,8 @@ def disturbed_turns(log_time: Floats, start_s: Floats | None = None) -> NDArray[
     floor = FLOOR if rounds >= _ENOUGH_ROUNDS else _FEW_FLOOR
     scale = _SIGMAS * _round_to_round_scale(log_time)
     window = _smoothing_window(start_s, rounds)
-    own = _low_states(log_time)
-    disturbed = np.zeros_like(log_time, dtype=np.bool_)
+    own = _baselines(log_time)
+    interference = np.zeros_like(log_time, dtype=np.bool_)
     for _ in range(8):
         excess = log_time - own
         shared = common_level(excess)
@@ -123,10 +123,10 @@ def disturbed_turns(log_time: Floats, start_s: Floats | None = None) -> NDArray[
         kept = np.where(found, np.nan, excess)
         has = np.isfinite(kept).any(axis=0)
         own = own + np.where(has, np.nanmedian(np.where(has, kept, 0.0), axis=0), 0.0)
-        if (found == disturbed).all():
+        if (found == interference).all():
             break
-        disturbed = found
+        interference = found
     if rounds >= 3 * _ENOUGH_ROUNDS:
         low = _running(shared[:, None], rounds // 3, _LOW_QUANTILE)[:, 0]
-        disturbed |= ((shared - low) > max(_TOGETHER_FLOOR, scale))[:, None]
-    return disturbed & np.isfinite(log_time)
+        interference |= ((shared - low) > max(_TOGETHER_FLOOR, scale))[:, None]
+    return interference & np.isfinite(log_time)

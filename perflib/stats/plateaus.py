@@ -1,9 +1,9 @@
-"""Levels in a latency curve: on which stretches of array sizes does one level of memory answer?
+"""Levels in a latency curve: on which segments of array sizes does one level of memory answer?
 
 While an array fits in a cache of ``C`` bytes the latency does not depend on its size ``s``. Beyond,
 a part of the accesses goes on to the next level. Accesses at random hit with probability ``C / s``;
 a cyclic chase through a cache that evicts about at random misses sooner, with one that evicts the
-oldest line at once. So the curve is cut into stretches, each of one of these forms::
+oldest line at once. So the curve is cut into segments, each of one of these forms::
 
     latency = a                     flat
     latency = a - b (1 / s) ** p    it settles, from the end of a cache on (p is 1, 2 or 4)
@@ -108,7 +108,7 @@ class _Stretch(NamedTuple):
 
 
 class _Table(BaseCost):  # type: ignore[misc]
-    """The costs of all stretches, computed beforehand, in the shape that ruptures asks for."""
+    """The costs of all segments, computed beforehand, in the shape that ruptures asks for."""
 
     model = "table"
     min_size = _SHORTEST
@@ -160,7 +160,7 @@ def find_levels(
     Blocks that are slower as a whole (a clock that drifts) are put to one height before the cuts
     are looked for, so they count only in the latencies' intervals. The penalty of a cut is that of
     the Bayesian information criterion, in units of the noise that blocks show at one size (from a
-    single block: that neighbouring sizes show), but never less than 2 %. Two stretches are one
+    single block: that neighbouring sizes show), but never less than 2 %. Two segments are one
     level if nothing steeper than a level lies between them, or if they differ by less than
     ``least`` or by what chance does. An interval speaks of the mean over the level's sizes.
 
@@ -245,7 +245,7 @@ def _noise(levelled: Floats, curve: Floats) -> float:
 
 
 def _cut(octaves: Floats, curve: Floats, noise: float) -> list[_Stretch]:
-    """The stretches of least squares with a penalty for each cut."""
+    """The segments of least squares with a penalty for each cut."""
     word = math.log(curve.size)  # what a parameter costs
     costs = np.full((curve.size + 1, curve.size + 1), math.inf)
     for start in range(curve.size - _SHORTEST + 1):

@@ -140,12 +140,14 @@ def study(machine: Machine, runs: int, seed: int = 1) -> Study:
         named = [
             effect.slowdown.low > THRESHOLD_PERCENT
             and effect.p_holm < 0.05
-            and min(effect.stretches) > THRESHOLD_PERCENT
+            and min(effect.segments) > THRESHOLD_PERCENT
             for effect in effects
         ]
         counts["with_interval"] += math.isfinite(first.slowdown.low)
         counts["covered"] += first.slowdown.low <= truth <= first.slowdown.high
-        counts["disturbed_covered"] += first.disturbed.low <= 100 * share[0] <= first.disturbed.high
+        counts["disturbed_covered"] += (
+            first.interference.low <= 100 * share[0] <= first.interference.high
+        )
         counts["named"] += named[0]
         wrongly_named += any(named if truth == 0 else named[1:])
         widths.append(first.slowdown.half_width)

@@ -162,10 +162,10 @@ def test_equal_values_are_equal(rounds: int) -> None:
     comparison = compare_cores(np.full((rounds, 3), 17.0), np.arange(0.0, rounds))
     for effect in comparison.effects:
         assert effect.slowdown == Interval(0, 0, 0)
-        assert (effect.p_holm, effect.disturbed.effect) == (1.0, 0.0)
-        assert effect.stretches[0] == 0
+        assert (effect.p_holm, effect.interference.effect) == (1.0, 0.0)
+        assert effect.segments[0] == 0
     assert comparison.half_width == 0
-    assert not comparison.disturbed.any()
+    assert not comparison.interference.any()
 
 
 def test_core_without_a_single_turn_leaves_the_others() -> None:
@@ -176,7 +176,7 @@ def test_core_without_a_single_turn_leaves_the_others() -> None:
     assert slow.slowdown.low < 5 < slow.slowdown.high
     assert other.slowdown.high < 0
     assert math.isnan(absent.slowdown.effect)
-    assert math.isnan(absent.disturbed.effect)
+    assert math.isnan(absent.interference.effect)
     assert comparison.half_width == math.inf
 
 
@@ -210,15 +210,15 @@ def test_whatever_the_data_it_answers(log_time: np.ndarray, timed: bool) -> None
     start_s = np.arange(0.0, len(log_time)) if timed else None
     comparison = compare_cores(log_time, start_s)
     assert len(comparison.effects) == log_time.shape[1]
-    assert comparison.disturbed.shape == log_time.shape
-    assert not comparison.disturbed[~np.isfinite(log_time)].any()
+    assert comparison.interference.shape == log_time.shape
+    assert not comparison.interference[~np.isfinite(log_time)].any()
     for effect in comparison.effects:
         assert 0 < effect.p_holm <= 1
-        for interval in (effect.slowdown, effect.disturbed):
+        for interval in (effect.slowdown, effect.interference):
             if math.isfinite(interval.low):
                 assert interval.low <= interval.effect <= interval.high
-        if math.isfinite(effect.disturbed.low):
-            assert 0 <= effect.disturbed.low <= effect.disturbed.high <= 100
+        if math.isfinite(effect.interference.low):
+            assert 0 <= effect.interference.low <= effect.interference.high <= 100
 
 
 # --- what must not matter ----------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_order_of_the_cores_does_not_matter() -> None:
     for place, core in enumerate(order):
         mine, same = there.effects[core], back.effects[place]
         assert same.slowdown == pytest.approx(mine.slowdown)
-        assert same.disturbed == pytest.approx(mine.disturbed)
+        assert same.interference == pytest.approx(mine.interference)
 
 
 def test_speed_of_the_machine_does_not_matter() -> None:
@@ -262,8 +262,8 @@ def test_pause_of_a_resumed_run_is_nobody_s_time() -> None:
     paused[150:] += 3600
     resumed = compare_cores(log_time, paused)
     assert resumed.effects[0].slowdown == pytest.approx(whole.effects[0].slowdown, abs=0.05)
-    assert resumed.effects[0].disturbed.effect == pytest.approx(
-        whole.effects[0].disturbed.effect, abs=3
+    assert resumed.effects[0].interference.effect == pytest.approx(
+        whole.effects[0].interference.effect, abs=3
     )
 
 
@@ -279,7 +279,7 @@ def test_stretches_are_the_thirds_of_the_run() -> None:
     log_time[200:, 0] += 0.02
     comparison = compare_cores(log_time, start_s)
     assert (comparison.blocks == time_blocks(start_s, 300)).all()
-    first, second, third = comparison.effects[0].stretches
+    first, second, third = comparison.effects[0].segments
     assert (first, second) == pytest.approx((5, 5), abs=0.5)
     assert third == pytest.approx(7.1, abs=0.5)
 

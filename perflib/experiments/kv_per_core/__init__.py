@@ -1,41 +1,27 @@
 """KV per core: is any core slower at simulating events than the others?
 
 The same events are simulated on every core, in rounds, and compared event by event, so that the
-spread between cheap and dear events cancels. The source measured it on ATLAS Kit Validation, where
-core 8 of a Haswell server took 12 % longer than any other.
+spread between cheap and costly events cancels. Measured before with ATLAS Kit Validation, where
+core 8 of a Haswell server took 12 % longer than any other (docs/references.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Literal
 
-import numpy as np
-import pandas as pd
 from pydantic import model_validator
 
-from perflib.experiments.kv_per_core.analyse import KvTable, findings_of, time_change
-from perflib.experiments.kv_per_core.measure import JobTurns, KernelTurns, chunks_of
-from perflib.framework.experiment import Column, Experiment, Session
+from perflib.experiments.kv_per_core.claims import INTERFERENCE, SLOWER, TIME_PER_EVENT
+from perflib.framework.experiment import Column, Experiment
 from perflib.framework.jobs import (
     JOB_BEGIN,
     JOB_COMMAND,
     JOB_END,
     JOB_TIMEOUT_S,
     check_command,
-    copies_for,
-    job_template,
     log_format,
 )
 from perflib.framework.params import Params, parameter
-from perflib.framework.published import published
-from perflib.kernels import build
-from perflib.measure.schedule import Columns
-from perflib.model.finding import Finding, changes
-from perflib.model.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["KvParams", "KvPerCore", "experiment"]
 
@@ -48,9 +34,9 @@ class KvParams(Params):
     code_kib: int = parameter(
         256, "size of the physics code: it is copied, results stay the same", "KiB", ge=100, le=8192
     )
-    turn_ms: float = parameter(
+    trial_ms: float = parameter(
         100.0,
-        "events are grouped into turns of about this length; at least 50, so that a disturbance "
+        "events are grouped into trials of about this length; at least 50, so that interference "
         "of a millisecond is averaged",
         "ms",
         ge=50,
@@ -59,8 +45,8 @@ class KvParams(Params):
     threshold_percent: float = parameter(
         1.0, "a core counts as slower from this slowdown on", "percent", gt=0, le=1000
     )
-    disturbed_percent: float = parameter(
-        5.0, "a core counts as disturbed from this share of the time on", "percent", gt=0, le=100
+    interference_percent: float = parameter(
+        5.0, "interference counts from this share of the time on", "percent", gt=0, le=100
     )
     job: Literal["kernel", "program", "pythia", "command"] = parameter(
         "kernel",
@@ -86,10 +72,10 @@ class KvPerCore(Experiment):
     title = "KV per core"
     question = "Is any core slower than the others, by how much, and is it the core's own fault?"
     notebook = "01_kv_per_core"
-    Params: ClassVar[type[Params]] = KvParams
+    Params = KvParams
     columns = (
         Column("round", "integer", "", "number of the round; cores are compared within", True),
-        Column("position", "integer", "", "place of the core's turn in its round"),
+        Column("position", "integer", "", "place of the core's trial in its round"),
         Column("cpu", "integer", "", "the core", True),
         Column("event", "integer", "", "number of the event; the same work on every core", True),
         Column("time_ns", "number", "ns", "wall time of the event", True),
@@ -108,89 +94,24 @@ class KvPerCore(Experiment):
             "false: its conditions failed or its result was wrong; such a sample is not used",
         ),
     )
-    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    presets = {
         "quick": {"budget_s": 40.0},
         "full": {"budget_s": 900.0, "cores": "all", "precision_percent": 0.2, "code_kib": 2048},
     }
 
-    # --- measuring -----------------------------------------------------------------------------
-
-    def plan(self, params: KvParams) -> dict[str, Any]:
-        """The cores, how often the code is copied, and the events of each turn."""
-        cores = params.resolved_cores()
-        plan: dict[str, Any] = {"cores": cores, "copies": None}
-        if params.job in ("kernel", "program"):
-            plan["copies"] = copies_for(params.code_kib)
-        events = range(params.first_event, params.first_event + params.events)
-        with self._turns(params, plan, cores[:1]) as pilot:
-            times_ms, plan["checksums"] = pilot.pilot(events)
-        plan["chunks"] = chunks_of(times_ms, params.first_event, params.turn_ms)
-        return plan
-
-    def _turns(
-        self, params: KvParams, plan: dict[str, Any], cores: list[int]
-    ) -> KernelTurns | JobTurns:
-        conditions = [params.conditions(cpu) for cpu in cores]
-        if params.job == "kernel":
-            return KernelTurns(build("kv", copies=plan["copies"]), conditions, params.seed)
-        template = job_template(params.job, params.job_command, copies=plan["copies"])
-        expressions = log_format(params.job_begin, params.job_end)
-        return JobTurns(template, expressions, conditions, params.seed, params.job_timeout_s)
-
-    def take(self, params: KvParams, session: Session) -> str:
-        """Simulate each turn's events on every core, round by round."""
-        plan = session.plan
-        cores, chunks = plan["cores"], plan["chunks"]
-        checksums = np.array(plan["checksums"], dtype=np.uint64)
-        with self._turns(params, plan, cores) as turns:
-
-            def turn(round_: int, arm: int) -> Columns:
-                first, count = chunks[round_ % len(chunks)]
-                begin = first - params.first_event
-                expected = checksums[begin : begin + count]
-                return turns.take(arm, range(first, first + count), expected)
-
-            stopped = session.rounds(
-                params, len(cores), turn, lambda samples: KvTable(samples).compare().half_width
-            )
-            session.note(turns)
-            return stopped
-
-    # --- what it says --------------------------------------------------------------------------
-
-    def analyse(self, run: Run) -> list[Finding]:
-        """Two findings for each core: how slow it is, and how often it was disturbed."""
-        params = KvParams.make(run.params)
-        places = run.provenance.get("machine", {}).get("cpus", [])
-        return findings_of(
-            KvTable(run.samples),
-            params.threshold_percent,
-            params.disturbed_percent,
-            {place["cpu"]: place["where"] for place in places},
-        )
-
-    def compare(self, first: Run, second: Run) -> list[Finding]:
-        """How much longer the second run's events take, and each core's change."""
-        threshold = KvParams.make(second.params).threshold_percent
-        return [
-            time_change(KvTable(first.samples), KvTable(second.samples), threshold),
-            *changes(self.analyse(first), self.analyse(second), threshold),
-        ]
-
-    def figures(self, run: Run) -> dict[str, Figure]:
-        """Seconds per event on each core; the ratio event by event; drift over the rounds."""
-        from perflib.experiments.kv_per_core import figures as kv_figures
-
-        table = KvTable(run.samples)
-        return {
-            "seconds_per_event": kv_figures.seconds_per_event(table),
-            "event_by_event": kv_figures.event_by_event(table),
-            "drift": kv_figures.drift(table),
-        }
-
-    def published(self) -> pd.DataFrame:
-        """What the source reports of KV on Haswell."""
-        return published("kv_haswell")
+    claims = (SLOWER, INTERFERENCE, TIME_PER_EVENT)
+    tables = {
+        "seconds_per_event": "mean time of an event on each core, with its interval",
+        "event_by_event": "each event's cost, and its slowdown on each core",
+        "drift": "each trial's time against what its events cost",
+    }
+    plots = {
+        "seconds_per_event": "mean time per event on each core",
+        "event_by_event": "each event's slowdown against what it costs",
+        "drift": "the cores' times over the run, trial by trial",
+    }
+    published_table = "kv_haswell"
+    renamed = {"turn_ms": "trial_ms", "disturbed_percent": "interference_percent"}
 
 
 experiment = KvPerCore()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,24 +11,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.kv_per_core.claims import INTERFERENCE, SLOWER, TIME_PER_EVENT
 from perflib.framework.samples import round_starts, usable
-from perflib.framework.verdicts import slowness_verdict
+from perflib.model.changes import changes
 from perflib.model.errors import UserError
-from perflib.model.finding import Finding, Verdict
+from perflib.model.finding import Finding
+from perflib.model.run import Run
 from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores
+from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import t_interval
 
-__all__ = ["KvTable", "findings_of", "time_change"]
+__all__ = ["KvTable", "compare", "findings", "tables", "time_change"]
 
 Floats = NDArray[np.float64]
 _MOST_EVENTS_NAMED = 3
 
 
 class KvTable:
-    """The samples of one run as turns: ``log_time[round, core]``.
+    """The samples of one run as trials: ``log_time[round, core]``.
 
-    A turn's time is the sum over its events, divided by what those events cost (the median over
+    A trial's time is the sum over its events, divided by what those events cost (the median over
     all cores and rounds): the work cancels, and an event missing on one core does no harm. Rows
     whose ``ok`` is false are left out.
     """
@@ -59,19 +62,19 @@ class KvTable:
         return self.compare()
 
     @cached_property
-    def undisturbed(self) -> pd.DataFrame:
-        """The samples without those of disturbed turns."""
-        disturbed = pd.DataFrame(self.comparison.disturbed, index=self.rounds, columns=self.cores)
-        flags = disturbed.stack()
+    def clean(self) -> pd.DataFrame:
+        """The samples without those of trials with interference."""
+        interference = self.comparison.interference
+        flags = pd.DataFrame(interference, index=self.rounds, columns=self.cores).stack()
         keys = pd.MultiIndex.from_frame(self.samples[["round", "cpu"]])
         return self.samples[~flags.reindex(keys).to_numpy(dtype=bool)]
 
     def event_slowdown(self) -> pd.DataFrame:
         """``[event, core]``: how much longer the core took for the event than the others did.
 
-        In percent, against the median of the other cores; means over undisturbed turns.
+        In percent, against the median of the other cores; means over trials without interference.
         """
-        mean = self.undisturbed.groupby(["event", "cpu"])["time_ns"].mean().unstack("cpu")
+        mean = self.clean.groupby(["event", "cpu"])["time_ns"].mean().unstack("cpu")
         mean = mean.reindex(columns=self.cores)
         columns = {
             cpu: 100 * (mean[cpu] / mean.drop(columns=cpu).median(axis=1) - 1) for cpu in self.cores
@@ -79,7 +82,7 @@ class KvTable:
         return pd.DataFrame(columns)
 
     def seconds_per_event(self) -> pd.DataFrame:
-        """Mean time of an event on each core in s: undisturbed, with interval, and over all turns.
+        """Mean time of an event on each core in s: without interference, with interval, and over all trials.
 
         All from the same events; the interval is that of the comparison between cores.
         """
@@ -87,7 +90,7 @@ class KvTable:
         compared = self.comparison
         whole = compared.levels[np.isfinite(compared.levels).all(axis=1)]
         beside = whole.mean(axis=0) if len(whole) else np.zeros(len(self.cores))
-        clear = self.log_time[~compared.disturbed & np.isfinite(self.log_time)]
+        clear = self.log_time[~compared.interference & np.isfinite(self.log_time)]
         shared = float(clear.mean()) - float(beside.mean())
         rows = []
         for column, effect in enumerate(compared.effects):
@@ -98,27 +101,48 @@ class KvTable:
             ]
             everything = float(np.nanmean(np.exp(self.log_time[:, column])))
             rows.append((mean_s, *ends, typical_s * everything))
-        names = ["undisturbed_s", "low_s", "high_s", "all_turns_s"]
+        names = ["clean_s", "low_s", "high_s", "all_trials_s"]
         return pd.DataFrame(rows, index=pd.Index(self.cores, name="cpu"), columns=names)
+
+    def slowdown_by_event(self) -> pd.DataFrame:
+        """One row for each event on each core: what it costs, and its slowdown there."""
+        slowdown = self.event_slowdown().melt(
+            ignore_index=False, var_name="cpu", value_name="slowdown_percent"
+        )
+        slowdown.insert(0, "cost_ms", self.cost_ns.reindex(slowdown.index) / 1e6)
+        return slowdown.reset_index()
+
+    def drift(self) -> pd.DataFrame:
+        """One row for each trial: when, where, its time against what its events cost."""
+        rounds, cores = self.log_time.shape
+        start_s = np.full(rounds, np.nan) if self.start_s is None else self.start_s
+        return pd.DataFrame(
+            {
+                "round": np.repeat(self.rounds, cores),
+                "start_s": np.repeat(start_s, cores),
+                "cpu": np.tile(self.cores, rounds),
+                "excess_percent": 100 * np.expm1(self.log_time).ravel(),
+                "interference": self.comparison.interference.ravel(),
+            }
+        )
 
 
 # --- findings ----------------------------------------------------------------------------------
 
 
-def findings_of(
-    table: KvTable,
-    threshold_percent: float,
-    disturbed_percent: float,
-    where: Mapping[int, str],
-) -> list[Finding]:
-    """Two findings for each core: its slowdown when undisturbed, and its share of disturbance."""
+def findings(run: Run) -> list[Finding]:
+    """Two findings for each core: how slow it is, and how often something interferes with it."""
+    slower = run.params["threshold_percent"]
+    interference = run.params["interference_percent"]
+    table = KvTable(run.samples)
     by_event = table.event_slowdown() if len(table.cores) > 1 else None
-    findings = []
+    found = []
     for cpu, effect in zip(table.cores, table.comparison.effects, strict=True):
         of_events = by_event[cpu] if by_event is not None else pd.Series(dtype=float)
-        findings.append(_slowness(table, cpu, effect, threshold_percent, of_events, where))
-        findings.append(_disturbance(cpu, effect, disturbed_percent))
-    return findings
+        found.append(_slowness(table, cpu, effect, slower, of_events, where.get(cpu)))
+        share = effect.interference
+        found.append(INTERFERENCE.decided(share, interference, about={"cpu": cpu}))
+    return found
 
 
 def _slowness(
@@ -127,31 +151,21 @@ def _slowness(
     effect: CoreEffect,
     threshold: float,
     of_events: pd.Series[float],
-    where: Mapping[int, str],
+    where: str | None,
 ) -> Finding:
     evidence: dict[str, Any] = {
         "p_holm": effect.p_holm,
-        "stretches_percent": list(effect.stretches),
+        "segments_percent": list(effect.segments),
         "rounds": len(table.rounds),
-        "where": where.get(cpu),
+        "where": where,
         **_events_evidence(of_events, threshold),
         **_sharing_evidence(table, cpu),
     }
-    verdict, reason = slowness_verdict(effect, threshold)
-    if verdict == "supported":
-        reason += _which_events(of_events, evidence) + _shared_words(effect, evidence)
-        if where.get(cpu):
-            reason += f" It is {where[cpu]}."
-    return Finding(
-        claim=f"cpu{cpu} is more than {threshold:g} % slower than the median of the other cores",
-        subject=f"cpu{cpu}",
-        verdict=verdict,
-        effect=effect.slowdown.effect,
-        low=effect.slowdown.low,
-        high=effect.slowdown.high,
-        unit="percent",
-        reason=reason,
-        evidence=evidence,
+    decision = effect.decide(threshold)
+    if decision.verdict == "supported":
+        decision = effect.decide(threshold, _remarks(effect, evidence))
+    return SLOWER.found(
+        decision, effect.slowdown, about={"cpu": cpu}, threshold=threshold, evidence=evidence
     )
 
 
@@ -167,22 +181,9 @@ def _events_evidence(of_events: pd.Series[float], threshold: float) -> dict[str,
     }
 
 
-def _which_events(of_events: pd.Series[float], evidence: Mapping[str, Any]) -> str:
-    """Did all events slow down, or a few?"""
-    share = evidence.get("events_slower_share")
-    if share is None or len(of_events) < _MOST_EVENTS_NAMED:
-        return ""
-    if share >= 0.8:
-        return " All events slowed down, not a few."
-    if share <= 0.2:
-        named = ", ".join(map(str, evidence["slowest_events"]))
-        return f" Only {share:.0%} of the events slowed down, events {named} most."
-    return f" {share:.0%} of the events slowed down."
-
-
 def _sharing_evidence(table: KvTable, cpu: int) -> dict[str, Any]:
-    """How much of the core's wall time the thread did not have the core, in undisturbed turns."""
-    rows = table.undisturbed[table.undisturbed["cpu"] == cpu]
+    """How much of the core's wall time the thread did not have the core, without interference."""
+    rows = table.clean[table.clean["cpu"] == cpu]
     wall_ns = float(rows["time_ns"].sum())
     evidence: dict[str, Any] = {}
     if wall_ns > 0 and "cpu_time_ns" in rows and rows["cpu_time_ns"].notna().all():
@@ -194,48 +195,40 @@ def _sharing_evidence(table: KvTable, cpu: int) -> dict[str, Any]:
     return evidence
 
 
-def _shared_words(effect: CoreEffect, evidence: Mapping[str, Any]) -> str:
+def _remarks(effect: CoreEffect, evidence: Mapping[str, Any]) -> list[Reason]:
+    """Of a slow core: did all events slow down, is it shared, and where does it lie?"""
+    remarks = []
+    if evidence.get("events", 0) >= _MOST_EVENTS_NAMED:
+        share = evidence["events_slower_share"]
+        code = "all_events" if share >= 0.8 else "few_events" if share <= 0.2 else "some_events"
+        remarks.append(Reason(code, {"share": share, "events": evidence["slowest_events"]}))
     away = evidence.get("off_cpu_percent")
-    if away is None:
-        return ""
-    if away > effect.slowdown.effect / 2:
-        return (
-            f" For {away:.1f} % of the time another task of this system had the core "
-            f"({evidence.get('involuntary_switches_per_s', math.nan):.0f} switches a second): the "
-            "core is shared, not slow."
-        )
-    return (
-        f" Other tasks of this system had the core for {away:.1f} % of the time only: the core "
-        "itself, or what the hypervisor or its sibling takes of it, is slower."
-    )
+    if away is not None:
+        shared = away > effect.slowdown.effect / 2
+        switches = evidence.get("involuntary_switches_per_s", math.nan)
+        numbers = {"off_cpu": away, "switches": switches}
+        remarks.append(Reason("shared" if shared else "not_shared", numbers))
+    if evidence["where"]:
+        remarks.append(Reason("where", {"where": evidence["where"]}))
+    return remarks
 
 
-def _disturbance(cpu: int, effect: CoreEffect, limit: float) -> Finding:
-    share = effect.disturbed
-    verdict: Verdict = "inconclusive"
-    reason = f"{limit:g} % lies within the interval."
-    if share.low > limit:
-        verdict, reason = "supported", "Some turns lie far above the core's own low state."
-    elif share.high < limit:
-        verdict, reason = "refuted", f"A share of {limit:g} % lies outside the interval."
-    return Finding(
-        claim=f"cpu{cpu} was disturbed for more than {limit:g} % of the time",
-        subject=f"cpu{cpu} disturbed",
-        verdict=verdict,
-        effect=share.effect,
-        low=share.low,
-        high=share.high,
-        unit="percent",
-        reason=reason,
-    )
+def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The derived tables; see ``KvPerCore.tables``."""
+    table = KvTable(run.samples)
+    return {
+        "seconds_per_event": lambda: table.seconds_per_event().reset_index(),
+        "event_by_event": table.slowdown_by_event,
+        "drift": table.drift,
+    }
 
 
 # --- two runs ----------------------------------------------------------------------------------
 
 
 def _typical_log_ns(table: KvTable, cost_ns: pd.Series[float]) -> Interval:
-    """Log of the time of events over ``cost_ns``, median core, undisturbed, over blocks of time."""
-    rows = table.undisturbed[table.undisturbed["event"].isin(cost_ns.index)]
+    """Log of the time of events over ``cost_ns``, median core, without interference, by batches."""
+    rows = table.clean[table.clean["event"].isin(cost_ns.index)]
     sums = (
         rows.assign(expected_ns=rows["event"].map(cost_ns))
         .groupby(["round", "cpu"])[["time_ns", "expected_ns"]]
@@ -247,20 +240,21 @@ def _typical_log_ns(table: KvTable, cost_ns: pd.Series[float]) -> Interval:
     return t_interval(level.groupby(blocks).mean().to_numpy(np.float64))
 
 
+def compare(first: Run, second: Run) -> list[Finding]:
+    """How much longer the second run's events take, and each core's change."""
+    threshold = second.params["threshold_percent"]
+    change = time_change(KvTable(first.samples), KvTable(second.samples), threshold)
+    return [change, *changes(findings(first), findings(second), threshold)]
+
+
 def time_change(first: KvTable, second: KvTable, threshold: float) -> Finding:
-    """How much longer the same events take in the second run, on the median core, undisturbed."""
+    """How much longer the same events take in the second run, on the median core."""
     common = first.cost_ns.index.intersection(second.cost_ns.index)
     if common.empty:
         msg = "the two runs have no event in common: nothing can be compared"
         raise UserError(msg)
     before, after = (_typical_log_ns(table, first.cost_ns.loc[common]) for table in (first, second))
     centre = after.effect - before.effect
-    reach = math.hypot(after.half_width, before.half_width)
-    change = percent(Interval(centre, centre - reach, centre + reach))
-    verdict: Verdict = "inconclusive"
-    if change.low > threshold or change.high < -threshold:
-        verdict = "supported"
-    elif -threshold < change.low and change.high < threshold:
-        verdict = "refuted"
-    claim = f"the same {len(common)} events take more than {threshold:g} % longer, or shorter"
-    return Finding(claim, "time per event", verdict, *change, unit="percent")
+    half = math.hypot(after.half_width, before.half_width)
+    change = percent(Interval(centre, centre - half, centre + half))
+    return TIME_PER_EVENT.decided(change, threshold, facts={"events": len(common)})

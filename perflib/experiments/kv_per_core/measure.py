@@ -1,20 +1,21 @@
-"""One turn of KV on one core: events simulated by the kernel in a worker, or by a logging job."""
+"""KV on every core: trials of events, by the kernel in a worker or by a job that writes a log."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import time
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.framework.jobs import Jobs
+from perflib.experiments.kv_per_core.analyse import KvTable
+from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
 from perflib.instruments.joblog.jobrun import job_argv, run_job, too_short
 from perflib.instruments.joblog.logformat import LogFormat
-from perflib.kernels import Build
+from perflib.kernels import Build, build, record
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import Out, WorkerError
@@ -22,55 +23,100 @@ from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError
 
-__all__ = ["JobTurns", "KernelTurns", "chunks_of"]
+if TYPE_CHECKING:
+    from perflib.experiments.kv_per_core import KvParams
+    from perflib.framework.experiment import Session
 
-_EVENT = np.dtype(
-    [
-        ("event", "i8"), ("start_ns", "i8"), ("time_ns", "i8"), ("cpu_time_ns", "i8"),
-        ("involuntary_switches", "i8"), ("cpu", "i8"), ("checksum", "u8"),
-        ("steps", "i8"), ("particles", "i8"),
-        ("energy_in_gev", "f8"), ("energy_deposited_gev", "f8"), ("energy_escaped_gev", "f8"),
-        ("truncated", "i8"),
-    ]
-)  # fmt: skip
+__all__ = ["JobTrials", "KernelTrials", "chunks_of", "pilot", "plan", "take"]
+
 _PILOT_TIMEOUT_S = 600.0
-_LIFE_S, _LEAST_TURNS = 3.0, 4  # of a worker: shorter than a block of time, longer than its start
+_LIFE_S, _LEAST_TRIALS = 3.0, 4  # of a worker: shorter than a batch, longer than its start
 
 Events = Sequence[int]
 Checksums = NDArray[np.uint64]
 NO_CHECKSUMS: Checksums = np.zeros(0, dtype=np.uint64)
 
 
-def chunks_of(times_ms: Sequence[float], first_event: int, turn_ms: float) -> list[list[int]]:
-    """Group successive events into turns of about ``turn_ms``: ``[first, count]`` each.
+def chunks_of(times_ms: Sequence[float], first_event: int, trial_ms: float) -> list[list[int]]:
+    """Group successive events into trials of about ``trial_ms``: ``[first, count]`` each.
 
-    Few events, or cheap ones, make one turn of all of them.
+    Few events, or cheap ones, make one trial of all of them.
     """
     total = sum(times_ms)
-    count = max(1, min(len(times_ms), round(total / turn_ms)))
+    count = max(1, min(len(times_ms), round(total / trial_ms)))
     ends = np.searchsorted(np.cumsum(times_ms), total * (np.arange(count) + 1) / count - 1e-9)
     edges = sorted({0, *(int(end) + 1 for end in ends[:-1]), len(times_ms)})
     edges = [edge for edge in edges if edge <= len(times_ms)]
     return [[first_event + low, high - low] for low, high in itertools.pairwise(edges)]
 
 
-class KernelTurns:
+def plan(params: KvParams) -> dict[str, Any]:
+    """The cores, and how often the code is copied."""
+    cores = params.resolved_cores()
+    copied = params.job in ("kernel", "program")
+    found = {"cores": cores, "copies": copies_for(params.code_kib) if copied else None}
+    with _trials(params, found, cores[:1]):
+        return found  # a wrong job fails here
+
+
+def pilot(params: KvParams, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The events of each trial, by what they take on the first core, and their checksums."""
+    events = range(params.first_event, params.first_event + params.events)
+    with _trials(params, plan, plan["cores"][:1]) as trials:
+        times_ms, checksums = trials.pilot(events)
+    chunks = chunks_of(times_ms, params.first_event, params.trial_ms)
+    return {"checksums": checksums, "chunks": chunks}
+
+
+def _trials(
+    params: KvParams, plan: Mapping[str, Any], cores: Sequence[int]
+) -> KernelTrials | JobTrials:
+    conditions = [params.conditions(cpu) for cpu in cores]
+    if params.job == "kernel":
+        return KernelTrials(build("kv", copies=plan["copies"]), conditions, params.seed)
+    template = job_template(params.job, params.job_command, copies=plan["copies"])
+    expressions = log_format(params.job_begin, params.job_end)
+    return JobTrials(template, expressions, conditions, params.seed, params.job_timeout_s)
+
+
+def take(params: KvParams, session: Session) -> str:
+    """Simulate each trial's events on every core, round by round."""
+    plan = session.plan
+    cores, chunks = plan["cores"], plan["chunks"]
+    checksums = np.array(plan["checksums"], dtype=np.uint64)
+    with _trials(params, plan, cores) as trials:
+
+        def trial(round_: int, core: int) -> Columns:
+            first, count = chunks[round_ % len(chunks)]
+            begin = first - params.first_event
+            expected = checksums[begin : begin + count]
+            return trials.take(core, range(first, first + count), expected)
+
+        stopped = session.rounds(
+            params, len(cores), trial, lambda samples: KvTable(samples).compare().half_width
+        )
+        session.note(trials)
+        return stopped
+
+
+class KernelTrials:
     """KV called as a kernel, one worker a core. Checks every result against the first run's.
 
     A process can be a percent or two faster or slower for as long as it lives (where its pages
     happen to lie is the likeliest reason), which between two equal cores is a difference in every
-    turn. So each core's worker is replaced every few seconds, and the luck of one process is part
-    of the scatter between blocks of time instead of a finding.
+    trial. So each core's worker is replaced every few seconds: process-to-process variation widens
+    the interval.
     """
 
     def __init__(self, build: Build, conditions: Sequence[Conditions], seed: int) -> None:
         self._workers = Workers(build, conditions)
+        self._event = record(build, "kv_event")
         self._conditions = conditions
         self._seed = seed
         self._slowest_ms = 0.0
         self._wrong: dict[int | None, set[int]] = {}
         self._born_s = [0.0] * len(conditions)
-        self._turns = [0] * len(conditions)
+        self._trials = [0] * len(conditions)
 
     def __enter__(self) -> Self:
         self._workers.__enter__()
@@ -95,7 +141,12 @@ class KernelTurns:
     def _simulate(self, arm: int, events: Events, timeout_s: float) -> Any:
         wanted = np.asarray(events, dtype=np.int64)
         code, (done,) = self._workers[arm].call(
-            "kv_run", self._seed, wanted, len(wanted), Out(_EVENT, len(wanted)), timeout_s=timeout_s
+            "kv_run",
+            self._seed,
+            wanted,
+            len(wanted),
+            Out(self._event, len(wanted)),
+            timeout_s=timeout_s,
         )
         if code:
             msg = f"kv_run() returns {code} for events {events[0]} to {events[-1]}"
@@ -110,12 +161,12 @@ class KernelTurns:
 
     def _renew(self, arm: int, events: Events) -> None:
         """Replace an old worker by a new one, and warm that up; before anything is timed."""
-        old = time.monotonic() - self._born_s[arm] > _LIFE_S and self._turns[arm] >= _LEAST_TURNS
-        if old or self._turns[arm] == 0:
+        old = time.monotonic() - self._born_s[arm] > _LIFE_S and self._trials[arm] >= _LEAST_TRIALS
+        if old or self._trials[arm] == 0:
             self._workers[arm].kill()
             self._simulate(arm, events[:1], _PILOT_TIMEOUT_S)
-            self._born_s[arm], self._turns[arm] = time.monotonic(), 0
-        self._turns[arm] += 1
+            self._born_s[arm], self._trials[arm] = time.monotonic(), 0
+        self._trials[arm] += 1
 
     def take(self, arm: int, events: Events, checksums: Checksums) -> Columns:
         """Simulate events on a core: one row each, ``ok`` if it is what the pilot computed."""
@@ -139,8 +190,8 @@ class KernelTurns:
         }
 
 
-class JobTurns(Jobs):
-    """Any job with a log: started anew for each turn, its events timed by its log lines."""
+class JobTrials(Jobs):
+    """Any job with a log: started anew for each trial, its events timed by its log lines."""
 
     def __init__(
         self,
