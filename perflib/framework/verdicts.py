@@ -36,8 +36,8 @@ def slowness_verdict(effect: CoreEffect, threshold: float) -> tuple[Verdict, str
             f"With the cores' names exchanged at random it comes about too often (p = "
             f"{effect.p_holm:.2g}, corrected for the number of cores): more rounds are needed."
         )
-    if not all(part > threshold for part in effect.stretches):
-        parts = ", ".join(f"{part:+.1f}" for part in effect.stretches)
+    if not all(part > threshold for part in effect.segments):
+        parts = ", ".join(f"{part:+.1f}" for part in effect.segments)
         return "inconclusive", f"Not every third of the run shows it ({parts} %)."
     return "supported", f"Every third of the run shows it (p = {effect.p_holm:.2g})."
 

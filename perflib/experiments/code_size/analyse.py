@@ -103,8 +103,8 @@ def core_findings(
             )
             evidence = {
                 "p_holm": effect.p_holm,
-                "stretches_percent": list(effect.stretches),
-                "disturbed_percent": list(effect.disturbed),
+                "segments_percent": list(effect.segments),
+                "interference_percent": list(effect.interference),
                 "where": where.get(cpu),
                 "backing": backing,
             }

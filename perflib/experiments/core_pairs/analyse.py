@@ -128,7 +128,7 @@ def core_findings(
         verdict, reason = slowness_verdict(effect, threshold_percent)
         evidence = {
             "p_holm": effect.p_holm,
-            "stretches_percent": list(effect.stretches),
+            "segments_percent": list(effect.segments),
             "where": (where or {}).get(cpu),
         }
         claim = (

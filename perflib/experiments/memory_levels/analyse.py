@@ -318,8 +318,8 @@ def _of_cores(
                 f"cpu{cpu} {what}", verdict, *effect.slowdown, unit="percent", reason=reason,
                 evidence={
                     "p_holm": effect.p_holm,
-                    "stretches_percent": list(effect.stretches),
-                    "disturbed_percent": list(effect.disturbed),
+                    "segments_percent": list(effect.segments),
+                    "interference_percent": list(effect.interference),
                     "in_core_cycles_percent": list(own.slowdown),
                     "core_mhz": clocks.get(cpu),
                     "where": where.get(cpu),

@@ -78,7 +78,7 @@ def test_a_core_that_lags_by_its_itlb_is_slow_with_large_code_on_small_pages_alo
     assert slow.evidence["where"] == "package 0, core 8"
     assert slow.evidence["backing"] == "4k"
     assert slow.evidence["p_holm"] < 0.05
-    assert len(slow.evidence["stretches_percent"]) == 3
+    assert len(slow.evidence["segments_percent"]) == 3
     assert {f.verdict for name, f in found.items() if name != "cpu8"} == {"refuted"}
     assert "2 MiB pages" in found["cpu8 huge pages"].claim
     assert found["cpu8 huge pages"].evidence["backing"] == "thp"
@@ -96,8 +96,8 @@ def test_a_core_that_is_slow_at_everything_is_so_everywhere() -> None:
 def test_bursts_are_no_slowness_but_are_told() -> None:
     found = of_cores(burst_share={8: 0.2})
     assert {f.verdict for f in found.values()} == {"refuted"}
-    assert found["cpu8"].evidence["disturbed_percent"][0] > 5
-    assert found["cpu7"].evidence["disturbed_percent"][0] < 5
+    assert found["cpu8"].evidence["interference_percent"][0] > 5
+    assert found["cpu7"].evidence["interference_percent"][0] < 5
 
 
 def test_without_one_kind_of_pages_the_rest_is_said() -> None:

@@ -305,7 +305,7 @@ def _cost_finding(
             "processes_predicted_to_alias_percent": cost.aliasing,
             "other_effects_percent": list(cost.other),
             "element_ns": list(cost.element_ns),
-            "stretches_percent": list(cost.stretches),
+            "segments_percent": list(cost.segments),
         },
     )  # fmt: skip
 
@@ -321,8 +321,8 @@ def _cost_verdict(cost: Cost, limit: float) -> tuple[Verdict, str]:
         return "refuted", f"It is below {found.high:.2g} %."
     if found.low <= limit:
         return "inconclusive", f"{limit:g} % lies within the interval: more rounds would narrow it."
-    if not all(part > limit for part in cost.stretches):
-        parts = ", ".join(f"{part:+.1f}" for part in cost.stretches)
+    if not all(part > limit for part in cost.segments):
+        parts = ", ".join(f"{part:+.1f}" for part in cost.segments)
         return "inconclusive", f"Not every third of the run shows it ({parts} %)."
     return "supported", "The whole interval lies above, and every third of the run shows it."
 

@@ -45,14 +45,14 @@ class Cost:
     """What one function's second buffer costs where an allocator puts it, all in percent.
 
     ``distance``: by its distance from the first alone; ``other``: whatever else differs between
-    that buffer and one of ours at the same distance. ``stretches``: of ``distance``, thirds of the
+    that buffer and one of ours at the same distance. ``segments``: of ``distance``, thirds of the
     run. ``element_ns``: time an element, with malloc's own pair. ``aliasing``: percent of processes
     in which the distance is one that is predicted to alias.
     """
 
     distance: Interval
     other: Interval
-    stretches: tuple[float, ...]
+    segments: tuple[float, ...]
     element_ns: Interval
     aliasing: float
 

@@ -178,7 +178,7 @@ def _finding(
     parts = _stretches(by_block)
     verdict, reason = _verdict(effect, parts, threshold, either_way=layout == "moved")
     evidence: dict[str, Any] = {
-        "stretches_percent": parts,
+        "segments_percent": parts,
         "percent_by_core": {
             f"cpu{cpu}": list(table.effect(name, layout, cpu)) for cpu in table.cores
         },

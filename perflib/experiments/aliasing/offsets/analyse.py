@@ -53,7 +53,7 @@ def offset_findings(
                 "fastest_offset_bytes": fastest.offset_bytes,
                 "fastest_percent": list(fastest.difference),
                 "p": slowest.p,
-                "stretches_percent": list(slowest.stretches),
+                "segments_percent": list(slowest.segments),
             },
         )
     )  # fmt: skip
@@ -87,7 +87,7 @@ def _slowest_verdict(slowest: Extreme, threshold: float) -> tuple[Verdict, str]:
         )
     if slowest.p >= _ALPHA:
         return "inconclusive", f"Chance brings it about too often (p = {slowest.p:.2g})."
-    if not all(part > threshold for part in slowest.stretches):
-        parts = ", ".join(f"{part:+.1f}" for part in slowest.stretches)
+    if not all(part > threshold for part in slowest.segments):
+        parts = ", ".join(f"{part:+.1f}" for part in slowest.segments)
         return "inconclusive", f"Not every third of the run shows it ({parts} %)."
     return "supported", f"It is the offset of {where} (p = {slowest.p:.2g})."
