@@ -2,59 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import re
-import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
+from perflib.machine.libraries.elf import Elf, read_elf
 
 __all__ = ["Mapping", "Symbols", "read_maps"]
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SEGMENT = np.dtype(
-    [
-        ("type", "<u4"),
-        ("flags", "<u4"),
-        ("offset", "<u8"),
-        ("address", "<u8"),
-        ("physical", "<u8"),
-        ("file_bytes", "<u8"),
-        ("memory_bytes", "<u8"),
-        ("align", "<u8"),
-    ]
-)
-_SECTION = np.dtype(
-    [
-        ("name", "<u4"),
-        ("type", "<u4"),
-        ("flags", "<u8"),
-        ("address", "<u8"),
-        ("offset", "<u8"),
-        ("bytes", "<u8"),
-        ("link", "<u4"),
-        ("info", "<u4"),
-        ("align", "<u8"),
-        ("entry_bytes", "<u8"),
-    ]
-)
-_SYMBOL = np.dtype(
-    [
-        ("name", "<u4"),
-        ("info", "u1"),
-        ("other", "u1"),
-        ("section", "<u2"),
-        ("value", "<u8"),
-        ("bytes", "<u8"),
-    ]
-)
-_LOAD, _SYMTAB, _DYNSYM = 1, 2, 11
-_CODE, _DATA = (2, 10), (1,)  # STT_FUNC and STT_GNU_IFUNC; STT_OBJECT
-_LOCAL = 0
 _PAGE = 4096
 _MAPS_ROW = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) \S{4} ([0-9a-f]+) \S+ \d+ *(.*)$", re.MULTILINE)
 _DELETED = " (deleted)"
@@ -85,47 +41,6 @@ def read_maps(text: str) -> list[Mapping]:
 
 
 @dataclass(frozen=True)
-class _Table:
-    """Symbols by address, one name an address; nested symbols do not occur in practice."""
-
-    starts: NDArray[np.uint64]
-    ends: NDArray[np.uint64]
-    names: NDArray[np.uint32]
-    strings: bytes
-
-    def at(self, address: int) -> tuple[str, int] | None:
-        row = int(np.searchsorted(self.starts, np.uint64(address), side="right")) - 1
-        if row < 0 or address >= int(self.ends[row]):
-            return None
-        name = _plain(_string(self.strings, int(self.names[row])))
-        return name, address - int(self.starts[row])
-
-
-@dataclass(frozen=True)
-class _File:
-    """What a mapped file says of its addresses; without segments where it is no such file."""
-
-    segments: NDArray[np.void]
-    code: _Table | None = None
-    data: _Table | None = None
-
-    def base(self, mapping: Mapping) -> int | None:
-        """Where address 0 of the file lies in memory, from the mapping of its first segment."""
-        if not len(self.segments):
-            return None
-        first = self.segments[0]
-        if mapping.offset != int(first["offset"]) // _PAGE * _PAGE:
-            return None
-        return mapping.start - int(first["address"]) // _PAGE * _PAGE
-
-    def extent(self) -> tuple[int, int]:
-        """Lowest and highest address of what is loaded of it, with what the file has no bytes of"""
-        ends = self.segments["address"] + self.segments["memory_bytes"]
-        end = -(-int(ends.max()) // _PAGE) * _PAGE
-        return int(self.segments["address"].min()) // _PAGE * _PAGE, end
-
-
-@dataclass(frozen=True)
 class _Module:
     """A file at a place in memory."""
 
@@ -133,107 +48,17 @@ class _Module:
     base: int
     start: int
     end: int
-    file: _File
+    file: Elf
 
 
-def _string(strings: bytes, start: int) -> str:
-    raw = strings[start : strings.find(b"\0", start)]
-    return raw.decode(errors="replace").partition("@")[0]  # of a version: pthread_join@GLIBC_2.34
-
-
-@functools.cache
-def _demangler() -> Callable[[bytes], str] | None:
-    """What turns C++'s names of the linker into those of the source: C++'s own library, if any."""
-    try:
-        library = ctypes.CDLL("libstdc++.so.6")
-        demangle, free = library["__cxa_demangle"], ctypes.CDLL(None)["free"]
-    except (OSError, AttributeError):
+def _base(file: Elf, mapping: Mapping) -> int | None:
+    """Where address 0 of a file is in memory, if this is the mapping of its first segment."""
+    if not file.segments:
         return None
-    demangle.restype = ctypes.c_void_p
-    demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    free.argtypes = [ctypes.c_void_p]
-    free.restype = None
-
-    def demangled(name: bytes) -> str:
-        text = demangle(name, None, None, None)
-        if not text:
-            return name.decode(errors="replace")
-        try:
-            return ctypes.string_at(text).decode(errors="replace")
-        finally:
-            free(text)
-
-    return demangled
-
-
-def _plain(name: str) -> str:
-    """A name as its source has it."""
-    demangled = _demangler() if name.startswith("_Z") else None
-    return demangled(name.encode()) if demangled is not None else name
-
-
-@functools.lru_cache(maxsize=64)
-def _read(path: str) -> _File:
-    """A file's segments and symbols; empty for one that is gone, cut off or no ELF file."""
-    nothing = _File(np.empty(0, _SEGMENT))
-    try:
-        with Path(path).open("rb") as file:  # most mapped data files end here
-            head = file.read(_HEADER.size)
-            if len(head) < _HEADER.size or head[:6] != b"\x7fELF\x02\x01":
-                return nothing
-            raw = head + file.read()
-        return _parse(raw)
-    except (OSError, ValueError, struct.error):
-        return nothing
-
-
-def _parse(raw: bytes) -> _File:
-    header = _HEADER.unpack_from(raw)
-    segments = np.frombuffer(raw, _SEGMENT, header[10], header[5])
-    segments = segments[segments["type"] == _LOAD]
-    try:
-        sections = np.frombuffer(raw, _SECTION, header[12], header[6])
-    except ValueError:  # a file may be loaded without them
-        return _File(segments)
-    for wanted in (_SYMTAB, _DYNSYM):
-        for section in sections[sections["type"] == wanted]:
-            if int(section["link"]) < len(sections):
-                link = sections[int(section["link"])]
-                strings = raw[int(link["offset"]) : int(link["offset"] + link["bytes"])]
-                count = int(section["bytes"]) // _SYMBOL.itemsize
-                symbols = np.frombuffer(raw, _SYMBOL, count, int(section["offset"]))
-                return _File(
-                    segments,
-                    _table(symbols, sections, _CODE, strings),
-                    _table(symbols, sections, _DATA, strings),
-                )
-    return _File(segments)
-
-
-def _table(
-    symbols: NDArray[np.void],
-    sections: NDArray[np.void],
-    types: tuple[int, ...],
-    strings: bytes,
-) -> _Table:
-    defined = (symbols["section"] > 0) & (symbols["section"] < len(sections))
-    kept = symbols[np.isin(symbols["info"] & 15, types) & defined]
-    # Of several names of one address the one that others use counts, and of those the plainest:
-    # pthread_mutex_lock, not ___pthread_mutex_lock.
-    local = kept["info"] >> 4 == _LOCAL
-    texts = [_string(strings, int(start)) for start in kept["name"]]
-    underscores = np.array([len(text) - len(text.lstrip("_")) for text in texts], np.int64)
-    lengths = np.array([len(text) for text in texts], np.int64)
-    kept = kept[np.lexsort((lengths, underscores, local, kept["bytes"] == 0, kept["value"]))]
-    starts, first = np.unique(kept["value"], return_index=True)
-    kept = kept[first]
-    ends = starts + kept["bytes"]
-    # Assembly may not say how long a function is: it ends where the next or its section does.
-    section = sections[kept["section"]]
-    limits = np.minimum(np.append(starts[1:], starts[-1:] + np.uint64(1 << 62)),
-                        section["address"] + section["bytes"])  # fmt: skip
-    ends = np.where(kept["bytes"] == 0, np.maximum(limits, starts), ends)
-    return _Table(starts, ends, kept["name"].copy(), strings)
+    first = file.segments[0]
+    if mapping.offset != first.offset // _PAGE * _PAGE:
+        return None
+    return mapping.start - first.address // _PAGE * _PAGE
 
 
 class Symbols:
@@ -263,10 +88,12 @@ class Symbols:
         for row in newest_first:
             if not row.path.startswith("/") or row.path.endswith(_DELETED):
                 continue  # another file may have the deleted one's name by now
-            file = _read(str(root / row.path.lstrip("/")))
-            base = file.base(row)
+            file = read_elf(root / row.path.lstrip("/"))
+            base = _base(file, row)
             if base is not None:
-                low, high = file.extent()
+                low = min(segment.address for segment in file.segments) // _PAGE * _PAGE
+                high = max(segment.address + segment.memory_bytes for segment in file.segments)
+                high = -(-high // _PAGE) * _PAGE  # with what the file has no bytes of
                 self._modules.append(_Module(row.path, base, base + low, base + high, file))
 
     @classmethod
@@ -287,9 +114,7 @@ class Symbols:
     def object_at(self, address: int) -> tuple[str, int] | None:
         """The variable that contains an address, and the address's offset in it."""
         module = self._module(address)
-        if module is None or module.file.data is None:
-            return None
-        return module.file.data.at(address - module.base)
+        return module.file.data.at(address - module.base) if module is not None else None
 
     def _row(self, address: int) -> Mapping | None:
         rows = (row for row in self._mappings if row.start <= address < row.end)
@@ -309,7 +134,7 @@ class Symbols:
         module = self._module(address)
         if module is not None:
             place = address - module.base
-            found = module.file.code.at(place) if module.file.code is not None else None
+            found = module.file.code.at(place)
             return found[0] if found is not None else f"{Path(module.path).name}+{place:#x}"
         row = self._row(address)
         if row is None or not row.path:

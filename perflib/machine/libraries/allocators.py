@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
+from perflib.machine.libraries.elf import Header, header
 from perflib.model.errors import UserError, choose
 
 __all__ = ["INSTALL", "SYSTEM", "Allocator", "allocators", "chosen", "refusal"]
@@ -58,34 +58,15 @@ class Allocator:
 # --- files ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Elf:
-    bits: int
-    order: str
-    machine: int
-    kind: int
-
-    @property
-    def architecture(self) -> str:
-        known = _ELF_MACHINES.get(self.machine, f"machine {self.machine} of the ELF list")
-        return known if "bits" in known or self.bits == 64 else f"{known} with {self.bits} bits"
-
-
-def _elf(path: Path) -> _Elf | None:
-    """What the header of an ELF file says; ``None`` for another file."""
-    with path.open("rb") as file:
-        header = file.read(20)
-    if len(header) < 20 or header[:4] != b"\x7fELF":
-        return None
-    order: Literal["big", "little"] = "big" if header[5] == 2 else "little"
-    kind, machine = (int.from_bytes(header[at : at + 2], order) for at in (16, 18))
-    return _Elf(64 if header[4] == 2 else 32, order, machine, kind)
+def _architecture(found: Header) -> str:
+    known = _ELF_MACHINES.get(found.machine, f"machine {found.machine} of the ELF list")
+    return known if "bits" in known or found.bits == 64 else f"{known} with {found.bits} bits"
 
 
 @cache
-def _here() -> _Elf:
+def _here() -> Header:
     """The processor that this Python is built for: what it starts can preload the same."""
-    found = _elf(Path(sys.executable).resolve())
+    found = header(Path(sys.executable).resolve())
     assert found is not None, "Linux runs ELF files only"
     return found
 
@@ -100,16 +81,16 @@ def refusal(path: str | Path) -> str:
     if not place.is_file():
         return f"there is no file {str(path)!r}"
     try:
-        found = _elf(place)
+        found = header(place)
     except OSError as error:
         return f"{str(path)!r} cannot be read: {error.strerror}"
     if found is None:
         return f"{str(path)!r} is no shared library (it does not begin as an ELF file does)"
     here = _here()
-    if (found.bits, found.order, found.machine) != (here.bits, here.order, here.machine):
+    if found._replace(kind=here.kind) != here:
         return (
-            f"{str(path)!r} is for {found.architecture}, and programs here are for "
-            f"{here.architecture}"
+            f"{str(path)!r} is for {_architecture(found)}, and programs here are for "
+            f"{_architecture(here)}"
         )
     if found.kind != _SHARED_OBJECT:
         return f"{str(path)!r} is an ELF file, but no shared library"
