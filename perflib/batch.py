@@ -7,6 +7,7 @@ has registered under the name ``python3``.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import secrets
@@ -15,16 +16,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 
 from perflib import experiments
+from perflib.framework.params import assignments
 from perflib.model import store
 from perflib.model.errors import UserError
 from perflib.model.paths import notebooks_dir
@@ -33,6 +35,7 @@ from perflib.model.run import Run
 __all__ = ["Outcome", "batch", "investigate", "load_sets", "parse_assignments", "tagged_runs"]
 
 ParameterSet = Mapping[str, Any]
+_WORDS = {"none": None, "null": None, "true": True, "false": False}
 _DEAD_KERNEL = 138  # papermill's exit status
 _GRACE_S = 20.0
 
@@ -83,29 +86,59 @@ def load_sets(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+class _Once(yaml.SafeLoader):
+    """YAML in which a key that is given twice is an error, and not the last one's value."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        _no_key_twice(str(key.value) for key, _ in node.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _no_key_twice(keys: Iterable[str]) -> None:
+    twice = [key for key, times in Counter(keys).items() if times > 1]
+    if twice:
+        msg = f"parameter {twice[0]!r} is given twice"
+        raise ValueError(msg)
+
+
 def _yaml(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
+    loader = _Once(path.read_text(encoding="utf-8"))  # JSON is YAML
+    return loader.get_single_data()
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
-    """A set a row; a value is read as YAML reads it, and an empty one is not given."""
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return [
-        {str(name): yaml.safe_load(value) for name, value in row.items() if value != ""}
-        for row in frame.to_dict(orient="records")
-    ]
+    """A set a row; an empty value is not given."""
+    with path.open(encoding="utf-8", newline="") as file:
+        header, *rows = list(csv.reader(file)) or [[]]
+    _no_key_twice(header)
+    for number, row in enumerate(rows, 1):
+        if len(row) > len(header):
+            msg = f"row {number} has {len(row)} values for {len(header)} parameters"
+            raise ValueError(msg)
+    named = [zip(header, row, strict=False) for row in rows if row]
+    return [{name: _value(text) for name, text in row if text} for row in named]
 
 
 def parse_assignments(words: Iterable[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` words as one parameter set; values are read as YAML reads them."""
-    given: dict[str, Any] = {}
-    for word in words:
-        name, sign, value = word.partition("=")
-        if not sign or not name.isidentifier():
-            msg = f"{word!r} is no parameter: write KEY=VALUE, for example budget_s=30"
-            raise UserError(msg)
-        given[name] = yaml.safe_load(value)
-    return given
+    """``KEY=VALUE`` words as one parameter set.
+
+    >>> parse_assignments(["events=50", "fifo_priority=none", "cores=0-3"])
+    {'events': 50, 'fifo_priority': None, 'cores': '0-3'}
+    """
+    return {name: _value(text) for name, text in assignments(words).items()}
+
+
+def _value(text: str) -> Any:
+    """What a notebook's cell would hold: no value, a truth value, JSON such as a number, or text.
+
+    A notebook need not belong to an experiment, so that no declared type tells them apart.
+    """
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def batch(
@@ -200,7 +233,7 @@ def _execute(
     begin = time.monotonic()
     output.unlink(missing_ok=True)
     given = output.with_suffix(".parameters.json")
-    given.write_text(json.dumps(dict(parameters)))
+    given.write_text(json.dumps(dict(parameters), default=str))  # YAML has dates
     argv = [sys.executable, "-m", "papermill", str(notebook.absolute()), str(output.absolute())]
     argv += ["-f", str(given.absolute()), "--no-progress-bar", "--cwd", str(output.parent)]
     with subprocess.Popen(

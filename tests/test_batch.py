@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
@@ -12,6 +13,7 @@ import pytest
 from perflib import batch as batches
 from perflib import experiments
 from perflib.batch import Outcome, batch, investigate, load_sets, parse_assignments, tagged_runs
+from perflib.framework.params import Params
 from perflib.model.errors import UserError
 
 
@@ -67,7 +69,11 @@ def test_one_mapping_is_one_set(tmp_path: Path) -> None:
         ("sets.yaml", "- {a: 1}\n- {1: 2}\n", "set 2 is no mapping"),
         ("sets.yaml", "", "holds no parameter sets"),
         ("sets.json", "[", "cannot be read"),
-        ("sets.csv", "", "cannot be read"),
+        ("sets.csv", "", "holds no parameter sets"),
+        ("sets.csv", "a,b\n1,2,3\n", "row 1 has 3 values for 2 parameters"),
+        ("sets.csv", "a,b,a\n1,2,3\n", "parameter 'a' is given twice"),
+        ("sets.yaml", "- {a: 1, b: 2, a: 3}\n", "parameter 'a' is given twice"),
+        ("sets.json", '[{"a": 1, "a": 1}]', "parameter 'a' is given twice"),
         ("sets.toml", "", "are read from"),
         (None, "", "cannot be read"),
     ],
@@ -81,18 +87,63 @@ def test_wrong_files_are_sentences(tmp_path: Path, name: str | None, text: str, 
     assert "\n" not in str(caught.value)
 
 
-def test_assignments_are_read_as_yaml() -> None:
-    assert parse_assignments(["a=1", "b=1.5", "c=physical", "d=null", "e=0-3", "f=x=y"]) == {
+def test_assignments_become_what_a_cell_would_hold() -> None:
+    words = ["a=1", "b=1.5", "c=physical", "d=null", "e=0-3", "f=x=y", "g=True", "h=[64, 512]"]
+    assert parse_assignments(words) == {
         "a": 1,
         "b": 1.5,
         "c": "physical",
         "d": None,
         "e": "0-3",
         "f": "x=y",
+        "g": True,
+        "h": [64, 512],
     }
-    for wrong in ("a", "=1", "a b=1"):
-        with pytest.raises(UserError, match="is no parameter"):
-            parse_assignments([wrong])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["a"], "'a' is no parameter: write KEY=VALUE"),
+        (["=1"], "'=1' is no parameter"),
+        (["a b=1"], "'a b=1' is no parameter"),
+        (["seed=1", "seed=1"], "parameter 'seed' is given twice"),
+    ],
+)
+def test_run_and_batch_refuse_the_same_words(words: list[str], says: str) -> None:
+    for parse in (Params.parse, parse_assignments):
+        with pytest.raises(UserError, match=says):
+            parse(words)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "fifo_priority=none",
+        "fifo_priority=None",
+        "memory_node=null",
+        "budget_s=1e3",
+        "cores=0,1",
+        "cores=3",
+        "aslr=False",
+        "environment=A=1,B=x: y",
+        "preload=*.so",
+        "settings=thp=always",
+    ],
+)
+def test_run_and_batch_mean_the_same(word: str, tmp_path: Path) -> None:
+    by_run = Params.parse([word])
+    assert Params.make(parse_assignments([word])) == by_run
+    name, _, value = word.partition("=")
+    sheet = tmp_path / "sets.csv"
+    with sheet.open("w", newline="") as file:
+        csv.writer(file).writerows([[name], [value]])
+    (one,) = load_sets(sheet)
+    assert Params.make(one) == by_run
+    text = tmp_path / "sets.yaml"
+    text.write_text(f"- {{{name}: {json.dumps(value)}}}\n")
+    (one,) = load_sets(text)
+    assert Params.make(one) == by_run
 
 
 # --- executing -----------------------------------------------------------------------------------

@@ -29,14 +29,45 @@ from perflib.machine.settings.knobs import knob
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import UserError, choose
 
-__all__ = ["AnyWords", "Cores", "Params", "Words", "describe_fields", "parameter", "split_items"]
+__all__ = [
+    "AnyWords",
+    "Cores",
+    "Params",
+    "Words",
+    "assignments",
+    "describe_fields",
+    "parameter",
+    "split_items",
+]
 
+_NO_VALUE = ("none", "null")  # as text, where a parameter need have no value
 _MOST_SHOWN = 80  # characters of a wrong value that an error repeats
 
 
 def parameter(default: Any, help_: str, unit: str = "", **bounds: Any) -> Any:
     """A field of a ``Params``: its default, a sentence of help, its unit, and bounds (ge, le)."""
     return Field(default, description=help_, json_schema_extra={"unit": unit}, **bounds)
+
+
+def assignments(words: Iterable[str]) -> dict[str, str]:
+    """``KEY=VALUE`` words of a command line, as text; ``Params.make`` reads the values.
+
+    Raises
+    ------
+    UserError
+        A word is no assignment, or a key is given twice.
+    """
+    given: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.isidentifier():
+            msg = f"{word!r} is no parameter: write KEY=VALUE, for example budget_s=30"
+            raise UserError(msg)
+        if name in given:
+            msg = f"parameter {name!r} is given twice: {given[name]!r} and {value!r}"
+            raise UserError(msg)
+        given[name] = value
+    return given
 
 
 def _read_cores(value: object) -> object:
@@ -140,11 +171,14 @@ class Params(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_truth_value_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        field = cls.model_fields[str(info.field_name)]
-        if isinstance(value, bool) and field.annotation is not bool:
+    def _as_meant(cls, value: object, info: ValidationInfo) -> object:
+        """``none`` is no value wherever there may be none; no number is a truth value."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, bool) and annotation is not bool:
             msg = "Input should not be true or false"
             raise ValueError(msg)
+        if isinstance(value, str) and value.lower() in _NO_VALUE:
+            return None if type(None) in typing.get_args(annotation) else value
         return value
 
     @classmethod
@@ -172,19 +206,9 @@ class Params(BaseModel):
         return made
 
     @classmethod
-    def parse(cls, assignments: Iterable[str]) -> Self:
+    def parse(cls, words: Iterable[str]) -> Self:
         """Validate ``KEY=VALUE`` words of a command line; ``none`` stands for no value."""
-        given: dict[str, Any] = {}
-        for word in assignments:
-            name, sign, value = word.partition("=")
-            if not sign:
-                msg = f"{word!r} is no parameter: write KEY=VALUE, for example budget_s=30"
-                raise UserError(msg)
-            if name in given:
-                msg = f"parameter {name!r} is given twice"
-                raise UserError(msg)
-            given[name] = None if value.lower() in ("none", "null") else value
-        return cls.make(given)
+        return cls.make(assignments(words))
 
     def resolved_cores(self) -> list[int]:
         """The CPUs to visit on this machine.

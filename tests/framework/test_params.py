@@ -289,10 +289,18 @@ def test_assignment_may_hold_an_equals_sign_and_must_have_one() -> None:
     assert Params.parse(["settings=thp=always"]).settings == {"thp": "always"}
     with pytest.raises(UserError, match="'budget_s' is no parameter: write KEY=VALUE"):
         Params.parse(["budget_s"])
-    with pytest.raises(UserError, match="unknown parameter ''"):
-        Params.parse(["=5"])
-    with pytest.raises(UserError, match="parameter 'seed' is given twice"):
-        Params.parse(["seed=1", "seed=1"])
+    for wrong in ("=5", "a b=5"):
+        with pytest.raises(UserError, match=f"'{wrong}' is no parameter: write KEY=VALUE"):
+            Params.parse([wrong])
+    with pytest.raises(UserError, match="parameter 'seed' is given twice: '1' and '2'"):
+        Params.parse(["seed=1", "seed=2"])
+
+
+@pytest.mark.parametrize("word", ["none", "None", "null"])
+def test_none_is_no_value_where_there_may_be_none(word: str) -> None:
+    assert Params.make({"fifo_priority": word, "memory_node": word}) == Params.make({})
+    with pytest.raises(UserError, match=f"parameter 'budget_s': '{word}'"):
+        Params.make({"budget_s": word})
 
 
 def test_parameters_cannot_be_changed_afterwards() -> None:
