@@ -474,11 +474,11 @@ def test_not_allowed_though_the_setting_allows_it() -> None:
 
 AS_NOBODY = """
 import os, sys
-from perflib.counters.events import event
-from perflib.counters.groups import Group, in_domain
-from perflib.counters.kernel_names import GENERIC, SOFTWARE
-from perflib.counters.readings import kernel
-from perflib.counters.watched import watch
+from perflib.instruments.counters.events import event
+from perflib.instruments.counters.groups import Group, in_domain
+from perflib.instruments.counters.kernel_names import GENERIC, SOFTWARE
+from perflib.instruments.counters.readings import kernel
+from perflib.instruments.counters.watched import watch
 kernel()
 events = [event("task-clock"), event("page-faults")]
 os.setgroups([])

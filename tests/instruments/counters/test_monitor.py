@@ -393,9 +393,9 @@ def test_no_descriptor_and_no_thread_is_left() -> None:
 INTERRUPTED = """
 import os, sys, time
 from pathlib import Path
-from perflib.counters.events import event
-from perflib.counters.monitor import Monitor
-from perflib.counters.watched import watch
+from perflib.instruments.counters.events import event
+from perflib.instruments.counters.monitor import Monitor
+from perflib.instruments.counters.watched import watch
 before = len(list(Path("/proc/self/fd").iterdir()))
 try:
     with Monitor({"a": [event("task-clock")]}, watch(pid=os.getpid()), period_s=0.01) as monitor:

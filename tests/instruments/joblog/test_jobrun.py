@@ -282,8 +282,8 @@ def test_what_goes_wrong_while_a_job_is_held_ends_it() -> None:
 def test_held_job_dies_with_us() -> None:
     script = """
 import time
-from perflib.profiling.jobrun import run_job, too_short
-from perflib.profiling.logformat import FORMATS
+from perflib.instruments.joblog.jobrun import run_job, too_short
+from perflib.instruments.joblog.logformat import FORMATS
 def dawdle(pid):
     print(pid, flush=True)
     time.sleep(600)

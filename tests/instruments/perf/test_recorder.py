@@ -316,7 +316,7 @@ def test_perf_ends_when_we_are_killed(job: subprocess.Popen[str], tmp_path: Path
     script = textwrap.dedent(f"""
         import time
         from pathlib import Path
-        from perflib.profiling.recorder import Recorder
+        from perflib.instruments.perf.recorder import Recorder
         with Recorder({job.pid}, folder=Path({str(tmp_path)!r})) as recorder:
             print(recorder._process.pid, flush=True)
             time.sleep(600)
@@ -351,8 +351,8 @@ def test_data_that_cannot_be_written_is_a_full_disk(
 AS_USER = """
 import os, sys
 from pathlib import Path
-from perflib.errors import PerflibError
-from perflib.profiling.recorder import Recorder
+from perflib.model.errors import PerflibError
+from perflib.instruments.perf.recorder import Recorder
 try:
     with Recorder(int(sys.argv[1]) or os.getpid(), folder=Path(sys.argv[2])) as recorder:
         recorder.enable()

@@ -35,7 +35,7 @@ GOVERNORS = [f"sys/devices/system/cpu/cpufreq/policy{n}/scaling_governor" for n 
 CHANGER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from perflib.system_settings import settings
+from perflib.machine.settings.changes import settings
 with settings({"thp": "always", "governor": "performance"}, Path(sys.argv[1])) as record:
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     worker = subprocess.Popen(["sleep", "60"], start_new_session=sys.argv[2] == "apart", **quiet)
@@ -207,7 +207,7 @@ def test_guard_is_killed_and_the_process_ends_well(root: Path, home: Path) -> No
     assert list(home.iterdir()) == []
 
 
-def test_guard_and_process_are_killed_and_the_next_start_puts_back_and_says_so(
+def test_guard_and_process_are_killed_and_leftovers_are_put_back_with_words(
     root: Path, home: Path
 ) -> None:
     with changer(root) as other:
@@ -234,6 +234,16 @@ def test_leftovers_are_put_back_before_new_settings(root: Path) -> None:
         assert record.changes["thp"]["before"] == "madvise"
         assert len(record.notes) == 3
     assert values(root) == AS_FOUND
+
+
+def test_leftovers_are_put_back_by_a_measurement_that_needs_no_settings(root: Path) -> None:
+    with changer(root) as other:
+        other.kill_guard()
+        os.kill(other.process.pid, signal.SIGKILL)
+        other.process.wait(10)
+        with settings({}) as record:
+            assert values(root) == AS_FOUND
+        assert (record.changes, len(record.notes)) == ({}, 3)
 
 
 def test_leftovers_of_a_process_that_still_runs_are_not_touched(root: Path) -> None:
