@@ -28,11 +28,11 @@ from perflib.model.errors import PerflibError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 
-__all__ = ["Form", "form"]
+__all__ = ["Form"]
 
 _REDRAW_S = 1.0
 _DRAWING_SHARE = 0.1
-_NO_PROFILE = "(defaults)"
+_NO_PRESET = "(defaults)"
 _FIXED = "0 0 auto"  # flex: neither grows nor shrinks
 _STYLE = (
     STYLE
@@ -41,17 +41,6 @@ _STYLE = (
 .perflib-form .perflib-help { font-size: 0.9em; opacity: 0.75; }
 """
 )
-
-
-def form(name: str) -> Form:
-    """The form of an experiment, to be the value of a notebook's cell.
-
-    Raises
-    ------
-    UserError
-        There is no such experiment.
-    """
-    return Form(name)
 
 
 class Form(widgets.VBox):
@@ -68,11 +57,11 @@ class Form(widgets.VBox):
         self._stop = threading.Event()
         self._next_draw = 0.0
         documented = self.experiment.documentation()
-        self._profiles = documented["profiles"]
-        self.profile = widgets.Dropdown(
-            options=[_NO_PROFILE, *self._profiles],
-            description="profile",
-            tooltip="fill the fields with a profile's values",
+        self._presets = documented["presets"]
+        self.preset = widgets.Dropdown(
+            options=[_NO_PRESET, *self._presets],
+            description="preset",
+            tooltip="fill the fields with a preset's values",
         )
         self._message = widgets.HTML()
         self.fields = Fields(documented["parameters"], set(Params.model_fields), self._check)
@@ -93,7 +82,7 @@ class Form(widgets.VBox):
         )
         self._result = widgets.HTML()
         self._pngs: dict[str, bytes] = {}
-        self.profile.observe(self._load_profile, "value")
+        self.preset.observe(self._load_preset, "value")
         self._choose.observe(self._show_chosen, "value")
         for hidden in (self._plot, self._choose, self._bar):
             hidden.layout.display = "none"
@@ -103,7 +92,7 @@ class Form(widgets.VBox):
                     f"<style>{_STYLE}</style><h3>{html.escape(documented['title'])}</h3>"
                     f"<p>{html.escape(documented['question'])}</p>{_notices(name)}"
                 ),
-                self.profile,
+                self.preset,
                 self.fields.box,
                 self._message,
                 widgets.HBox([self.run_button, self.stop_button, self._bar, self._status]),
@@ -118,8 +107,8 @@ class Form(widgets.VBox):
         self._status.add_class("perflib-status")
         self._message.add_class("perflib-message")
         self.stop_button.disabled = self.save_button.disabled = True
-        if "quick" in self._profiles:
-            self.profile.value = "quick"
+        if "quick" in self._presets:
+            self.preset.value = "quick"
 
     # --- what the user does ----------------------------------------------------------------------
 
@@ -143,8 +132,8 @@ class Form(widgets.VBox):
         wrong = self._params() is None
         self.run_button.disabled = wrong or self._running()
 
-    def _load_profile(self, _: object) -> None:
-        self.fields.fill(self._profiles.get(self.profile.value, {}))
+    def _load_preset(self, _: object) -> None:
+        self.fields.fill(self._presets.get(self.preset.value, {}))
 
     def _running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
@@ -166,7 +155,7 @@ class Form(widgets.VBox):
     def _stop_now(self, _: object = None) -> None:
         if self._running():
             self._stop.set()
-            self._status.value = "stopping after this turn…"
+            self._status.value = "stopping after this trial…"
 
     def _save_as(self, _: object = None) -> None:
         try:
@@ -265,7 +254,7 @@ class Form(widgets.VBox):
         self.run_button.disabled = running
         self.stop_button.disabled = not running
         self.save_button.disabled = running or self.run is None
-        self.profile.disabled = running
+        self.preset.disabled = running
         self.fields.enable(enabled=not running)
 
     def _say(self, text: str, *, wrong: bool = False) -> None:

@@ -2,17 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from perflib.lab.tables import Table
+from perflib.lab.tables import Table, table
 from perflib.machine.doctor.diagnose import Check
 from perflib.machine.hardware.features import FeatureState
+from perflib.model.errors import UserError, choose
 
-__all__ = ["caches", "checks", "cores", "facts", "features", "tlbs", "warnings_of"]
+__all__ = [
+    "MachineView",
+    "caches",
+    "checks",
+    "cores",
+    "describe",
+    "doctor",
+    "facts",
+    "features",
+    "tlbs",
+    "warnings_of",
+]
 
 Machine = dict[str, Any]  # what perflib.machine.describe.describe() returns
 _MOST_CORES = 64
+
+
+class MachineView(dict[str, Any]):
+    """The description of this machine, as runs record it; shown as a table of facts."""
+
+    def table(self, name: str) -> Table:
+        """A part: ``facts``, ``cores``, ``caches``, ``tlbs``, ``tlb_reach``, ``features``.
+
+        Raises
+        ------
+        UserError
+            There is no such table; the nearest name is given.
+        """
+        made: dict[str, Callable[[], Table]] = {
+            "facts": lambda: table({"what": name, "here": value} for name, value in facts(self)),
+            "cores": lambda: cores(self),
+            "caches": lambda: caches(self),
+            "tlbs": lambda: tlbs(self),
+            "tlb_reach": lambda: _tlb_reach(self),
+            "features": lambda: features(_features()),
+        }
+        if name not in made:
+            raise UserError(choose("table", name, made))
+        return made[name]()
+
+    def _repr_html_(self) -> str:
+        return self.table("facts")._repr_html_()
+
+    def __repr__(self) -> str:
+        return repr(self.table("facts"))
+
+
+def describe() -> MachineView:
+    """What this machine is: cores, caches, TLBs, kernel, hypervisor, counters."""
+    from perflib.machine.describe import describe as described
+
+    return MachineView(described())
+
+
+def doctor() -> Table:
+    """What spoils measurements here, what it costs, and the command that changes it."""
+    from perflib.machine.doctor.diagnose import diagnose
+
+    return checks(diagnose())
+
+
+def _features() -> list[FeatureState]:
+    from perflib.machine.hardware.features import of_this_machine
+
+    return list(of_this_machine())
+
+
+def _tlb_reach(machine: Machine) -> Table:
+    """How far each TLB reaches in pages of 4 KiB."""
+    from perflib.machine.hardware.cpuid import leaves_or_reason
+    from perflib.machine.hardware.tlbs import decode_tlbs, reach_bytes
+
+    found = decode_tlbs(leaves_or_reason()[0])
+    rows: list[dict[str, Any]] = [
+        {"level": level, "use": use, "KiB reached in 4 KiB pages": reach // 1024}
+        for level in (1, 2)
+        for use in ("instruction", "data")
+        if (reach := reach_bytes(found, use, level))
+    ]
+    unknown = machine["cpuid_missing"] or "the processor does not say"
+    return table(rows or [{"level": "unknown", "reason": unknown}])
 
 
 def facts(machine: Machine) -> list[tuple[str, str]]:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.model.finding import Finding, Verdict
+from perflib.model.finding import Finding
+from perflib.model.sentences import estimate
+from perflib.stats.decide import Verdict
 
-__all__ = ["STYLE", "Table", "interval", "short_unit", "table", "verdicts"]
+__all__ = ["STYLE", "Table", "interval", "table", "verdicts"]
 
 _MARKS: dict[Verdict, str] = {"supported": "●", "refuted": "○", "inconclusive": "◐"}
-_UNITS = {"percent": "%", "percentage points": "points"}
-_COLUMNS = ("subject", "verdict", "effect", "95 % interval", "unit", "claim and reason")
+_COLUMNS = ("subject", "what is so", "verdict", "estimate", "exact claim, and why")
 
 STYLE = """
 table.perflib-table { border-collapse: collapse; margin: 0.6em 0; font-size: 0.92em; }
@@ -30,7 +31,9 @@ table.perflib-table td.number { text-align: right !important; white-space: nowra
   font-variant-numeric: tabular-nums; }
 table.perflib-table td.command { font-family: ui-monospace, "DejaVu Sans Mono", monospace;
   font-size: 0.85em; overflow-wrap: anywhere; min-width: 14em; }
-table.perflib-table td.supported { color: #b34700; font-weight: 600; white-space: nowrap; }
+table.perflib-table td.exact { min-width: 18em; font-size: 0.88em; opacity: 0.8; }
+table.perflib-table td.supported { font-weight: 600; white-space: nowrap; }
+table.perflib-table td.anomaly.supported { color: #b34700; }
 table.perflib-table td.refuted { color: #00695c; white-space: nowrap; }
 table.perflib-table td.inconclusive { color: #6b6b6b; font-style: italic; white-space: nowrap; }
 """
@@ -97,34 +100,28 @@ def _word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def short_unit(unit: str) -> str:
-    """A unit as it stands after a number."""
-    return _UNITS.get(unit, unit)
-
-
 def interval(low: float, high: float) -> str:
     """The two ends of an interval in brackets; a dash where there is none."""
     return f"[{low:.2f}, {high:.2f}]" if math.isfinite(low) and math.isfinite(high) else "–"
 
 
 def verdicts(findings: Iterable[Finding]) -> Table:
-    """The findings, one a row: what about, verdict, effect with interval and unit, and why."""
+    """The findings, one a row: what is so, in plain words, and the exact claim with its reason."""
     rows = []
     classes = {}
     for i, finding in enumerate(findings):
-        effect = f"{finding.effect:.2f}" if math.isfinite(finding.effect) else "–"
         rows.append(
             [
                 finding.subject,
+                finding.plain,
                 f"{_MARKS[finding.verdict]} {finding.verdict}",
-                effect,
-                interval(finding.low, finding.high),
-                short_unit(finding.unit),
+                estimate(finding) if math.isfinite(finding.effect) else "–",
                 f"“{finding.claim}.” {finding.reason}",
             ]
         )
         classes[i, 0] = "name"
-        classes[i, 1] = finding.verdict
-        classes[i, 2] = classes[i, 3] = "number"
-        classes[i, 5] = "prose"
+        classes[i, 1] = "prose"
+        classes[i, 2] = f"{finding.kind} {finding.verdict}"
+        classes[i, 3] = "number"
+        classes[i, 4] = "exact"
     return Table(_COLUMNS, rows, classes)
