@@ -2,8 +2,9 @@
 
 ``with settings({"thp": "always"}) as record:`` writes what it is about to change into a journal,
 starts the guard (`settings.guard`), and only then changes anything. It is put back after success,
-an exception, Ctrl-C, and ``kill -9`` of every process but the guard; `restore_leftovers`, called at
-each start of perflib, sees to the case in which the guard died as well.
+an exception, Ctrl-C, and ``kill -9`` of every process but the guard. Where the guard died as well,
+the next measurement puts it back: every ``with settings(...)`` does so first (`restore_leftovers`),
+and nothing that does not measure changes a setting.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ __all__ = ["SystemSettings", "restore_leftovers", "settings"]
 
 class SystemSettings:
     """Settings asked for by name (`settings.knobs`), in force inside the ``with`` block.
+
+    What processes left changed that were killed is put back first, even where none is asked for:
+    a measurement is not to be made under another's settings.
 
     One process at a time may change settings. What could not be put back, because somebody else
     changed it meanwhile, is a `RuntimeWarning` at the block's end.
@@ -58,8 +62,8 @@ class SystemSettings:
         self._guard: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        self.notes += restore_leftovers()
         if self._asked:
-            self.notes += restore_leftovers()
             try:
                 self._lock_journal()
                 planned = self._plan()

@@ -5,7 +5,7 @@ The guard holds the read end of a pipe whose only write end is in the process th
 settings; however that process ends, ``kill -9`` among the ways, the kernel closes the write end,
 the guard sees the end of its input and puts everything back. It is in a session of its own and
 ignores the signals of terminals, log-outs and batch systems. If it is killed too, the journal
-remains, and `perflib.machine.settings.changes.restore_leftovers` does the work at the next start.
+remains, and the next measurement does the work (`settings.changes.restore_leftovers`).
 
 The journal has one JSON object a line: first who changes the settings (``pid``, ``host``), then one
 per change (``path``, ``old``, ``new``), on disk before the change is made. A last line that is cut
