@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,13 +25,13 @@ from perflib.measure.conditions import Conditions, check, observe, unmet
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
 
-__all__ = ["Out", "Worker", "WorkerError"]
+__all__ = ["Out", "PythonTarget", "Worker", "WorkerError"]
 
-_START_S = 30.0
+_START_S = 60.0
 
 
 class WorkerError(MeasurementError):
-    """A kernel crashed, hung, or its worker was killed: this call is lost, nothing else."""
+    """What was called crashed, hung, or its worker was killed: that call is lost, nothing else."""
 
 
 class Out:
@@ -40,23 +42,43 @@ class Out:
         self.count = count
 
 
+@dataclass(frozen=True)
+class PythonTarget:
+    """An object whose methods a worker calls, with what JSON holds as arguments and result.
+
+    Parameters
+    ----------
+    name
+        What errors call it.
+    factory, argument
+        ``module:callable`` and the text with which the worker calls it to have the object.
+    """
+
+    name: str
+    factory: str
+    argument: str
+
+
+Argument = float | Out | NDArray[Any] | Sequence[float]
+
+
 class Worker:
-    """One kernel in one process under one set of conditions.
+    """One kernel, or one object, in one process under one set of conditions.
 
     After a crash or a hang the next call starts the process anew. It must be called from one
     thread, the one that made it: the process ends with that thread.
 
     Parameters
     ----------
-    build
-        The compiled kernel.
+    target
+        The compiled kernel, or what describes a Python object.
     conditions
         What the process is to have; ``got`` and ``unmet`` say what it has.
     """
 
-    def __init__(self, build: Build, conditions: Conditions) -> None:
+    def __init__(self, target: Build | PythonTarget, conditions: Conditions) -> None:
         check(conditions)
-        self.build = build
+        self.target = target
         self.conditions = conditions
         self.got: dict[str, Any] = {}
         self.unmet: list[str] = []
@@ -84,7 +106,7 @@ class Worker:
         request_read, request_write = os.pipe()
         answer_read, answer_write = os.pipe()
         argv = [sys.executable, "-m", "perflib.measure.worker", str(request_read)]
-        argv += [str(answer_write), str(self.build.library), str(self.build.module)]
+        argv += [str(answer_write), *_described(self.target)]
         argv, environment = command(self.conditions, argv)
         self._errors.seek(0)
         self._errors.truncate()
@@ -111,9 +133,9 @@ class Worker:
         self.unmet = unmet(self.conditions, self.got)
 
     def call(
-        self, function: str, *arguments: float | Out | NDArray[Any], timeout_s: float
+        self, function: str, *arguments: Argument, timeout_s: float
     ) -> tuple[Any, list[NDArray[Any]]]:
-        """Call a kernel's function in the worker.
+        """Call a kernel's function, or an object's method, in the worker.
 
         Arrays are handed over as pointers to a copy, ``Out`` arguments come back filled.
 
@@ -131,7 +153,7 @@ class Worker:
         self.begin(function, *arguments)
         return self.end(timeout_s=timeout_s)
 
-    def begin(self, function: str, *arguments: float | Out | NDArray[Any]) -> None:
+    def begin(self, function: str, *arguments: Argument) -> None:
         """Begin a call and do not wait for it, so that several workers run at the same time.
 
         Several calls may be begun, if they are few and small enough for a pipe (64 KiB); the worker
@@ -144,7 +166,7 @@ class Worker:
         """
         self.start()
         outs = [argument for argument in arguments if isinstance(argument, Out)]
-        request = {"function": function, "args": [_encode(argument) for argument in arguments]}
+        request = [function, [_encode(argument) for argument in arguments]]
         line = json.dumps(request).encode() + b"\n"
         try:
             with contextlib.suppress(BrokenPipeError):  # it died: the answer says of what
@@ -160,7 +182,7 @@ class Worker:
         If the worker dies, it takes with it all that was begun.
         """
         if not self._begun:
-            msg = f"kernel {self.build.name!r}: no call was begun, or its worker is gone"
+            msg = f"{self._named}: no call was begun, or its worker is gone"
             raise WorkerError(msg)
         function, outs = self._begun.popleft()
         try:
@@ -169,7 +191,7 @@ class Worker:
             self.kill()
             raise
         if "error" in answer:
-            msg = f"kernel {self.build.name!r}, {function}(): {answer['error']}"
+            msg = f"{self._named}, {function}(): {answer['error']}"
             raise WorkerError(msg)
         arrays = [
             np.frombuffer(base64.b64decode(text), dtype=out.dtype)
@@ -186,8 +208,8 @@ class Worker:
             if not readable.poll(max(0.0, 1000 * left)):
                 self.kill()
                 msg = (
-                    f"kernel {self.build.name!r}, {what}: no answer within {timeout_s:g} s on "
-                    f"{self._place()}; its worker was killed"
+                    f"{self._named}, {what}: no answer within {timeout_s:g} s on {self._place}; "
+                    "its worker was killed"
                 )
                 raise WorkerError(msg)
             chunk = os.read(self._pipes[1], 1 << 20)
@@ -198,6 +220,11 @@ class Worker:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    @property
+    def _named(self) -> str:
+        return f"{_described(self.target)[0]} {self.target.name!r}"
+
+    @property
     def _place(self) -> str:
         return "any CPU" if self.conditions.cpu is None else f"CPU {self.conditions.cpu}"
 
@@ -211,7 +238,7 @@ class Worker:
         words = self._errors.read().decode(errors="replace").strip()
         self._forget()
         said = f"; it said:\n{words}" if words else ""
-        return f"kernel {self.build.name!r}, {what}, on {self._place()}: worker {how}{said}"
+        return f"{self._named}, {what}, on {self._place}: worker {how}{said}"
 
     def _forget(self) -> None:
         self._process = None
@@ -233,7 +260,14 @@ class Worker:
         self._errors.close()
 
 
-def _encode(argument: float | Out | NDArray[Any]) -> Any:
+def _described(target: Build | PythonTarget) -> list[str]:
+    """The target as words of the worker's command line; the first says what it is."""
+    if isinstance(target, Build):
+        return ["kernel", str(target.library), str(target.module)]
+    return ["function", target.factory, target.argument]
+
+
+def _encode(argument: Argument) -> Any:
     if isinstance(argument, Out):
         return {"out_bytes": argument.dtype.itemsize * argument.count}
     if isinstance(argument, np.ndarray):

@@ -46,16 +46,12 @@ def round_order(seed: int, round_: int, arms: int) -> list[int]:
 
 def frame_of(turns: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """The tidy table of a journal's turns: one row a sample."""
-    parts: dict[str, list[Any]] = {}
+    parts: Columns = {}
     for turn in turns:
         columns: Columns = turn.get("columns", {})
         count = len(next(iter(columns.values()), []))
-        if count == 0:
-            continue
-        labels = {"round": turn["round"], "position": turn["position"]}
-        for name, value in labels.items():
-            parts.setdefault(name, []).extend([value] * count)
-        for name, values in columns.items():
+        labels = {name: [turn[name]] * count for name in ("round", "position")}
+        for name, values in {**labels, **columns}.items():
             parts.setdefault(name, []).extend(values)
     return pd.DataFrame(parts)
 
@@ -107,8 +103,7 @@ def take_rounds(
     Why it ended: ``precise enough``, ``budget spent``, ``interrupted`` or ``failed``.
     """
     taken = {(entry["round"], entry["arm"]) for entry in journal.turns}
-    before_s = sum(entry["wall_s"] for entry in journal.turns)
-    begin = time.monotonic()
+    begin = time.monotonic() - sum(entry["wall_s"] for entry in journal.turns)
     next_check_s = least_s
     width: float | None = None
     failures = [0] * arms
@@ -140,15 +135,15 @@ def take_rounds(
                 if failures[arm] == _FAILURES_IN_A_ROW:
                     return "failed"
                 if progress is not None:
-                    elapsed = before_s + time.monotonic() - begin
+                    elapsed = time.monotonic() - begin
                     left = _left_s(elapsed, budget_s, width, target)
                     progress(Status(elapsed, left, round_, width, samples))
             round_ += 1
-            elapsed = before_s + time.monotonic() - begin
+            elapsed = time.monotonic() - begin
             if elapsed >= budget_s:
                 return "budget spent"
-            if elapsed >= next_check_s:
-                width = half_width(samples())
+            if elapsed >= next_check_s and not (table := samples()).empty:
+                width = half_width(table)
                 if width <= target:
                     return "precise enough"
                 next_check_s = elapsed * _CHECKS_GROW

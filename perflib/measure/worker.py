@@ -1,20 +1,38 @@
-"""The process in which kernels run: reads calls from a pipe, answers on another.
+"""The process in which measured code runs: reads calls from a pipe, answers on another.
 
 It is started under its conditions (``launch``) and imports next to nothing, so that it starts in
-milliseconds and its own work stays out of the measurement. Messages are lines of JSON; buffers
-travel as base64. Whatever a kernel prints goes to standard error, not into an answer.
+milliseconds and its own work stays out of the measurement. It serves a compiled kernel, or an
+object that a Python callable makes. Messages are lines of JSON; buffers travel as base64. Whatever
+the measured code prints goes to standard error, not into an answer.
 """
 
 from __future__ import annotations
 
 import base64
 import faulthandler
+import functools
+import importlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from perflib.kernels import open_library
+
+_Serve = Callable[[str, list[Any]], dict[str, Any]]
+
+
+def _kernel(library: str, module: str) -> _Serve:
+    """Serve the functions of a compiled kernel."""
+    return functools.partial(_call, *open_library(library, module))
+
+
+def _object(factory: str, argument: str) -> _Serve:
+    """Serve the methods of the object that ``factory`` (``module:callable``) makes."""
+    module, _, name = factory.partition(":")
+    served = getattr(importlib.import_module(module), name)(argument)
+    return lambda function, given: {"result": getattr(served, function)(*given), "out": []}
 
 
 def _argument(ffi: Any, wanted: Any, given: Any, outputs: list[Any]) -> Any:
@@ -29,13 +47,13 @@ def _argument(ffi: Any, wanted: Any, given: Any, outputs: list[Any]) -> Any:
     return ffi.cast(wanted, buffer), buffer  # the buffer is kept alive by the pair
 
 
-def _call(lib: Any, ffi: Any, request: dict[str, Any]) -> dict[str, Any]:
-    function = getattr(lib, request["function"])
+def _call(lib: Any, ffi: Any, name: str, given: list[Any]) -> dict[str, Any]:
+    function = getattr(lib, name)
     wanted = ffi.typeof(function).args
     outputs: list[Any] = []
     pairs = [
-        _argument(ffi, kind, given, outputs)
-        for kind, given in zip(wanted, request["args"], strict=True)
+        _argument(ffi, kind, argument, outputs)
+        for kind, argument in zip(wanted, given, strict=True)
     ]
     arguments = [pair[0] if isinstance(pair, tuple) else pair for pair in pairs]
     result = function(*arguments)
@@ -51,11 +69,12 @@ def main() -> None:
     answers = os.fdopen(int(sys.argv[2]), "w")
     os.dup2(2, 1)
     faulthandler.enable()
-    lib, ffi = open_library(sys.argv[3], sys.argv[4])
+    kind, *target = sys.argv[3:]
+    serve = {"kernel": _kernel, "function": _object}[kind](*target)
     print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
     for line in requests:
         try:
-            answer = _call(lib, ffi, json.loads(line))
+            answer = serve(*json.loads(line))
         except Exception as error:  # noqa: BLE001 (told to the parent, who raises it)
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)

@@ -214,6 +214,17 @@ def test_failure_costs_its_turn_only(clock: Clock, journal: Journal) -> None:
     assert Counter(samples["cpu"]) == {0: 12, 1: 4, 2: 12}
 
 
+def test_precision_is_asked_of_samples_only(clock: Clock, journal: Journal) -> None:
+    """Where every turn of the first rounds failed there is nothing to ask it of."""
+
+    def half_width(samples: pd.DataFrame) -> float:
+        assert set(samples["cpu"]) == {0, 1, 2}
+        return 0.5
+
+    assert take(journal, failing(clock, lambda n, _: n < 2), half_width) == "precise enough"
+    assert frame_of(journal.turns)["round"].unique().tolist() == [2]
+
+
 def test_three_failures_in_a_row_end_it(clock: Clock, journal: Journal) -> None:
     assert take(journal, failing(clock, lambda _n, arm: arm == 1)) == "failed"
     last = journal.turns[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import resource
@@ -21,7 +22,7 @@ from perflib import kernels
 from perflib.kernels import Build
 from perflib.measure import process as process_module
 from perflib.measure.conditions import Conditions, observe
-from perflib.measure.process import Out, Worker, WorkerError
+from perflib.measure.process import Out, PythonTarget, Worker, WorkerError
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError
 
@@ -34,7 +35,7 @@ PROGRAM = """
 import os, resource, sys, time
 from pathlib import Path
 from perflib import kernels
-from perflib.conditions import Conditions
+from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
 kernels.kernels_dir = lambda: Path(sys.argv[1])
 build = kernels.build("faulty")
@@ -180,6 +181,46 @@ def test_wrong_calls_are_errors_that_cost_no_process(worker: Worker) -> None:
         result(worker, "faulty_add", 2**63, 2)
     assert result(worker, "faulty_add", 1, 2) == 3
     assert worker.pid == pid
+
+
+class Counting:
+    """What a worker serves instead of a kernel: it adds up, and fails as it is told."""
+
+    def __init__(self, begin: str) -> None:
+        self._sum = int(begin)
+
+    def add(self, numbers: list[int]) -> dict[str, int]:
+        self._sum += sum(numbers)
+        print(json.dumps({"result": "printed, not answered"}))
+        return {"sum": self._sum}
+
+    def fail(self) -> None:
+        msg = "as it was told"
+        raise LookupError(msg)
+
+    def leave(self) -> None:
+        os._exit(5)
+
+
+def test_an_object_of_python_is_served_as_a_kernel_is() -> None:
+    target = PythonTarget("counting", f"{__name__}:Counting", "10")
+    with Worker(target, Conditions(cpu=CPU)) as worker:
+        assert worker.call("add", [1, 2], timeout_s=MANY_S) == ({"sum": 13}, [])
+        with pytest.raises(WorkerError, match=r"function 'counting', fail\(\): LookupError: as it"):
+            result(worker, "fail")
+        assert result(worker, "add", [1]) == {"sum": 14}, "it is the same object"
+        assert worker.got["cpus"] == [CPU]
+        with pytest.raises(WorkerError, match=f"leave, on CPU {CPU}: worker exit status 5"):
+            result(worker, "leave")
+        assert result(worker, "add", [1]) == {"sum": 11}, "the next call has a new one"
+    missing = PythonTarget("missing", "nowhere_at_all:Thing", "")
+    with (
+        Worker(missing, Conditions()) as worker,
+        pytest.raises(
+            WorkerError, match=r"(?s)function 'missing', start.*No module named 'nowhere"
+        ),
+    ):
+        worker.start()
 
 
 # --- crashes, hangs and kills -------------------------------------------------------------------

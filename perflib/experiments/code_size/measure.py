@@ -178,7 +178,7 @@ def _unmet(backing: str, worker: Worker, begin: int, end: int) -> str:
 
 def _pages(worker: Worker, begin: int, end: int) -> smaps.TextPages:
     if worker.pid is None:
-        msg = f"the worker of kernel {worker.build.name!r} is gone"
+        msg = f"the worker of kernel {worker.target.name!r} is gone"
         raise WorkerError(msg)
     try:
         return smaps.backing_of(smaps.read(worker.pid), begin, end)

@@ -125,7 +125,7 @@ def layout_offsets(layout: str, data: int, parity: int) -> list[int]:
 def _call(worker: Worker, function: str, *arguments: Any) -> list[NDArray[Any]]:
     answer, outputs = worker.call(function, *arguments, timeout_s=_TIMEOUT_S)
     if answer:
-        msg = f"{function}() of kernel {worker.build.name!r} fails: {os.strerror(int(answer))}"
+        msg = f"{function}() of kernel {worker.target.name!r} fails: {os.strerror(int(answer))}"
         raise _RefusedError(msg, int(answer))
     return outputs
 

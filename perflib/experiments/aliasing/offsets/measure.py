@@ -20,7 +20,17 @@ from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError
 
-__all__ = ["FUNCTIONS", "SAMPLE", "Arm", "OffsetTurns", "fitting", "with_calls"]
+__all__ = [
+    "FUNCTIONS",
+    "SAMPLE",
+    "TRIAL",
+    "Arm",
+    "OffsetTurns",
+    "calls_for",
+    "fitting",
+    "visiting",
+    "with_calls",
+]
 
 SAMPLE = np.dtype(
     [
@@ -37,11 +47,11 @@ _TIMEOUT_S = 120.0
 _MOST_OTHERS = 0.02  # share of the time that other threads may take, as clocks are read in turn
 _OTHERS_NS = 20_000
 _LONG_NS = 1_000_000
-_TRIALS = 3
 _VISITS = 5
 _SAID_BYTES = 512
 _TOGETHER_DISTANCE = 2048
 _PERIOD = 4096
+TRIAL = (_TOGETHER_DISTANCE,) * 3  # offsets of the calls that say how long one takes
 _STAGES = {1: "its arguments", 2: "its memory", 3: "the library", 4: "its result"}
 
 
@@ -72,6 +82,12 @@ class Arm(NamedTuple):
 def fitting(function: str, offsets: Iterable[int]) -> list[int]:
     """Those of the offsets that are multiples of the function's items."""
     return [offset for offset in offsets if offset % _ITEM_BYTES.get(function, 4) == 0]
+
+
+def visiting(seed: str, offsets: Sequence[int], visits: int) -> list[int]:
+    """All offsets so many times, in a fresh random order each time."""
+    draw = random.Random(seed)
+    return [offset for _ in range(visits) for offset in draw.sample(offsets, len(offsets))]
 
 
 class OffsetTurns:
@@ -150,11 +166,8 @@ class OffsetTurns:
     def take(self, round_: int, arm: int) -> Columns:
         """Every offset as often as the arm says, in a fresh random order each time."""
         wanted = self._arms[arm]
-        fit, draw = (
-            fitting(wanted.function, self._offsets),
-            random.Random(f"{self._seed}/{round_}/{arm}"),
-        )
-        offsets = [offset for _ in range(wanted.visits) for offset in draw.sample(fit, len(fit))]
+        fit = fitting(wanted.function, self._offsets)
+        offsets = visiting(f"{self._seed}/{round_}/{arm}", fit, wanted.visits)
         samples = self.sweep(wanted, offsets)
         ok = self._usable(wanted, offsets, samples)
         cpu = self._conditions[wanted.core].cpu
@@ -253,27 +266,36 @@ def _explained(answer: int) -> str:
     return f"the kernel refused {_STAGES.get(stage, stage)}: {os.strerror(number)}"
 
 
-def with_calls(turns: OffsetTurns, arms: Sequence[Arm], sample_ms: float) -> list[Arm]:
-    """The arms with as many calls and samples as take ``sample_ms`` at each offset of a turn.
+def calls_for(trial_ns: Sequence[float], sample_ms: float) -> tuple[int, int, int]:
+    """Calls and warm-up calls of a sample, and samples of each offset in a round.
 
     Several short samples are better than a long one, of which whoever else uses the core would
     lengthen each. A call that is itself long is one sample, and is not warmed up by another.
+
+    Parameters
+    ----------
+    trial_ns
+        Times of single calls.
+    sample_ms
+        How long each offset is timed in a round.
     """
+    each_ns = max(float(min(trial_ns)), 1.0)
+    calls = round(sample_ms * 1e6 / _VISITS / each_ns)
+    return (calls, max(1, calls // 10), _VISITS) if calls else (1, int(each_ns < _LONG_NS), 1)
+
+
+def with_calls(turns: OffsetTurns, arms: Sequence[Arm], sample_ms: float) -> list[Arm]:
+    """The arms with as many calls and samples as take ``sample_ms`` at each offset of a turn."""
     counted: dict[str, tuple[int, int, int]] = {}
     for arm in arms:
         if arm.name not in counted:
             try:
-                samples = turns.sweep(arm, [_TOGETHER_DISTANCE] * _TRIALS)
+                samples = turns.sweep(arm, TRIAL)
             except WorkerError as error:
                 raise MeasurementError(str(error)) from error
-            each_ns = max(float(samples["time_ns"].min()) / arm.calls, 1.0)
-            calls = round(sample_ms * 1e6 / _VISITS / each_ns)
-            if calls < 1:
-                counted[arm.name] = 1, int(each_ns < _LONG_NS), 1
-            else:
-                counted[arm.name] = calls, max(1, calls // 10), _VISITS
-    found = []
-    for arm in arms:
-        calls, warm_calls, visits = counted[arm.name]
-        found.append(arm._replace(calls=calls, warm_calls=warm_calls, visits=visits))
-    return found
+            counted[arm.name] = calls_for((samples["time_ns"] / arm.calls).tolist(), sample_ms)
+    return [
+        arm._replace(calls=calls, warm_calls=warm_calls, visits=visits)
+        for arm in arms
+        for calls, warm_calls, visits in [counted[arm.name]]
+    ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-import random
+import pickle
 import sys
-import time
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +17,17 @@ import pandas as pd
 
 from perflib.experiments.aliasing.offsets.analyse import offset_findings
 from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_offsets
-from perflib.experiments.aliasing.offsets.process import SweepProcess
+from perflib.experiments.aliasing.offsets.measure import TRIAL, calls_for, visiting
 from perflib.experiments.aliasing.offsets.source import CFunction, portable
+from perflib.experiments.aliasing.offsets.sweeper import Job, Sweeper
 from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable
 from perflib.kernels import build
 from perflib.machine.hardware.topology import topology
 from perflib.machine.libraries.blas import ONE_THREAD
 from perflib.measure.conditions import Conditions
+from perflib.measure.journal import Journal
+from perflib.measure.process import PythonTarget, Worker
+from perflib.measure.schedule import Columns, frame_of, take_rounds
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 
@@ -32,9 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OffsetSweep", "sweep_offsets"]
 
-_VISITS = 5
 _LEAST_ROUNDS = 8
-_CHECKS_GROW = 1.15
 _MOST_OTHERS, _OTHERS_NS = 0.02, 50_000
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -53,9 +57,9 @@ class OffsetSweep:
     threshold_percent
         From where on an offset counts as slow.
     stopped
-        ``precise enough``, ``budget spent`` or ``interrupted``.
+        ``precise enough``, ``budget spent``, ``interrupted`` or ``failed``.
     problems
-        Conditions that are not in force, and samples that are not used, in words.
+        Conditions that are not in force, rounds that failed, samples that are not used, in words.
     provenance
         The conditions asked for and got.
     """
@@ -135,7 +139,7 @@ def sweep_offsets(
     threshold_percent
         From where on an offset counts as slow.
     sample_ms
-        How long each offset is timed in a round, in five samples.
+        How long each offset is timed in a round, in five samples; one call at least.
     cpu
         The core; by default the first that may be used.
     environment
@@ -150,7 +154,8 @@ def sweep_offsets(
     UserError
         The function or an argument cannot be swept, or the function raised an exception.
     MeasurementError
-        The function crashed, or took too long.
+        The function crashed or took too long at the first trial, or three times in a row; else
+        that costs its round.
 
     Examples
     --------
@@ -166,83 +171,68 @@ def sweep_offsets(
         if not 0 < value < math.inf:
             msg = f"{name} must be more than 0, and finite, not {value!r}"
             raise UserError(msg)
-    stays, moves = check_arrays(arguments, move)
-    places = check_offsets(offsets, arguments[moves])
-    arrays = {i: one for i, one in enumerate(arguments) if isinstance(one, np.ndarray)}
-    kernel = build("alias_offsets")
-    job: dict[str, Any] = {
-        "function": portable(function, arguments),
-        "plain": {i: _plain(i, one) for i, one in enumerate(arguments) if i not in arrays},
-        "read_only": [place for place, array in arrays.items() if not array.flags.writeable],
-        "stays": stays,
-        "moves": moves,
-        "sample_ns": sample_ms * 1e6 / _VISITS,
-        "kernel": [str(kernel.library), str(kernel.module)],
-        "path": sys.path,
-    }
+    job = _job(function, arguments, move)
+    places = check_offsets(offsets, arguments[job.moves])
     core = topology().allowed_cpus()[0] if cpu is None else cpu
     conditions = Conditions(cpu=core, environment={**ONE_THREAD, **(environment or {})})
-    with SweepProcess(job, arrays, conditions) as process:
-        rows, stopped = _rounds(process, places, budget_s, precision_percent, seed, timeout_s)
-        provenance = {"asked": asdict(conditions), "got": process.got}
-        problems = list(process.unmet)
-    samples = pd.DataFrame(rows)
-    others = np.maximum(samples["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
-    alone = samples["others_ns"] <= others
-    if not alone.all():
-        share = 100 * (1 - float(alone.mean()))
-        problems.append(
-            f"in {share:.0f} % of the samples other threads of the process took time: they are not "
-            "used. A library that has threads and does not obey its environment must be told to "
-            "use one by its own function"
-        )
-    samples["ok"] = alone & samples.pop("pinned")
-    if not samples["ok"].any():
-        msg = f"no sample is usable: {'; '.join(problems) or 'the process was not pinned'}"
-        raise MeasurementError(msg)
-    return OffsetSweep(
-        _name(function, job["function"]), samples, threshold_percent, stopped, problems, provenance
+    name = _name(function, job.function)
+    with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
+        file = Path(folder) / "job"
+        with file.open("wb") as pickled:
+            pickle.dump(job, pickled)
+        target = PythonTarget(name, f"{Sweeper.__module__}:{Sweeper.__name__}", str(file))
+        journal = Journal.create(file.with_suffix(".journal"), {})
+        with closing(journal), Worker(target, conditions) as worker:
+
+            def timed(order: Sequence[int], warm_calls: int, calls: int) -> Columns:
+                answer, _ = worker.call("sweep", order, warm_calls, calls, timeout_s=timeout_s)
+                if "raised" in answer:
+                    msg = f"the function raised {answer['raised']}"
+                    raise UserError(msg)
+                return dict(answer)
+
+            calls, warm_calls, visits = calls_for(timed(TRIAL, 1, 1)["time_ns"], sample_ms)
+
+            def turn(round_: int, _: int) -> Columns:
+                return timed(visiting(f"{seed}/{round_}", places, visits), warm_calls, calls)
+
+            stopped = take_rounds(
+                journal, 1, turn, seed=seed, budget_s=budget_s, least_s=0.0,
+                target=precision_percent, half_width=_half_width,
+            )  # fmt: skip
+    samples = frame_of(journal.turns)
+    failed = [turn["failed"] for turn in journal.turns if "failed" in turn]
+    problems = [*worker.unmet, *dict.fromkeys(failed)]
+    if samples.empty and not failed:
+        raise KeyboardInterrupt
+    _mark_usable(samples, problems)
+    provenance = {"asked": asdict(conditions), "got": worker.got}
+    return OffsetSweep(name, samples, threshold_percent, stopped, problems, provenance)
+
+
+def _job(function: Any, arguments: Sequence[Any], move: int | None) -> Job:
+    """What the worker gets, checked."""
+    stays, moves = check_arrays(arguments, move)
+    kernel = build("alias_offsets")
+    return Job(
+        function=portable(function, arguments),
+        arguments=[_handed_over(place, one) for place, one in enumerate(arguments)],
+        read_only=[
+            place
+            for place, one in enumerate(arguments)
+            if isinstance(one, np.ndarray) and not one.flags.writeable
+        ],
+        stays=stays,
+        moves=moves,
+        kernel=(str(kernel.library), str(kernel.module)),
+        path=sys.path,
     )
 
 
-def _rounds(
-    process: SweepProcess,
-    offsets: list[int],
-    budget_s: float,
-    precision_percent: float,
-    seed: int,
-    timeout_s: float,
-) -> tuple[list[dict[str, Any]], str]:
-    """Rounds until it is enough; an interruption keeps those that there are."""
-    rows: list[dict[str, Any]] = []
-    begin, round_, next_check = time.monotonic(), 0, float(_LEAST_ROUNDS)
-    try:
-        while True:
-            draw = random.Random(f"{seed}/{round_}")
-            order = [place for _ in range(_VISITS) for place in draw.sample(offsets, len(offsets))]
-            rows += [{"round": round_, **row} for row in process.sweep(order, timeout_s)]
-            round_ += 1
-            if time.monotonic() - begin >= budget_s:
-                return rows, "budget spent"
-            if round_ >= next_check:
-                if _half_width(pd.DataFrame(rows)) <= precision_percent:
-                    return rows, "precise enough"
-                next_check = round_ * _CHECKS_GROW
-    except KeyboardInterrupt:
-        if not rows:
-            raise
-        return rows, "interrupted"
-
-
-def _half_width(samples: pd.DataFrame) -> float:
-    table = OffsetTable(samples)
-    width = table.predicted(PERIOD_BYTES).half_width
-    if not math.isfinite(width):
-        width = table.difference(int(table.offsets[0]), int(table.offsets[-1])).half_width
-    return width if math.isfinite(width) else math.inf
-
-
-def _plain(place: int, value: Any) -> Any:
+def _handed_over(place: int, value: Any) -> Any:
+    """An argument as another process can have it."""
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, _PLAIN):
         msg = (
@@ -253,7 +243,42 @@ def _plain(place: int, value: Any) -> Any:
     return value
 
 
+def _mark_usable(samples: pd.DataFrame, problems: list[str]) -> None:
+    """Add the column ``ok``; why samples are not usable is a problem.
+
+    Raises
+    ------
+    MeasurementError
+        None is usable.
+    """
+    usable = pd.Series(dtype=bool)
+    if not samples.empty:
+        others = np.maximum(samples["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
+        alone = samples["others_ns"] <= others
+        usable = samples["ok"] = alone & samples.pop("pinned")
+        if not alone.all():
+            problems.append(
+                f"in {100 * (1 - alone.mean()):.0f} % of the samples other threads of the process "
+                "took time: they are not used. A library that has threads and does not obey its "
+                "environment must be told to use one by its own function"
+            )
+    if not usable.any():
+        msg = f"no sample is usable: {'; '.join(problems) or 'the process was not pinned'}"
+        raise MeasurementError(msg)
+
+
+def _half_width(samples: pd.DataFrame) -> float:
+    if samples["round"].nunique() < _LEAST_ROUNDS:
+        return math.inf
+    table = OffsetTable(samples)
+    width = table.predicted(PERIOD_BYTES).half_width
+    if not math.isfinite(width):
+        width = table.difference(int(table.offsets[0]), int(table.offsets[-1])).half_width
+    return width if math.isfinite(width) else math.inf
+
+
 def _name(function: Any, described: Mapping[str, Any]) -> str:
     """One word for the function."""
-    known: str = described.get("symbol") or described["name"].rpartition(".")[2]
-    return str(getattr(function, "__name__", known)) if described["kind"] != "c" else known
+    if described["kind"] == "c":
+        return str(described["symbol"])
+    return str(getattr(function, "__name__", described["name"].rpartition(".")[2]))
