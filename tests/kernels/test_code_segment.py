@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.instruments.simulators.elf import read_elf
 from perflib.kernels import Kernel
+from perflib.machine.libraries.elf import read_elf
 from perflib.measure.pages import smaps
 from perflib.model.errors import MeasurementError
 from tests.reference import code_segment as reference
@@ -181,7 +181,7 @@ def test_number_of_cases_that_cannot_be_built_is_told(cases: int) -> None:
 
 def symbols(kernel: Kernel) -> list[tuple[int, int, str]]:
     """The cases in the symbol table of the build, in the order of their addresses."""
-    functions = read_elf(kernel.build.library).functions
+    functions = read_elf(kernel.build.library).code
     return [function for function in functions if function[2].startswith("case_")]
 
 

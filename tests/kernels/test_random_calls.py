@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.instruments.simulators.elf import read_elf
 from perflib.kernels import Kernel
+from perflib.machine.libraries.elf import read_elf
 from perflib.model.errors import MeasurementError
 from tests.reference import code_segment as reference
 
@@ -79,7 +79,7 @@ def test_as_shipped_it_has_8192_functions_of_512_bytes(n: int, seed: int, steps:
 
 
 def test_extent_agrees_with_the_symbol_table(kernel: Kernel, tmp_path: Path) -> None:
-    functions = read_elf(kernel.build.library).functions
+    functions = read_elf(kernel.build.library).code
     calls = [function for function in functions if function[2].startswith("call_")]
     most, size, first, last = bounds(kernel)[:4]
     assert [name for _, _, name in calls] == [f"call_{k:05d}" for k in range(most)]
@@ -97,7 +97,7 @@ def test_extent_agrees_with_the_symbol_table(kernel: Kernel, tmp_path: Path) -> 
 
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="binutils' objdump is not installed")
 def test_functions_look_like_unoptimised_code_and_skip_nothing(kernel: Kernel) -> None:
-    calls = [f for f in read_elf(kernel.build.library).functions if f[2].startswith("call_")]
+    calls = [f for f in read_elf(kernel.build.library).code if f[2].startswith("call_")]
     begin, end, _ = calls[-1]
     listing = subprocess.run(
         ["objdump", "-d", f"--start-address={begin}", f"--stop-address={end}", "--no-show-raw-insn",

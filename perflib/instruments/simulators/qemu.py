@@ -1,12 +1,12 @@
 """iTLB misses and 4K aliases of a program, simulated by our plugin of QEMU's user-mode emulation.
 
-The program's instructions are emulated one by one and counted by tools/qemu_counters.c. The
-counts are exact for the model, and the model is simpler than a processor:
+The program's instructions are emulated one by one and counted (kernels_c/tools/qemu_counters.c).
+The counts are exact for the model, and the model is simpler than a processor:
 
 - in program order: nothing is speculated, prefetched or reordered, so a miss that a processor
   would hide counts as much as one that it would wait for;
 - user mode only: the kernel's instructions and accesses are not seen, and other programs do not
-  disturb;
+  interfere;
 - each thread has TLBs and a store buffer of its own, as if it had a core of its own; a forked
   child is not counted, and a program started by ``exec`` loses the counts;
 - addresses are QEMU's. The stack moves with the size of the environment as it does natively (16
@@ -15,7 +15,10 @@ counts are exact for the model, and the model is simpler than a processor:
 - a repeated string instruction (``rep movs``) counts once a repetition;
 - an emulated processor without AVX-512: a library that chooses its code by CPUID chooses another.
 
-It takes 20 to 80 times as long as the program alone (loads and stores are dearer than blocks).
+It takes 20 to 80 times as long as the program alone (loads and stores cost more than blocks).
+
+Whatever is simulated is *labelled* so: counts stand in the column ``simulated_count`` and nowhere
+else, and ``source`` begins with ``simulated:``. Measured counts are never mixed with them.
 """
 
 from __future__ import annotations
@@ -23,227 +26,32 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
 from perflib import kernels
-from perflib.instruments.simulators.elf import machine_of, read_elf
+from perflib.instruments.simulators.models import StoreBufferModel, TlbModel
 from perflib.instruments.simulators.run import (
-    Grouping,
     SimulatorError,
-    check_grouping,
     find_program,
     find_tool,
-    labelled,
-    power_of_two,
     run_under,
 )
-from perflib.machine.hardware import cpuid
-from perflib.machine.hardware.tlbs import decode_tlbs
-from perflib.model.errors import MeasurementError, UserError
+from perflib.machine.libraries.elf import header, read_elf
+from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = [
-    "HASWELL_ITLB",
-    "HASWELL_STORES",
-    "QEMU_INSTALL",
-    "StoreBufferModel",
-    "TlbModel",
-    "aliases",
-    "itlb_misses",
-    "itlb_of_this_machine",
-    "qemu_counts",
-]
+__all__ = ["COLUMNS", "QEMU_INSTALL", "Grouping", "qemu_counts"]
 
+COLUMNS = ("counter", "simulated_count", "symbol", "object", "place", "source", "tool", "model")
+Grouping = Literal["program", "symbol", "place"]
+_GROUPINGS = ("program", "symbol", "place")
 QEMU_INSTALL = (
     "'apt-get install qemu-user' (Debian 12, Ubuntu; that of Debian 13 has no plugins), "
     "'dnf install qemu-user' (Fedora)"
 )
 _MACHINES = {62: "x86_64", 183: "aarch64", 243: "riscv64"}
-_MOST_ENTRIES = 1 << 20
-
-
-@dataclass(frozen=True)
-class TlbModel:
-    """A set-associative TLB that replaces the least recently used entry of a set.
-
-    Parameters
-    ----------
-    entries, ways
-        How many pages it holds, and how many places each may choose from.
-    page_bytes
-        The size of a page: a power of two.
-    second_level
-        ``(entries, ways)`` of a second level, asked when the first misses; none by default.
-
-    Raises
-    ------
-    UserError
-        A page or a number of sets (entries / ways) that is no power of two, or more ways than
-        entries.
-    """
-
-    entries: int
-    ways: int
-    page_bytes: int = 4096
-    second_level: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        if not power_of_two(self.page_bytes):
-            msg = f"a page has a power of two of bytes (4096, 2097152), not {self.page_bytes}"
-            raise UserError(msg)
-        for entries, ways in ((self.entries, self.ways), self.second_level or (1, 1)):
-            if not 1 <= ways <= entries <= _MOST_ENTRIES:
-                msg = (
-                    f"a TLB of {entries} entries in {ways} ways is not possible: "
-                    f"1 <= ways <= entries <= {_MOST_ENTRIES}"
-                )
-                raise UserError(msg)
-            if entries % ways or not power_of_two(entries // ways):
-                msg = (
-                    f"a TLB of {entries} entries in {ways} ways has {entries / ways:g} sets; the "
-                    "number of sets (entries / ways) must be a power of two"
-                )
-                raise UserError(msg)
-
-    def __str__(self) -> str:
-        """In words, for the column ``model``."""
-        text = f"TLB of {self.entries} entries, {self.ways} ways, pages of {self.page_bytes} B, LRU"
-        if self.second_level:
-            text += "; second level {} entries, {} ways".format(*self.second_level)
-        return text
-
-
-@dataclass(frozen=True)
-class StoreBufferModel:
-    """Which stores a load can still collide with.
-
-    Parameters
-    ----------
-    stores
-        The last so many stores.
-    window_instructions
-        And none that is more instructions old than this; ``None``: however old.
-    """
-
-    stores: int
-    window_instructions: int | None = None
-
-    def __post_init__(self) -> None:
-        window = self.window_instructions
-        if not 1 <= self.stores <= _MOST_ENTRIES or (window is not None and window < 1):
-            msg = (
-                "a store buffer holds at least one store, for at least one instruction; not "
-                f"stores={self.stores}, window_instructions={window}"
-            )
-            raise UserError(msg)
-
-    def __str__(self) -> str:
-        """In words, for the column ``model``."""
-        text = f"store buffer of {self.stores} stores, low 12 bits compared"
-        if self.window_instructions is not None:
-            text += f", none older than {self.window_instructions} instructions"
-        return text
-
-
-# Intel 64 and IA-32 Architectures Optimization Reference Manual, on the Haswell microarchitecture:
-# the core's buffers (42 stores; Skylake: 56) and its TLBs.
-HASWELL_ITLB = TlbModel(128, 4, 4096, (1024, 8))
-HASWELL_STORES = StoreBufferModel(42)
-
-
-def itlb_of_this_machine(page_bytes: int = 4096) -> TlbModel | None:
-    """The instruction TLB that this processor owns up to; ``None`` where it does not.
-
-    Also where a model with a power of two of sets cannot have its geometry.
-    """
-    tlbs = decode_tlbs(cpuid.leaves_or_reason()[0])
-    levels = {
-        tlb.level: (tlb.entries, tlb.ways)
-        for tlb in tlbs
-        if tlb.kind in ("instruction", "unified") and page_bytes in tlb.page_bytes and tlb.ways
-    }
-    try:
-        return TlbModel(*levels[1], page_bytes, levels.get(2))
-    except (KeyError, UserError):
-        return None
-
-
-def itlb_misses(
-    argv: Sequence[str],
-    *,
-    entries: int = HASWELL_ITLB.entries,
-    ways: int = HASWELL_ITLB.ways,
-    page_bytes: int = 4096,
-    second_level: tuple[int, int] | None = None,
-    by: Grouping = "program",
-    environment: Mapping[str, str] | None = None,
-    timeout_s: float = 600.0,
-) -> pd.DataFrame:
-    """Simulate how often instruction fetch misses a TLB.
-
-    Parameters
-    ----------
-    argv
-        The program; its output is thrown away.
-    entries, ways, page_bytes, second_level
-        See ``TlbModel``; by default the first level of a Haswell core.
-    by
-        One row a counter for the whole ``program``, or one for each ``symbol`` or ``place``
-        (address, as ``objdump`` prints it) that misses, the most first.
-    environment
-        The program's whole environment (this process's by default). It is QEMU's, too: what
-        ``LD_PRELOAD`` names is loaded into both.
-    timeout_s
-        When to give up.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The columns of ``run.COLUMNS``. Counters: ``instructions`` (only
-        of the whole program), ``iTLB misses`` and, with a second level, ``iTLB walks``.
-
-    Raises
-    ------
-    UserError
-        A geometry that is not possible, no such program, or no QEMU.
-    MeasurementError
-        The program or QEMU failed.
-
-    Examples
-    --------
-    >>> itlb_misses(["kv", "--events", "2"], entries=64, ways=8)  # doctest: +SKIP
-    """
-    tlb = TlbModel(entries, ways, page_bytes, second_level)
-    return qemu_counts(argv, tlb=tlb, by=by, environment=environment, timeout_s=timeout_s)
-
-
-def aliases(
-    argv: Sequence[str],
-    *,
-    store_buffer: int = HASWELL_STORES.stores,
-    window_instructions: int | None = None,
-    by: Grouping = "program",
-    environment: Mapping[str, str] | None = None,
-    timeout_s: float = 600.0,
-) -> pd.DataFrame:
-    """Simulate how often a load meets a store whose address differs by a multiple of 4 KiB.
-
-    A processor compares the low 12 bits first, and delays the load. The model: among the stores
-    still in the buffer the youngest that overlaps the load in the low 12 bits decides; if the whole
-    addresses overlap, it forwards its value, and else the load is an alias. An executed instruction
-    counts once, however many parts its load has.
-
-    Parameters are those of ``itlb_misses``, and ``StoreBufferModel``'s (by default a Haswell
-    core's); the counters are ``instructions``, ``loads``, ``stores`` (only of the whole program)
-    and ``4K aliases``. Errors as there.
-    """
-    buffer = StoreBufferModel(store_buffer, window_instructions)
-    return qemu_counts(
-        argv, store_buffer=buffer, by=by, environment=environment, timeout_s=timeout_s
-    )
 
 
 def qemu_counts(
@@ -255,8 +63,43 @@ def qemu_counts(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 600.0,
 ) -> pd.DataFrame:
-    """``itlb_misses`` and ``aliases`` in one run; a model that is ``None`` is left out."""
-    check_grouping(by)
+    """Simulate how often instruction fetch misses a TLB, and how often a load is a 4K alias.
+
+    Parameters
+    ----------
+    argv
+        The program; its output is thrown away.
+    tlb, store_buffer
+        The models; one that is ``None`` is left out.
+    by
+        One row a counter for the whole ``program``, or one for each ``symbol`` or ``place``
+        (address, as ``objdump`` prints it) that is not 0, the most first.
+    environment
+        The program's whole environment (this process's by default). It is QEMU's, too: what
+        ``LD_PRELOAD`` names is loaded into both.
+    timeout_s
+        When to give up.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns ``COLUMNS``. Counters: ``iTLB misses`` and, with a second level, ``iTLB walks``;
+        ``4K aliases``, an instruction once, however many parts its load has; of the whole program
+        ``instructions`` and, with a store buffer, ``loads`` and ``stores``, too.
+
+    Raises
+    ------
+    UserError
+        No such program, or no QEMU.
+    MeasurementError
+        The program or QEMU failed.
+
+    Examples
+    --------
+    >>> qemu_counts(["kv", "--events", "2"], tlb=TlbModel(64, 8))  # doctest: +SKIP
+    """
+    if by not in _GROUPINGS:
+        raise UserError(choose("grouping (by=)", by, _GROUPINGS))
     program = find_program(argv, environment)
     qemu, version = _emulator(program)
     with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
@@ -276,12 +119,23 @@ def qemu_counts(
 
 def _emulator(program: Path) -> tuple[str, str]:
     """The emulator for a program: its path, and its name with its version."""
-    machine = machine_of(program)
-    if machine not in _MACHINES:
-        known = ", ".join(f"{name} ({number})" for number, name in _MACHINES.items())
-        msg = f"{program} is for a machine (ELF number {machine}) that is not simulated: {known}"
+    try:
+        found = header(program)
+        script = found is None and program.read_bytes().startswith(b"#!")
+    except OSError as error:
+        msg = f"{program} cannot be read: {error.strerror}"
+        raise UserError(msg) from error
+    if script:
+        msg = f"{program} is a script: name the program that runs it first, and then the script"
         raise UserError(msg)
-    return find_tool(f"qemu-{_MACHINES[machine]}", QEMU_INSTALL)
+    if found is None or (found.bits, found.order) != (64, "little"):
+        msg = f"{program} is no 64-bit little-endian program (ELF)"
+        raise UserError(msg)
+    if found.machine not in _MACHINES:
+        known = ", ".join(f"{name} ({number})" for number, name in _MACHINES.items())
+        msg = f"{program} is for machine {found.machine} of the ELF list; simulated are: {known}"
+        raise UserError(msg)
+    return find_tool(f"qemu-{_MACHINES[found.machine]}", QEMU_INSTALL)
 
 
 def _plugin(version: str) -> str:
@@ -366,7 +220,8 @@ def _locate(counts: _Counts, address: int) -> tuple[str, str, str]:
             elf = read_elf(Path(file))
             inside = elf.address(host - start + offset)
             if inside is not None:
-                return elf.function(inside) or "[unknown]", Path(file).name, f"{inside:#x}"
+                symbol, _ = elf.code.at(inside) or ("[unknown]", 0)
+                return symbol, Path(file).name, f"{inside:#x}"
     return "[unknown]", "[unknown]", f"{address:#x}"
 
 
@@ -397,8 +252,14 @@ def _table(
         parts = [_ranked(where, places[name], keys, name) for name in models]
         rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["counter"])
     described = [str(models.get(name, "every one executed")) for name in rows["counter"]]
-    table = labelled(rows, source="qemu plugin", tool=version, model="")
-    return table.assign(model=described)
+    unknown = {"symbol": "", "object": "", "place": ""}
+    table = rows.assign(
+        **{name: text for name, text in unknown.items() if name not in rows},
+        source="simulated: qemu plugin",
+        tool=version,
+        model=described,
+    )
+    return table[list(COLUMNS)].reset_index(drop=True)
 
 
 def _ranked(

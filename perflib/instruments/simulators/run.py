@@ -1,8 +1,4 @@
-"""Running a program under a simulator: what both simulators share.
-
-Whatever is simulated is *labelled* so: every table has the columns ``COLUMNS``, counts stand in
-``simulated_count`` and nowhere else, and ``source`` begins with ``simulated:``.
-"""
+"""Run a program under a simulator, to its end or a time limit."""
 
 from __future__ import annotations
 
@@ -18,34 +14,17 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-import pandas as pd
+from perflib.model.errors import MeasurementError, UserError
 
-from perflib.model.errors import MeasurementError, UserError, choose
-
-__all__ = [
-    "COLUMNS",
-    "Grouping",
-    "SimulatorError",
-    "check_grouping",
-    "find_program",
-    "find_tool",
-    "labelled",
-    "power_of_two",
-    "run_under",
-]
-
-COLUMNS = ("counter", "simulated_count", "symbol", "object", "place", "source", "tool", "model")
-
-Grouping = Literal["program", "symbol", "place"]
+__all__ = ["SimulatorError", "find_program", "find_tool", "run_under"]
 
 _TAIL_BYTES = 4000
 _POLL_S = 0.005
 
 
 class SimulatorError(MeasurementError):
-    """The program or its simulator failed; ``tail`` is the end of what they said."""
+    """The program or its simulator failed; ``tail`` is the end of their errors."""
 
     def __init__(self, message: str, tail: str) -> None:
         super().__init__(message)
@@ -54,25 +33,6 @@ class SimulatorError(MeasurementError):
     def __reduce__(self) -> tuple[type[SimulatorError], tuple[str, str]]:
         """Let a worker process hand the error on."""
         return type(self), (str(self), self.tail)
-
-
-def labelled(rows: pd.DataFrame, *, source: str, tool: str, model: str) -> pd.DataFrame:
-    """Rows (counter, simulated_count and what is known of the place) as a table of ``COLUMNS``."""
-    given = {"symbol": "", "object": "", "place": "", **dict(rows.items())}
-    table = pd.DataFrame({**given, "source": f"simulated: {source}", "tool": tool, "model": model})
-    return table[list(COLUMNS)].reset_index(drop=True)
-
-
-def check_grouping(by: str) -> None:
-    """Refuse what is no ``Grouping``."""
-    choices = ("program", "symbol", "place")
-    if by not in choices:
-        raise UserError(choose("grouping (by=)", by, choices))
-
-
-def power_of_two(value: int) -> bool:
-    """Whether a whole number is 1, 2, 4, 8 ..."""
-    return value > 0 and value & (value - 1) == 0
 
 
 def find_program(argv: Sequence[str], environment: Mapping[str, str] | None) -> Path:
@@ -89,7 +49,7 @@ def find_program(argv: Sequence[str], environment: Mapping[str, str] | None) -> 
 
 
 def find_tool(tool: str, install: str) -> tuple[str, str]:
-    """The path of a simulator, and its name with its version: ``"valgrind 3.19.0"``.
+    """The path of a simulator, and its name with its version: ``"qemu-x86_64 7.2.22"``.
 
     Raises
     ------
@@ -161,7 +121,7 @@ def run_under(
 
 
 def _no_core_files(pid: int) -> None:
-    """Both simulators write core files of their own into the current folder."""
+    """QEMU writes core files of its own into the current folder."""
     with contextlib.suppress(OSError):  # it has ended already
         _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, hard))

@@ -15,7 +15,6 @@ __all__ = ["check_tools"]
 _PROGRAMS = (
     ("perf", "linux-perf", "profiles (notebook 02)"),
     ("objdump", "binutils", "instructions of functions (02, 04, 05)"),
-    ("valgrind", "valgrind", "simulated caches and branches (03)"),
     ("qemu-x86_64", "qemu-user", "simulated iTLB misses and 4K aliases (03, 05, 09, 10)"),
 )
 _LIBRARIES = (("pfm", "libpfm4", "names of hardware events (03)"),)

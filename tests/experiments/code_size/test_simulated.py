@@ -14,7 +14,7 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.code_size.code_segment import simulated as code_simulated
 from perflib.experiments.code_size.code_segment.simulated import simulated_misses, spread
-from perflib.instruments.simulators.simulated import HASWELL_ITLB, TlbModel
+from perflib.instruments.simulators.models import HASWELL_ITLB, TlbModel
 from perflib.kernels import build
 from perflib.model.errors import UserError
 

@@ -19,7 +19,7 @@ def test_what_is_absent_is_named_with_its_package_and_purpose() -> None:
     )
     assert check.state == "warn"
     assert check.now.startswith("no linux-perf: profiles")
-    assert "valgrind" not in check.now
+    assert "qemu-user" not in check.now
     assert check.command == "apt-get install linux-perf libpfm4"
 
 

@@ -16,7 +16,8 @@ from perflib.experiments.aliasing.environment.starts import (
     pairs_of,
     read_line,
 )
-from perflib.instruments.simulators.simulated import HASWELL_STORES, StoreBufferModel, qemu_counts
+from perflib.instruments.simulators.models import HASWELL_STORES, StoreBufferModel
+from perflib.instruments.simulators.qemu import qemu_counts
 
 __all__ = ["simulated_aliases"]
 

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from perflib.experiments.aliasing.offsets.measure import FUNCTIONS
-from perflib.instruments.simulators.simulated import HASWELL_STORES, aliases
+from perflib.instruments.simulators.models import HASWELL_STORES
+from perflib.instruments.simulators.qemu import qemu_counts
 from perflib.kernels import build
 
 __all__ = ["simulated_aliases"]
@@ -40,7 +41,7 @@ def simulated_aliases(
     Raises
     ------
     UserError, MeasurementError
-        As of ``aliases``: no QEMU, or it failed.
+        As of ``qemu_counts``: no QEMU, or it failed.
     """
     wanted = [
         (function, name, offset)
@@ -56,7 +57,8 @@ def simulated_aliases(
     def count(of: tuple[str, str, int], calls: int) -> int:
         function, name, offset = of
         words = [FUNCTIONS[function], _ELEMENTS, offset, calls]
-        table = aliases([programs[name], *map(str, words)])
+        argv = [programs[name], *map(str, words)]
+        table = qemu_counts(argv, store_buffer=HASWELL_STORES)
         found = table.loc[table["counter"] == "4K aliases", "simulated_count"]
         return int(found.iloc[0])
 

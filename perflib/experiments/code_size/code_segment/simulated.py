@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from perflib.instruments.simulators.simulated import (
-    HASWELL_ITLB,
-    TlbModel,
-    itlb_of_this_machine,
-    qemu_counts,
-)
+from perflib.instruments.simulators.models import HASWELL_ITLB, TlbModel, itlb_of_this_machine
+from perflib.instruments.simulators.qemu import qemu_counts
 
 __all__ = ["simulated_misses", "spread"]
 
