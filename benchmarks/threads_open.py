@@ -27,8 +27,11 @@ _MOST_S, _MOST_MB = 10.0, 1024.0
 OPEN = """
 import json, resource, sys, time
 from perflib import lab
-from perflib.profiling.views import bottom_up
-from perflib.threads.recording import Recording
+from perflib.instruments.profile.views import bottom_up
+from perflib.instruments.threads.concurrency import concurrency
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.samples import cpu_samples, wait_samples
+from perflib.instruments.threads.waits import lock_holders, lock_waits, wait_paths
 
 began = time.perf_counter()
 done = {}
@@ -41,15 +44,15 @@ took("timeline")
 start, end = recording.start_ns, recording.end_ns
 timeline.zoom(start + (end - start) // 3, start + (end - start) // 2)
 took("zoom")
-locks = recording.lock_waits()
+locks = lock_waits(recording)
 for lock in locks["lock"][:1]:
-    recording.paths(lock)
-    recording.holders(lock)
+    wait_paths(recording, lock)
+    lock_holders(recording, lock)
 took("locks")
-recording.concurrency()
+concurrency(recording)
 took("concurrency")
-bottom_up(recording.wait_samples(), weight="period")
-bottom_up(recording.cpu_samples(), weight="period")
+bottom_up(wait_samples(recording), weight="period")
+bottom_up(cpu_samples(recording), weight="period")
 took("trees")
 lab.timeline_figure(recording)
 lab.concurrency_figure(recording)

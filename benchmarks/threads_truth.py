@@ -24,7 +24,7 @@ from typing import NamedTuple
 from perflib.instruments.threads.record import backends, profile_job
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
-from perflib.instruments.threads.waits import limiting, lock_waits
+from perflib.instruments.threads.waits import limiting_lock, lock_waits
 from perflib.measure.jobs.event_loop import VERSIONS, Account, argv
 from perflib.model.errors import MeasurementError
 
@@ -71,7 +71,7 @@ def take(words: Sequence[str], backend: str, seen: Version) -> None:
             raise MeasurementError(msg)
         account = Account.parse(done.output)
         first = next(iter(account.waiting_s()))
-        limit = limiting(done.recording)
+        limit = limiting_lock(done.recording)
         seen.first.append(first)
         seen.named[backend] += limit is not None and base(limit.name) == first
         for lock, (percent, share) in deviations(done.recording, account).items():

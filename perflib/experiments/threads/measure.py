@@ -16,9 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perflib.framework.jobs import Jobs
+from perflib.instruments.threads.concurrency import (
+    concurrency,
+    effective_concurrency,
+    serial_parts,
+    thread_states,
+)
+from perflib.instruments.threads.formats import STATES
 from perflib.instruments.threads.record import Profiled, Ran, profile_job, run_alone
-from perflib.instruments.threads.recording import STATES, Recording
+from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
+from perflib.instruments.threads.waits import lock_waits
 from perflib.measure.conditions import Conditions
 from perflib.measure.jobs.event_loop import Account
 from perflib.measure.process import WorkerError
@@ -66,9 +74,9 @@ def summary(
     ``locks`` is JSON: by name (of all objects of one array together) the waits, seconds of waiting
     and of being ready for a core while asking for the lock, and the longest wait in ms.
     """
-    states = recording.thread_states(rows=rows, start_ns=begin_ns, end_ns=end_ns)
+    states = thread_states(recording, rows=rows, start_ns=begin_ns, end_ns=end_ns)
     seconds = {f"{state}_s": float(states[state].sum()) for state in STATES}
-    waits = recording.lock_waits(begin_ns, end_ns, rows)
+    waits = lock_waits(recording, begin_ns, end_ns, rows)
     locks: dict[str, dict[str, Any]] = {}
     for one in waits.to_dict("records"):
         mine = locks.setdefault(
@@ -86,10 +94,10 @@ def summary(
         mine["ready_s"] += float(one["ready_s"])
         mine["longest_ms"] = max(mine["longest_ms"], float(one["longest_ms"]))
     locks = dict(sorted(locks.items(), key=lambda item: -_total_s(item[1]))[:_MOST_LOCKS])
-    at_once = recording.concurrency(begin_ns, end_ns, rows)
+    at_once = concurrency(recording, begin_ns, end_ns, rows)
     return {
         "recorded_s": (end_ns - begin_ns) / 1e9,
-        "concurrency": float(recording.effective_concurrency(begin_ns, end_ns, rows)),
+        "concurrency": float(effective_concurrency(recording, begin_ns, end_ns, rows)),
         "concurrency_s": json.dumps(np.round(np.trim_zeros(at_once, "b") / 1e9, 6).tolist()),
         **seconds,
         "free_ready_s": max(0.0, seconds["ready_s"] - float(waits["ready_s"].sum())),
@@ -278,7 +286,7 @@ class ThreadTurns(Jobs):
         if end_ns <= begin_ns:
             msg = "nothing of the job lies in the recording: is skip_s too long?"
             raise WorkerError(msg)
-        serial = recording.serial()
+        serial = serial_parts(recording)
         whole_s = (meta["end_ns"] - meta["start_ns"]) / 1e9
         middle_s = whole_s - serial.start_s - serial.end_s
         row |= {

@@ -24,6 +24,7 @@ __all__ = [
     "SAMPLE",
     "STATES",
     "THREAD",
+    "Bound",
     "Event",
     "Flag",
     "Lock",
@@ -132,6 +133,8 @@ THREAD = np.dtype(
 
 LOCK_KINDS = ("mutex", "condition", "rwlock", "semaphore", "barrier", "join", "other")
 
+Bound = int | None
+"""Begin or end of a span of time (ns); None: the recording's own."""
 
 Rows = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Threads, by their numbers in a recording."""

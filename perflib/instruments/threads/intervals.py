@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from perflib import kernels
-from perflib.instruments.threads.formats import STATES
+from perflib.instruments.threads.formats import STATES, Bound, Rows
+from perflib.instruments.threads.recording import Recording
 from perflib.model.errors import MeasurementError, UserError
-
-if TYPE_CHECKING:
-    from perflib.instruments.threads.recording import Recording
 
 __all__ = ["RETRY_NS", "WAIT", "levels", "mark_lost", "states_in_bins", "waits"]
 
@@ -39,7 +37,11 @@ WAIT = np.dtype(
     ],
     align=True,
 )
-"""One operation on a lock that was waited for; see `perflib.instruments.threads.waits.waits`."""
+"""One operation on a lock that was waited for.
+
+``waiting_ns`` asleep and then ``ready_ns`` without a core, each within the span that is asked for;
+``other`` released it (-1: not known), ``stack`` is where the thread waited.
+"""
 
 
 @functools.cache
@@ -50,29 +52,37 @@ def load() -> kernels.Kernel:
 
 def states_in_bins(
     recording: Recording,
-    rows: npt.NDArray[np.int32],
-    slots: npt.NDArray[np.int32],
-    span: tuple[int, int],
+    start_ns: int,
+    end_ns: int,
     bins: int,
+    rows: Rows | None = None,
+    *,
+    together: bool = False,
 ) -> npt.NDArray[np.float64]:
-    """Nanoseconds by slot, bin and state; the thread of ``rows[i]`` is added to ``slots[i]``.
+    """Nanoseconds of each thread in each bin of time and each state: ``[rows, bins, 6]``.
+
+    Bin b begins at ``start_ns + b * (end_ns - start_ns) // bins``. ``together``: of all these
+    threads in one row.
 
     Raises
     ------
     UserError
-        There are no bins.
+        There are no bins, or there is no such row.
     """
     if bins < 1:
         msg = f"bins={bins}: at least one is needed"
         raise UserError(msg)
-    found = np.zeros((int(slots.max(initial=-1)) + 1, bins, len(STATES)))
+    wanted = recording.rows(rows)
+    slots = np.zeros_like(wanted) if together else np.arange(len(wanted), dtype=np.int32)
+    found = np.zeros((1 if together else len(wanted), bins, len(STATES)))
     lib, ffi = load().lib, load().ffi
-    if len(recording.intervals) and span[1] > span[0]:
+    if len(recording.intervals) and end_ns > start_ns:
         lib.thread_bins(
-            *_pointers(ffi, recording, rows),
+            *_pointers(ffi, recording, wanted),
             ffi.from_buffer("int32_t[]", slots),
-            len(rows),
-            *span,
+            len(wanted),
+            start_ns,
+            end_ns,
             bins,
             ffi.from_buffer("double[]", found, require_writable=True),
         )
@@ -81,9 +91,9 @@ def states_in_bins(
 
 def levels(
     recording: Recording,
-    rows: npt.NDArray[np.int32],
     span: tuple[int, int],
     states: Sequence[int],
+    rows: Rows | None = None,
     *,
     awake: npt.NDArray[np.bool_] | None = None,
     most: int = 0,
@@ -99,8 +109,9 @@ def levels(
         For how many ns there were k, for k from 0 to all; and the times at which there came to be
         more than ``most``, and not more, in turn.
     """
+    wanted = np.unique(recording.rows(rows))
     lib, ffi = load().lib, load().ffi
-    by_level, times = np.zeros(len(rows) + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
+    by_level, times = np.zeros(len(wanted) + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
     if not len(recording.intervals):
         by_level[0] = span[1] - span[0]
         return by_level, times
@@ -110,8 +121,8 @@ def levels(
     while True:  # the first time they are only counted
         by_level[:] = 0
         n = lib.thread_levels(
-            *_pointers(ffi, recording, rows),
-            len(rows),
+            *_pointers(ffi, recording, wanted),
+            len(wanted),
             *span,
             sum(1 << state for state in states),
             ffi.from_buffer("uint8_t[]", wakes) + 1,
@@ -121,7 +132,7 @@ def levels(
             len(times),
         )
         if n < 0:
-            msg = f"there is not enough memory for the {len(rows)} threads of this recording"
+            msg = f"there is not enough memory for the {len(wanted)} threads of this recording"
             raise MeasurementError(msg)
         if n <= len(times):
             return by_level, times
@@ -129,9 +140,14 @@ def levels(
 
 
 def waits(
-    recording: Recording, rows: npt.NDArray[np.int32], span: tuple[int, int]
+    recording: Recording,
+    start_ns: Bound = None,
+    end_ns: Bound = None,
+    rows: Rows | None = None,
+    lock: int | None = None,
 ) -> npt.NDArray[np.void]:
-    """The waits for locks within a span, as records ``WAIT``, by row and by time."""
+    """Every wait for a lock (or for one), as records ``WAIT``, by row and by time."""
+    wanted, span = np.unique(recording.rows(rows)), recording.span(start_ns, end_ns)
     lib, ffi = load().lib, load().ffi
     found = np.empty(0, dtype=WAIT)
     if not len(recording.intervals):
@@ -141,11 +157,11 @@ def waits(
     for _ in range(2):  # the first time they are only counted
         out = ffi.from_buffer("thread_wait[]", found)
         n = lib.thread_waits(
-            *_pointers(ffi, recording, rows), len(rows), *span, retry_ns, out, len(found)
+            *_pointers(ffi, recording, wanted), len(wanted), *span, retry_ns, out, len(found)
         )
         if n > len(found):
             found = np.empty(n, dtype=WAIT)
-    return found
+    return found if lock is None else found[found["lock"] == lock]
 
 
 def mark_lost(

@@ -1,4 +1,4 @@
-"""A recording of threads: its files, and the questions that can be asked of it.
+"""A recording of threads; `concurrency`, `waits` and `samples` answer questions about it.
 
 A recording is a folder. ``threads.npy``, ``intervals.npy`` (grouped by thread, then by time),
 ``samples.npy`` (by time) and ``lost.npy`` have the records of `threads.formats`,
@@ -10,8 +10,8 @@ longer and no more memory for hours of thousands of threads.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError  # numpy reads a header as Python
@@ -21,37 +21,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.instruments.threads import intervals as kernel
-from perflib.instruments.threads import waits
 from perflib.instruments.threads.formats import (
-    EVENT,
     FORMAT,
     INTERVAL,
-    LOCK_KINDS,
     LOST,
     META,
     SAMPLE,
     STATES,
     THREAD,
+    Bound,
     Flag,
     Lock,
     Rows,
 )
-from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import UserError
 
-__all__ = [
-    "EVENT",
-    "FORMAT",
-    "INTERVAL",
-    "LOCK_KINDS",
-    "LOST",
-    "SAMPLE",
-    "STATES",
-    "Lock",
-    "Recording",
-    "Writer",
-]
+__all__ = ["Recording"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,38 +78,6 @@ class Recording:
     locks: list[Lock]
     lost: npt.NDArray[np.void]
     meta: dict[str, Any]
-
-    # --- files -----------------------------------------------------------------------------------
-
-    @classmethod
-    def write(
-        cls,
-        folder: Path,
-        *,
-        threads: pd.DataFrame,
-        intervals: npt.NDArray[np.void],
-        rows: Rows,
-        samples: npt.NDArray[np.void],
-        stacks: Sequence[str],
-        locks: Sequence[Lock],
-        lost: npt.NDArray[np.void] | None = None,
-        meta: dict[str, Any],
-    ) -> Self:
-        """Write a recording that is in memory; ``rows`` has the thread of each interval.
-
-        Intervals may come in any order. What cannot be held in memory is written by a `Writer`.
-
-        Raises
-        ------
-        MeasurementError
-            Intervals of one thread overlap, or belong to no thread.
-        """
-        order = np.argsort(intervals["start_ns"], kind="stable")
-        with Writer(folder) as writer:
-            writer.add(np.asarray(rows, dtype=np.int32)[order], intervals[order])
-            writer.add_samples(samples)
-            writer.close(threads=threads, stacks=stacks, locks=locks, lost=lost, meta=meta)
-        return cls.open(folder)
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
@@ -169,8 +122,6 @@ class Recording:
             meta=meta,
         )
 
-    # --- what is asked ---------------------------------------------------------------------------
-
     @property
     def start_ns(self) -> int:
         """When it begins."""
@@ -181,7 +132,7 @@ class Recording:
         """When it ends."""
         return int(self.meta["end_ns"])
 
-    def span(self, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
+    def span(self, start_ns: Bound, end_ns: Bound) -> tuple[int, int]:
         """A span of time; what is not given is the recording's own begin or end."""
         start = self.start_ns if start_ns is None else int(start_ns)
         end = self.end_ns if end_ns is None else int(end_ns)
@@ -205,34 +156,14 @@ class Recording:
             raise UserError(msg + (there if len(self.threads) else "there are no threads"))
         return wanted.astype(np.int32)
 
-    def states_in_bins(
-        self, start_ns: int, end_ns: int, bins: int, rows: Rows | None = None
-    ) -> npt.NDArray[np.float64]:
-        """Nanoseconds of each thread in each bin of time and each state: ``[rows, bins, 6]``.
+    def thread_names(self, rows: Iterable[int]) -> list[str]:
+        """The names of threads; "" for -1."""
+        names = [*self.threads["name"], ""]
+        return [str(names[row]) for row in rows]
 
-        Bin b begins at ``start_ns + b * (end_ns - start_ns) // bins``.
-        """
-        wanted = self.rows(rows)
-        slots = np.arange(len(wanted), dtype=np.int32)
-        return kernel.states_in_bins(self, wanted, slots, (start_ns, end_ns), bins)
-
-    def thread_states(
-        self, rows: Rows | None = None, start_ns: int | None = None, end_ns: int | None = None
-    ) -> pd.DataFrame:
-        """Seconds of each thread (the index is its row) in each state; also tid, pid and name."""
-        wanted, (start, end) = self.rows(rows), self.span(start_ns, end_ns)
-        seconds = self.states_in_bins(start, end, 1, wanted)[:, 0, :] / 1e9
-        table = self.threads.loc[wanted, ["tid", "pid", "name"]]
-        return table.assign(**{state: seconds[:, i] for i, state in enumerate(STATES)})
-
-    concurrency = waits.concurrency
-    concurrency_over_time = waits.concurrency_over_time
-    effective_concurrency = waits.effective_concurrency
-    serial = waits.serial
-    lock_waits = waits.lock_waits
-    paths = waits.paths
-    holders = waits.holders
-    longest = waits.longest
+    def stack_texts(self, numbers: Iterable[int]) -> list[str]:
+        """The texts of stacks; "" for -1."""
+        return [self.stacks[number] if number >= 0 else "" for number in numbers]
 
     def at(self, row: int, time_ns: int) -> dict[str, Any]:
         """What a thread does at a time; empty where nothing is recorded.
@@ -253,82 +184,11 @@ class Recording:
             "end_ns": int(one["end_ns"]),
             "cpu": int(one["cpu"]),
             "lock": self.locks[one["lock"]].name if one["lock"] >= 0 else "",
-            "holder": str(self.threads["name"].iloc[one["other"]]) if one["other"] >= 0 else "",
-            "stack": self.stacks[one["stack"]] if one["stack"] >= 0 else "",
+            "holder": self.thread_names([one["other"]])[0],
+            "stack": self.stack_texts([one["stack"]])[0],
             "lost": bool(one["flags"] & Flag.LOST),
             "sampled": bool(one["flags"] & Flag.SAMPLED),
         }
-
-    def cpu_samples(
-        self, start_ns: int | None = None, end_ns: int | None = None, rows: Rows | None = None
-    ) -> pd.DataFrame:
-        """Where threads spent CPU time, as `perflib.instruments.profile.views` takes it.
-
-        The period of a sample is the CPU time in ns that it stands for.
-        """
-        start, end = self.span(start_ns, end_ns)
-        low = bisect_left(self.samples, start, key=lambda one: one["time_ns"])
-        high = bisect_left(self.samples, end, low, key=lambda one: one["time_ns"])
-        samples = self.samples[low:high]
-        if rows is not None:
-            wanted = np.zeros(len(self.threads), dtype=bool)
-            wanted[self.rows(rows)] = True
-            samples = samples[wanted[samples["thread"]]]
-        return self._views_table(
-            samples["time_ns"], samples["thread"], samples["stack"], samples["weight_ns"], "cpu"
-        )
-
-    def wait_samples(
-        self,
-        start_ns: int | None = None,
-        end_ns: int | None = None,
-        rows: Rows | None = None,
-        lock: int | None = None,
-    ) -> pd.DataFrame:
-        """Where threads waited for locks (or one), as `perflib.instruments.profile.views` takes it.
-
-        One row a wait; its period is the time in ns that it took, without a core at the end of it
-        included.
-        """
-        found = waits.waits(self, start_ns, end_ns, rows, lock)
-        return self._views_table(
-            found["start_ns"],
-            found["row"],
-            found["stack"],
-            found["waiting_ns"] + found["ready_ns"],
-            "wait",
-        )
-
-    def _views_table(
-        self,
-        time_ns: npt.NDArray[np.int64],
-        row: npt.NDArray[np.int32],
-        stack: npt.NDArray[np.int32],
-        period: npt.NDArray[np.int64],
-        event: str,
-    ) -> pd.DataFrame:
-        used, codes = np.unique(stack, return_inverse=True)
-        texts = [self.stacks[number] if number >= 0 else "" for number in used]
-        leaves = [text.rpartition(";")[2] or "[unknown]" for text in texts]
-        one_value = np.zeros(len(row), dtype=np.int64)
-        return pd.DataFrame(
-            {
-                "time_ns": np.array(time_ns),
-                "pid": self.threads["pid"].to_numpy()[row],
-                "tid": self.threads["tid"].to_numpy()[row],
-                "comm": _categorical(row, list(self.threads["name"])),
-                "event": _categorical(one_value, [event]),
-                "period": np.array(period),
-                "symbol": _categorical(codes, leaves),
-                "object": _categorical(one_value, [""]),
-                "stack": _categorical(codes, texts),
-            }
-        )
-
-
-def _categorical(codes: npt.NDArray[np.integer[Any]], texts: Sequence[str]) -> pd.Categorical:
-    numbers, names = pd.factorize(np.asarray(texts, dtype=object))
-    return pd.Categorical.from_codes(numbers[codes], pd.Index(names, dtype=str))
 
 
 # --- opening -------------------------------------------------------------------------------------

@@ -12,9 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from perflib.instruments.threads.concurrency import (
+    Serial,
+    concurrency,
+    concurrency_over_time,
+    serial_parts,
+)
 from perflib.instruments.threads.formats import State
 from perflib.instruments.threads.recording import Recording
-from perflib.instruments.threads.waits import Serial
 from perflib.lab.theme import themed
 from perflib.lab.threads import page
 
@@ -140,8 +145,7 @@ def concurrency_figure(
     rows
         The threads to count; None: all.
     serial
-        What ``recording.serial()`` says, if that is known already: of a long recording it takes
-        seconds.
+        What ``serial_parts(recording)`` says, if it is known: of a long recording it takes seconds.
     title
         Of the figure.
     width_inches
@@ -153,7 +157,7 @@ def concurrency_figure(
         The span has no time of the recording, or there is no such row.
     """
     start, end = page.window(recording, start_ns, end_ns)
-    at_once = recording.concurrency(start, end, rows)
+    at_once = concurrency(recording, start, end, rows)
     share = 100 * at_once / max(1, at_once.sum())
     mean = float(np.dot(share, np.arange(len(share)))) / 100
     cpus = int(recording.meta["cpus"])
@@ -183,7 +187,7 @@ def concurrency_figure(
         )  # fmt: skip
         _work(below, recording, (start, end), max(1, min(_BINS // 2, end - start)), rows)
         if rows is None:
-            _shade(below, recording, serial or recording.serial(), (start, end))
+            _shade(below, recording, serial or serial_parts(recording), (start, end))
         below.legend(fontsize=9, loc="upper left", bbox_to_anchor=(0, -0.28), ncols=4)
         _time(below, recording, start, end)
     return figure
@@ -212,7 +216,7 @@ def _work(
     rows: Sequence[int] | None,
 ) -> None:
     """How many threads work, bin by bin, and how many more could, had they a core."""
-    work = recording.concurrency_over_time(bins, *span, rows)
+    work = concurrency_over_time(recording, bins, *span, rows)
     working = work["concurrency"].to_numpy()
     demand = working + work["ready"].to_numpy()
     colours = page.colours()

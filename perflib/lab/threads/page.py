@@ -17,7 +17,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import to_hex
 
+from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import themed
 from perflib.model.errors import UserError, choose
@@ -146,7 +148,7 @@ def levels(
     """
     if not len(rows):
         return np.zeros((0, bins, len(DRAWN)), np.uint8)
-    inside = recording.states_in_bins(start_ns, end_ns, bins, rows)[:, :, list(DRAWN)]
+    inside = states_in_bins(recording, start_ns, end_ns, bins, rows)[:, :, list(DRAWN)]
     stacked = np.cumsum(inside, axis=2) * (bins / (end_ns - start_ns))
     return np.rint(255 * np.clip(stacked, 0, 1)).astype(np.uint8)
 
@@ -215,7 +217,7 @@ def ordered(recording: Recording, order: str) -> list[int]:
     if order == "name":
         names = [_natural(name) for name in recording.threads["name"]]
         return sorted(rows, key=lambda row: (names[row], row))
-    states = recording.thread_states()
+    states = thread_states(recording)
     columns = ["waiting"] if order == "waiting" else ["running", "spinning"]
     most = states[columns].sum(axis=1).to_numpy()
     return sorted(rows, key=lambda row: (-most[row], row))

@@ -15,8 +15,10 @@ from typing import Any
 import anywidget
 import traitlets
 
+from perflib.instruments.threads.concurrency import concurrency_over_time
 from perflib.instruments.threads.formats import STATES, State
 from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.samples import cpu_samples
 from perflib.lab.threads import page
 from perflib.model.errors import PerflibError, UserError
 
@@ -251,7 +253,7 @@ class Timeline(anywidget.AnyWidget):
         start, end = self.selection.start_ns, self.selection.end_ns
         bins = max(1, min(self._bins, end - start))
         drawn = self._found[self._page * self._per_page :][: self._per_page]
-        work = self.recording.concurrency_over_time(bins, start, end, self.selection.rows)
+        work = concurrency_over_time(self.recording, bins, start, end, self.selection.rows)
         title, ticks = page.time_axis(start - self._first_ns, end - self._first_ns)
         colours = page.colours()
         threads = self.recording.threads
@@ -301,7 +303,7 @@ class Timeline(anywidget.AnyWidget):
 
     def _sampled(self, row: int, start: int, end: int) -> tuple[str, str]:
         """The stack with most of the CPU time of the samples within an interval."""
-        samples = self.recording.cpu_samples(start, end, [row])
+        samples = cpu_samples(self.recording, start, end, [row])
         if samples.empty:
             return "where it is was not recorded", ""
         by_stack = samples.groupby("stack", observed=True)["period"].sum()

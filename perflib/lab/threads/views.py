@@ -14,9 +14,16 @@ import pandas as pd
 
 from perflib.instruments.profile import views
 from perflib.instruments.profile.views import Node
+from perflib.instruments.threads.concurrency import (
+    Serial,
+    concurrency_over_time,
+    serial_parts,
+    thread_states,
+)
 from perflib.instruments.threads.formats import State
 from perflib.instruments.threads.recording import Recording
-from perflib.instruments.threads.waits import Serial
+from perflib.instruments.threads.samples import cpu_samples, wait_samples
+from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
 from perflib.lab.choice import Choice
 from perflib.lab.flamegraph import flame_graph
 from perflib.lab.tables import STYLE, Table
@@ -156,7 +163,7 @@ class ThreadView(widgets.VBox):
         start, end, rows = self._asked()
         first = self.recording.start_ns
         who = len(self.recording.threads) if rows is None else len(rows)
-        states = self.recording.concurrency_over_time(1, start, end, rows).iloc[0]
+        states = concurrency_over_time(self.recording, 1, start, end, rows).iloc[0]
         cpus = int(self.recording.meta["cpus"])
         self._selected.value = (
             f"<b>Selection:</b> {(start - first) / 1e9:.6f} s to {(end - first) / 1e9:.6f} s "
@@ -190,7 +197,7 @@ class ThreadView(widgets.VBox):
 
     def _draw_threads(self) -> None:
         start, end, _ = self._asked()
-        states = self.recording.thread_states(self.timeline.found, start, end)
+        states = thread_states(self.recording, self.timeline.found, start, end)
         states = states.sort_values(["waiting", "running"], ascending=False, kind="stable")
         listed = states.head(_MOST_ROWS)
         self._thread_rows = [int(row) for row in listed.index]
@@ -219,13 +226,13 @@ class ThreadView(widgets.VBox):
     def _draw_concurrency(self) -> None:
         start, end, rows = self._asked()
         if self._serial is None:
-            self._serial = self.recording.serial()
+            self._serial = serial_parts(self.recording)
         figure = concurrency_figure(self.recording, start, end, rows=rows, serial=self._serial)
         self._at_once.value = png(figure)
         self._at_once.layout.display = None
 
     def _draw_locks(self) -> None:
-        found = self.recording.lock_waits(*self._asked())
+        found = lock_waits(self.recording, *self._asked())
         listed = found.head(_MOST_ROWS)
         self._lock_numbers = [int(lock) for lock in listed["lock"]]
         self.locks.show(
@@ -250,8 +257,8 @@ class ThreadView(widgets.VBox):
     def _draw_paths(self) -> None:
         place = next(iter(self.locks.chosen), None)
         lock = None if place is None else self._lock_numbers[place]
-        paths = self.recording.paths(lock, *self._asked())
-        holders = self.recording.holders(lock, *self._asked())
+        paths = wait_paths(self.recording, lock, *self._asked())
+        holders = lock_holders(self.recording, lock, *self._asked())
         if paths.empty:
             self._paths.value = "<p>Nothing was waited for here.</p>"
             return
@@ -282,7 +289,7 @@ class ThreadView(widgets.VBox):
 
     def _draw_waits(self) -> None:
         start, end, rows = self._asked()
-        self._longest = found = self.recording.longest(start, end, _MOST_ROWS, rows)
+        self._longest = found = longest_waits(self.recording, start, end, _MOST_ROWS, rows)
         first = self.recording.start_ns
         self.waits.show(
             f"The {len(found)} longest waits for locks. A click shows the wait above."
@@ -312,10 +319,8 @@ class ThreadView(widgets.VBox):
         """Those of the selection, kept for the next view of it."""
         wanted = (self._selection, self.by)
         if self._sampled is None or self._sampled[0] != wanted:
-            ask = self.recording.cpu_samples
-            if self.by == "waiting time":
-                ask = self.recording.wait_samples
-            self._sampled = (wanted, ask(*self._asked()))
+            ask = cpu_samples if self.by == "CPU time" else wait_samples
+            self._sampled = (wanted, ask(self.recording, *self._asked()))
         return self._sampled[1]
 
     def _draw_bottom_up(self) -> None:

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perflib.instruments.threads.formats import INTERVAL, Lock
 from perflib.instruments.threads.record import Profiled, Ran
-from perflib.instruments.threads.recording import INTERVAL, SAMPLE, Lock, Recording
+from perflib.instruments.threads.recording import Recording
 from perflib.measure.jobs.event_loop import POINTS, Account
+from tests.instruments.threads.made import write
 
 BEGIN_NS = 10**12
 PREPARE_NS, MERGE_NS = 20_000_000, 10_000_000
@@ -114,10 +116,9 @@ def recording(
             "start_ns": start, "end_ns": stop,
         }
     )  # fmt: skip
-    return Recording.write(
+    return write(
         folder, threads=threads, intervals=np.array(intervals, dtype=INTERVAL), rows=rows,
-        samples=np.zeros(0, dtype=SAMPLE), stacks=[], locks=locks,
-        meta={
+        locks=locks, meta={
             "backend": "fake", "start_ns": start, "end_ns": stop, "job_pid": MAIN, "cpus": 2,
             **(meta or {}),
         },

@@ -22,8 +22,8 @@ from perflib.experiments.threads.measure import (
     file_name,
     summary,
 )
+from perflib.instruments.threads.formats import Lock
 from perflib.instruments.threads.record import Profiled
-from perflib.instruments.threads.recording import Lock
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.conditions import Conditions
 from perflib.measure.jobs import event_loop

@@ -17,7 +17,8 @@ from perflib.experiments.threads import ThreadsParams, experiment, points_of
 from perflib.experiments.threads import measure as threads_turns
 from perflib.experiments.threads.measure import ALONE, ONE, PROFILED
 from perflib.instruments.threads import record
-from perflib.instruments.threads.recording import STATES, Recording
+from perflib.instruments.threads.formats import STATES
+from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.jobs import event_loop
 from perflib.measure.process import WorkerError

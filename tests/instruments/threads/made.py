@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perflib.instruments.threads.recording import INTERVAL, SAMPLE, Lock, Recording
+from perflib.instruments.threads.formats import INTERVAL, SAMPLE, Lock, Rows
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.writer import Writer
 
-__all__ = ["LOCKS", "STACKS", "made_recording", "recording_of"]
+__all__ = ["LOCKS", "STACKS", "made_recording", "recording_of", "write"]
 
 LOCKS = (
     Lock("output_module", "mutex", 0x1000, 100),
@@ -27,6 +30,27 @@ STACKS = (
     "main;event_loop;physics;scatter",
     "main;prepare",
 )
+
+
+def write(
+    folder: Path,
+    *,
+    threads: pd.DataFrame,
+    intervals: np.ndarray[Any, Any],
+    rows: Rows = (),
+    samples: np.ndarray[Any, Any] | None = None,
+    stacks: Sequence[str] = (),
+    locks: Sequence[Lock] = (),
+    lost: np.ndarray[Any, Any] | None = None,
+    meta: dict[str, Any],
+) -> Recording:
+    """Write a recording from memory: intervals in any order, ``rows`` has the thread of each."""
+    order = np.argsort(intervals["start_ns"], kind="stable")
+    with Writer(folder) as writer:
+        writer.add(np.asarray(rows, dtype=np.int32)[order], intervals[order])
+        writer.add_samples(np.zeros(0, SAMPLE) if samples is None else samples)
+        writer.close(threads=threads, stacks=stacks, locks=locks, lost=lost, meta=meta)
+    return Recording.open(folder)
 
 
 def recording_of(
@@ -58,7 +82,7 @@ def recording_of(
             "end_ns": [one[-1][1] if one else whole[0] for one in threads],
         }
     )
-    return Recording.write(
+    return write(
         folder,
         threads=table,
         intervals=np.array(filled, dtype=INTERVAL),
@@ -106,7 +130,7 @@ def made_recording(
             "end_ns": [start + total] + [end] * (threads - 1),
         }
     )
-    return Recording.write(
+    return write(
         folder,
         threads=table,
         intervals=intervals,

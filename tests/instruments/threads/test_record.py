@@ -17,11 +17,13 @@ import pandas as pd
 import pytest
 
 from perflib.instruments.threads import record
+from perflib.instruments.threads.formats import INTERVAL
 from perflib.instruments.threads.record import backends, chosen, profile_job, run_alone
-from perflib.instruments.threads.recording import INTERVAL, SAMPLE, Recording
+from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
+from tests.instruments.threads.made import write
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 
@@ -69,9 +71,8 @@ class Fake:
         threads = pd.DataFrame(
             {"tid": [pid], "pid": [pid], "name": ["job"], "start_ns": [0], "end_ns": [9]}
         )
-        return Recording.write(
-            out, threads=threads, intervals=np.zeros(0, INTERVAL), rows=np.zeros(0, np.int32),
-            samples=np.zeros(0, SAMPLE), stacks=[], locks=[],
+        return write(
+            out, threads=threads, intervals=np.zeros(0, INTERVAL),
             meta={"backend": "fake", "start_ns": 0, "end_ns": 9, "job_pid": pid},
         )  # fmt: skip
 

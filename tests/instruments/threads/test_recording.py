@@ -16,11 +16,15 @@ from hypothesis import strategies as st
 
 from perflib.instruments.profile import views
 from perflib.instruments.threads import writer as writing
-from perflib.instruments.threads.formats import INTERVAL, LOST, SAMPLE, Lock
-from perflib.instruments.threads.intervals import mark_lost
-from perflib.instruments.threads.recording import FORMAT, Recording, Writer
+from perflib.instruments.threads.concurrency import thread_states
+from perflib.instruments.threads.formats import FORMAT, INTERVAL, LOST, SAMPLE, Lock
+from perflib.instruments.threads.intervals import mark_lost, states_in_bins
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.samples import cpu_samples, wait_samples
+from perflib.instruments.threads.waits import lock_waits
+from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import MeasurementError, UserError
-from tests.instruments.threads.made import LOCKS, STACKS, made_recording, recording_of
+from tests.instruments.threads.made import LOCKS, STACKS, made_recording, recording_of, write
 from tests.reference.thread_states import Interval, lost_flags
 
 ODD_NAMES = ["", "a;b c", "wörker\udcff", "tab\tand\nline", "[x] 10/20"]
@@ -46,7 +50,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     intervals = np.array([(0, 10, 0, 0, 1, -1, -1, -1), (10, 30, 2, 2, -1, 0, 3, 1)], INTERVAL)
     samples = np.array([(5, 4, 0, 10)], dtype=SAMPLE)
     stacks = ["main;f\u2028g", "", "a\rb"]
-    written = Recording.write(
+    written = write(
         tmp_path / "new" / "one",
         threads=threads,
         intervals=intervals,
@@ -118,14 +122,11 @@ def test_intervals_that_cannot_be_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError, match="overlap"):
         recording_of(tmp_path, [[(10, 0, 0)]])
     with pytest.raises(MeasurementError, match="row 3 of 0 threads"):
-        Recording.write(
+        write(
             tmp_path,
             threads=pd.DataFrame(columns=["tid", "pid", "name", "start_ns", "end_ns"]),
             intervals=np.zeros(1, dtype=INTERVAL),
             rows=[3],
-            samples=np.zeros(0, dtype=SAMPLE),
-            stacks=[],
-            locks=[],
             meta={},
         )
 
@@ -281,23 +282,23 @@ def test_at_tells_what_a_thread_does(tmp_path: Path) -> None:
 
 
 def test_seconds_by_state(made: Recording) -> None:
-    table = made.thread_states()
+    table = thread_states(made)
     life = (made.threads["end_ns"] - made.threads["start_ns"]).to_numpy() / 1e9
     states = ["running", "ready", "waiting", "sleeping", "spinning", "unknown"]
     assert table[states].to_numpy().sum(axis=1) == pytest.approx(life)
     assert table[["running", "sleeping"]].to_numpy()[0].tolist() == [0.2, 0.8]
-    part = made.thread_states([3, 1], made.start_ns, made.start_ns + 10**8)
+    part = thread_states(made, [3, 1], made.start_ns, made.start_ns + 10**8)
     assert part.index.tolist() == [3, 1]
     assert (part[states].to_numpy() == 0).all()  # the first tenth is the first thread's
 
 
 def test_no_bins_are_refused(made: Recording) -> None:
     with pytest.raises(UserError, match="bins=0"):
-        made.states_in_bins(0, 10, 0)
+        states_in_bins(made, 0, 10, 0)
 
 
 def test_samples_go_into_the_views(made: Recording) -> None:
-    cpu = made.cpu_samples()
+    cpu = cpu_samples(made)
     runs = made.intervals[made.intervals["state"] == 0]
     total = int((runs["end_ns"] - runs["start_ns"]).sum())
     assert views.top_down(cpu, "period").total == total
@@ -305,20 +306,20 @@ def test_samples_go_into_the_views(made: Recording) -> None:
     assert views.callers(cpu, "scatter", "period")["caller"].tolist() == ["physics"]
     assert set(cpu["symbol"].unique()) == {"physics", "scatter", "prepare"}
     assert set(views.select(cpu, thread="event-1")["tid"]) == {102}
-    some = made.cpu_samples(made.start_ns, made.start_ns + 5 * 10**8, [1, 2])
+    some = cpu_samples(made, made.start_ns, made.start_ns + 5 * 10**8, [1, 2])
     assert set(some["tid"]) == {101, 102}
     assert some["time_ns"].max() < made.start_ns + 5 * 10**8
-    waits = made.wait_samples()
-    assert int(waits["period"].sum()) == round(made.lock_waits()["total_s"].sum() * 1e9)
+    waits = wait_samples(made)
+    assert int(waits["period"].sum()) == round(lock_waits(made)["total_s"].sum() * 1e9)
     assert views.bottom_up(waits, "period").total == int(waits["period"].sum())
-    only = made.wait_samples(lock=0)
+    only = wait_samples(made, lock=0)
     assert set(only["stack"].unique()) == {STACKS[0]}
     assert set(only["event"].unique()) == {"wait"}
 
 
 def test_a_sample_without_a_stack(tmp_path: Path) -> None:
     recording = recording_of(tmp_path, [[(0, 100, 0)]], samples=[(10, 0, -1, 50), (20, 0, 4, 50)])
-    samples = recording.cpu_samples()
+    samples = cpu_samples(recording)
     assert samples["stack"].tolist() == ["", STACKS[4]]
     assert samples["symbol"].tolist() == ["[unknown]", "physics"]
     assert views.top_down(samples, "period").total == 100
@@ -327,9 +328,9 @@ def test_a_sample_without_a_stack(tmp_path: Path) -> None:
 def test_an_empty_recording(tmp_path: Path) -> None:
     recording = recording_of(tmp_path, [])
     assert recording.threads.empty
-    assert recording.states_in_bins(0, 10, 3).shape == (0, 3, 6)
-    assert recording.thread_states().empty
-    assert recording.cpu_samples().empty
-    assert recording.wait_samples().empty
+    assert states_in_bins(recording, 0, 10, 3).shape == (0, 3, 6)
+    assert thread_states(recording).empty
+    assert cpu_samples(recording).empty
+    assert wait_samples(recording).empty
     with pytest.raises(UserError, match="there are no threads"):
         recording.at(0, 0)

@@ -535,10 +535,11 @@ import numpy as np, pandas as pd
 from perflib import kernels
 load = kernels.load
 kernels.load = lambda name: load(name, variant="sanitized")
-from perflib.threads.formats import EVENT, LOST
-from perflib.threads.intervals import mark_lost
-from perflib.threads.recording import Recording
-from perflib.threads.states import StateMachine
+from perflib.instruments.threads.concurrency import concurrency
+from perflib.instruments.threads.formats import EVENT, LOST
+from perflib.instruments.threads.intervals import mark_lost, states_in_bins, waits
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.states import StateMachine
 rng = np.random.default_rng(7)
 for turn in range(30):
     machine = StateMachine(start_ns=100, stacks=["a;spin"], spin_functions="spin", cpus=[0, 3])
@@ -562,10 +563,9 @@ for turn in range(30):
     made = Recording(Path(), machine.threads, intervals, first, None, [], list(machine.keys),
                      None, {"start_ns": 100, "end_ns": 6000})
     for bins in (1, 7, 10000):
-        made.states_in_bins(50, 7000, bins, [0])
-    assert made.concurrency().sum() == 5900
-    from perflib.threads import intervals as sums
-    sums.waits(made, made.rows(), (100, 6000))
+        states_in_bins(made, 50, 7000, bins, [0])
+    assert concurrency(made).sum() == 5900
+    waits(made)
 print("done")
 """
     kernels.build("thread_states", variant="sanitized")

@@ -13,9 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib.instruments.threads import intervals as sums
-from perflib.instruments.threads import waits
+from perflib.instruments.threads.concurrency import (
+    concurrency,
+    concurrency_over_time,
+    effective_concurrency,
+    serial_parts,
+)
 from perflib.instruments.threads.formats import INTERVAL, LOST, SAMPLE, STATES, State
+from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.waits import (
+    limiting_lock,
+    lock_holders,
+    lock_waits,
+    longest_waits,
+    wait_paths,
+)
 from perflib.model.errors import MeasurementError
 from tests.instruments.threads.made import LOCKS, STACKS, made_recording, recording_of
 from tests.reference.thread_states import (
@@ -73,10 +86,10 @@ def recorded(threads: list[list[Interval]]) -> Recording:
 @given(any_threads(), st.integers(0, 60), st.integers(0, 90), st.integers(1, 40))
 def test_bins_are_exact(threads: list[list[Interval]], start: int, length: int, bins: int) -> None:
     recording = recorded(threads)
-    table = recording.states_in_bins(start, start + length, bins)
+    table = states_in_bins(recording, start, start + length, bins)
     rows = list(range(len(threads)))[::-1]
-    some = recording.states_in_bins(start, start + length, bins, rows)
-    over_time = recording.concurrency_over_time(bins, start, start + length)
+    some = states_in_bins(recording, start, start + length, bins, rows)
+    over_time = concurrency_over_time(recording, bins, start, start + length)
     expected = [bins_of(one, start, start + length, bins) for one in threads]
     assert table.tolist() == expected
     assert some.tolist() == expected[::-1]
@@ -90,8 +103,8 @@ def test_bins_are_exact(threads: list[list[Interval]], start: int, length: int, 
 @given(any_threads(), st.integers(0, 60), st.integers(0, 90))
 def test_concurrency_is_exact(threads: list[list[Interval]], start: int, length: int) -> None:
     recording = recorded(threads)
-    at_once = recording.concurrency(start, start + length)
-    mean = recording.effective_concurrency(start, start + length)
+    at_once = concurrency(recording, start, start + length)
+    mean = effective_concurrency(recording, start, start + length)
     assert at_once.tolist() == running_at_once(threads, start, start + length)
     if length:
         assert mean == pytest.approx(sum(k * ns for k, ns in enumerate(at_once)) / length)
@@ -109,7 +122,7 @@ def test_the_serial_part_is_exact(threads: list[list[Interval]], tolerance: floa
                 for time in range(one.start_ns, min(one.end_ns, END)):
                     awake[time] += 1
     recording = recorded(threads)
-    found = waits.serial(recording, tolerance)
+    found = serial_parts(recording, tolerance)
     begin, end = serial_of(awake, tolerance)
     assert (found.start_s, found.end_s) == (begin / 1e9, min(end, END - begin) / 1e9)
     if begin + end < END:
@@ -126,11 +139,11 @@ def test_waits_are_exact(threads: list[list[Interval]], start: int, length: int)
         patch.setattr(sums, "RETRY_NS", 5)
         recording = recorded(threads)
         expected = waits_of(threads, start, end, 5)
-        found = waits.waits(recording, start, end)
+        found = sums.waits(recording, start, end)
         names = ("row", "lock", "start_ns", "end_ns", "waiting_ns", "ready_ns")
         for name in (*names, "other", "stack", "flags"):
             assert found[name].tolist() == [getattr(one, name) for one in expected]
-        table = recording.lock_waits(start, end)
+        table = lock_waits(recording, start, end)
         totals = {
             lock: sum(one.waiting_ns + one.ready_ns for one in expected if one.lock == lock)
             for lock in {one.lock for one in expected}
@@ -144,7 +157,10 @@ def test_waits_are_exact(threads: list[list[Interval]], start: int, length: int)
             assert row.waits == len(mine)
             assert row.threads == len({one.row for one in mine})
             assert row.longest_ms == max(one.waiting_ns + one.ready_ns for one in mine) / 1e6
-        for table in (recording.paths(None, start, end), recording.holders(None, start, end)):
+        for table in (
+            wait_paths(recording, None, start, end),
+            lock_holders(recording, None, start, end),
+        ):
             assert table["waits"].sum() == len(expected)
             assert table["total_s"].sum() == pytest.approx(sum(totals.values()) / 1e9)
 
@@ -180,7 +196,7 @@ def recording(tmp_path: Path) -> Recording:
 
 
 def test_lock_waits_by_hand(recording: Recording) -> None:
-    (only,) = recording.lock_waits().to_dict("records")
+    (only,) = lock_waits(recording).to_dict("records")
     assert (only["name"], only["waits"], only["threads"]) == ("output_module", 2, 1)
     assert (only["waiting_s"], only["ready_s"]) == (178e-6, 10e-6)
     assert only["total_s"] == 188e-6
@@ -188,45 +204,45 @@ def test_lock_waits_by_hand(recording: Recording) -> None:
 
 
 def test_paths_holders_and_the_longest(recording: Recording) -> None:
-    (path,) = recording.paths(0).to_dict("records")
+    (path,) = wait_paths(recording, 0).to_dict("records")
     assert (path["stack"], path["waits"], path["total_s"]) == (STACKS[0], 2, 188e-6)
-    (holder,) = recording.holders(0).to_dict("records")
+    (holder,) = lock_holders(recording, 0).to_dict("records")
     assert (holder["holder"], holder["thread"], holder["total_s"]) == (0, "job", 188e-6)
-    (longest,) = recording.longest(n=1, rows=[1]).to_dict("records")
+    (longest,) = longest_waits(recording, n=1, rows=[1]).to_dict("records")
     assert (longest["thread"], longest["name"], longest["total_ms"]) == (
         "event-0",
         "output_module",
         0.11,
     )
     assert (longest["start_ns"], longest["end_ns"], longest["holder"]) == (200_000, 310_000, "job")
-    assert len(recording.longest()) == 2
+    assert len(longest_waits(recording)) == 2
 
 
 def test_who_waits_for_a_thread_s_end_sleeps_and_no_lock_limits_it(recording: Recording) -> None:
-    limit = waits.limiting(recording)
+    limit = limiting_lock(recording)
     assert limit is not None
     assert (limit.lock, limit.name, limit.kind) == (0, "output_module", "mutex")
     # Of the time of both threads in which they did not sleep: 200 + 800 us.
     assert limit.share == pytest.approx(188 / 1000)
-    assert waits.limiting(recording, 0, 150_000) is None
+    assert limiting_lock(recording, 0, 150_000) is None
 
 
 def test_threads_that_never_wait_have_no_limiting_lock(tmp_path: Path) -> None:
     recording = made_recording(tmp_path, threads=4, seconds=0.1, waits=False)
-    assert waits.limiting(recording) is None
-    assert recording.lock_waits().empty
+    assert limiting_lock(recording) is None
+    assert lock_waits(recording).empty
     single = recording_of(tmp_path / "one", [[(0, 100, 0), (100, 200, 3)]])
-    assert waits.limiting(single) is None
-    assert single.lock_waits().empty
-    assert single.concurrency().tolist() == [100, 100]
-    assert single.serial()[:2] == (200 / 1e9, 0.0)
+    assert limiting_lock(single) is None
+    assert lock_waits(single).empty
+    assert concurrency(single).tolist() == [100, 100]
+    assert serial_parts(single)[:2] == (200 / 1e9, 0.0)
 
 
 def test_a_made_job_is_serial_where_it_was_made_so(tmp_path: Path) -> None:
     recording = made_recording(tmp_path, threads=5, seconds=1.0)
-    found = recording.serial()
+    found = serial_parts(recording)
     assert (found.start_s, found.end_s) == (0.1, 0.1)
-    assert waits.limiting(recording).name == "output_module"  # type: ignore[union-attr]
+    assert limiting_lock(recording).name == "output_module"  # type: ignore[union-attr]
 
 
 def test_a_helper_that_looks_about_does_not_make_a_job_parallel(tmp_path: Path) -> None:
@@ -235,14 +251,14 @@ def test_a_helper_that_looks_about_does_not_make_a_job_parallel(tmp_path: Path) 
     helper = [(at, at + 1000, 0) for at in range(0, 10 * ms, 200_000)]
     threads: Any = [[(0, 20 * ms, 0)], [(10 * ms, 20 * ms, 0)], helper]
     recording = recording_of(tmp_path, threads)
-    assert waits.serial(recording).start_s == 0.01
-    assert waits.serial(recording, 0.0).start_s == 0.0
+    assert serial_parts(recording).start_s == 0.01
+    assert serial_parts(recording, 0.0).start_s == 0.0
 
 
 def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -> None:
     def begin(lock: int) -> float:
         threads: Any = [[(0, 1000, 0)], [(0, 600, 2, 0, -1, lock), (600, 1000, 0)]]
-        return recording_of(tmp_path / str(lock), threads).serial().start_s
+        return serial_parts(recording_of(tmp_path / str(lock), threads)).start_s
 
     kinds = [lock.kind for lock in LOCKS]
     assert [begin(kinds.index(kind)) for kind in ("condition", "join")] == [600 / 1e9] * 2
@@ -251,15 +267,15 @@ def test_waiting_for_work_is_no_work_but_waiting_for_a_lock_is(tmp_path: Path) -
 
 def test_an_empty_recording_has_no_answers(tmp_path: Path) -> None:
     nothing = recording_of(tmp_path, [])
-    assert nothing.lock_waits().empty
-    assert nothing.paths().empty
-    assert nothing.holders().empty
-    assert nothing.longest().empty
-    assert waits.limiting(nothing) is None
-    assert nothing.concurrency().tolist() == [0]
-    assert math.isnan(nothing.effective_concurrency())
-    assert nothing.serial()[:2] == (0.0, 0.0)
-    assert (nothing.concurrency_over_time(3)["concurrency"] == 0).all()
+    assert lock_waits(nothing).empty
+    assert wait_paths(nothing).empty
+    assert lock_holders(nothing).empty
+    assert longest_waits(nothing).empty
+    assert limiting_lock(nothing) is None
+    assert concurrency(nothing).tolist() == [0]
+    assert math.isnan(effective_concurrency(nothing))
+    assert serial_parts(nothing)[:2] == (0.0, 0.0)
+    assert (concurrency_over_time(nothing, 3)["concurrency"] == 0).all()
 
 
 def test_too_little_memory_is_said(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,4 +289,4 @@ def test_too_little_memory_is_said(recording: Recording, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(sums, "load", Refusing)
     with pytest.raises(MeasurementError, match="not enough memory for the 2 threads"):
-        recording.concurrency()
+        concurrency(recording)

@@ -10,6 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 
+from perflib.instruments.threads.concurrency import concurrency, effective_concurrency, serial_parts
 from perflib.instruments.threads.formats import State
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import png
@@ -86,13 +87,13 @@ def test_of_many_threads_those_with_the_most_work_are_drawn(tmp_path: Path) -> N
 def test_how_many_at_once(recording: Recording) -> None:
     figure = concurrency_figure(recording)
     above, below = figure.axes
-    at_once = recording.concurrency()
+    at_once = concurrency(recording)
     heights = [bar.get_height() for bar in above.patches if isinstance(bar, Rectangle)]
     assert heights == pytest.approx(list(100 * at_once / at_once.sum()))
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["cores: 2", f"effective concurrency: {recording.effective_concurrency():.2f}"]
+    assert labels == ["cores: 2", f"effective concurrency: {effective_concurrency(recording):.2f}"]
     words = explained(below)
-    serial = recording.serial()
+    serial = serial_parts(recording)
     assert f"serial begin: {1e3 * serial.start_s:.1f} ms" in words
     assert f"serial end: {1e3 * serial.end_s:.1f} ms" in words
     assert png(figure).startswith(b"\x89PNG")

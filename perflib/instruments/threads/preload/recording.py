@@ -23,8 +23,9 @@ from perflib.instruments.threads.preload.files import (
 from perflib.instruments.threads.preload.intervals import Life, spinning, thread_intervals
 from perflib.instruments.threads.preload.naming import Naming
 from perflib.instruments.threads.preload.sampler import UNKNOWN_FUTEX, Looks, SeenThread
-from perflib.instruments.threads.recording import Recording, Writer
+from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
+from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import MeasurementError
 
 __all__ = ["Parts", "write"]

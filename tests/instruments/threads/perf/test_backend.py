@@ -16,11 +16,13 @@ import numpy as np
 import pytest
 
 from perflib.instruments.perf.tool import PerfUnavailableError
+from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import Flag, State
 from perflib.instruments.threads.perf import backend as module
 from perflib.instruments.threads.perf.backend import PerfThreads, unavailable
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
+from perflib.instruments.threads.waits import lock_waits, wait_paths
 from perflib.model.errors import MeasurementError
 from tests.instruments.perf import perf_files
 from tests.instruments.perf.perf_files import FileEvent, perf_file
@@ -77,7 +79,7 @@ def locks(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 @needs_perf
 @pytest.mark.parametrize(("name", "kind"), STATIC.items())
 def test_locks_in_static_variables(locks: Recording, name: str, kind: str) -> None:
-    waits = locks.lock_waits()
+    waits = lock_waits(locks)
     (found,) = waits[waits["name"] == name].to_dict("records")
     assert [found[what] for what in ("kind", "waits", "threads")] == [kind, TURNS, 1]
     number = found["lock"]
@@ -87,20 +89,20 @@ def test_locks_in_static_variables(locks: Recording, name: str, kind: str) -> No
     assert {locks.threads["name"][row] for row in of_lock["other"]} == {
         "owner" if name == "robust" else "holder"
     }
-    (path,) = locks.paths(lock=number)["stack"]
+    (path,) = wait_paths(locks, lock=number)["stack"]
     assert path.split(";")[2:4] == ["wait_for_it", "take"]
 
 
 @needs_perf
 def test_lock_on_the_heap_is_named_by_its_caller(locks: Recording) -> None:
-    waits = locks.lock_waits()
+    waits = lock_waits(locks)
     (found,) = waits[waits["name"] == "lock in through"].to_dict("records")
     assert [found[what] for what in ("kind", "waits", "threads")] == ["mutex", TURNS, 1]
 
 
 @needs_perf
 def test_no_other_lock_is_there(locks: Recording) -> None:
-    assert set(locks.lock_waits()["name"]) - {"guard"} == {*STATIC, "lock in through"}
+    assert set(lock_waits(locks)["name"]) - {"guard"} == {*STATIC, "lock in through"}
 
 
 @needs_perf
@@ -117,7 +119,7 @@ def test_recording_says_what_it_is(locks: Recording) -> None:
 
 @needs_perf
 def test_job_without_symbols(tmp_path: Path) -> None:
-    waits = complete(tmp_path, compiled("locks", strip=True)).lock_waits()
+    waits = lock_waits(complete(tmp_path, compiled("locks", strip=True)))
     waits = waits[waits["waits"] == TURNS]
     assert len(waits) >= len(STATIC)  # its own functions have no names, but its locks differ
     assert (waits["kind"] == "mutex").sum() >= 5
@@ -154,7 +156,7 @@ def test_forked_executed_and_daemonised_processes(
     assert set(threads["name"]) >= expected
     assert set(threads.loc[threads["pid"] == pid, "name"]) >= ODD | {"family"}
     assert not set(threads.loc[threads["pid"] == pid, "name"]) & CHILDREN
-    states = found.thread_states()
+    states = thread_states(found)
     assert (states["running"] > 0).any()
 
 
@@ -186,7 +188,7 @@ def test_program_that_is_left_alone_ends_with_its_execution(
 ) -> None:
     recorder, pid = family
     found = again(recorder, Settings(ignore=(pattern,))).recording(pid, tmp_path / "some")
-    states = found.thread_states()
+    states = thread_states(found)
     slept = dict(zip(states["name"], states["sleeping"] > 0, strict=True))
     assert slept["a-program-with-"] == (pattern == "nothing*")
     assert slept["forked"]
@@ -246,7 +248,7 @@ def test_only_what_happens_while_it_is_on(turning: Callable[[int], None], tmp_pa
         turning(50)
     found = recorder.recording(pid_of(turning), tmp_path / "recording")
     assert before_ns < found.start_ns < found.end_ns < after_ns
-    waits = found.lock_waits().groupby("name")["waits"].sum()
+    waits = lock_waits(found).groupby("name")["waits"].sum()
     # Who comes late waits; which of the two that is, is not known.
     assert waits.sum() > 0
     assert max(waits.get("ping", 0), waits.get("pong", 0)) <= 21
@@ -266,7 +268,7 @@ def test_killed_perf_leaves_what_it_had(turning: Callable[[int], None], tmp_path
     found = recorder.recording(pid_of(turning), tmp_path / "recording")
     assert found.meta["cut"] == "perf was killed by signal 9: the recording ends there."
     assert {"turning", "answer"} <= set(found.threads["name"])
-    assert found.lock_waits()["waits"].sum() > 100
+    assert lock_waits(found)["waits"].sum() > 100
     assert any("answer" in stack for stack in found.stacks)
     data = recorder.path.read_bytes()
     for size in (len(data) // 2, len(data) // 3 + 1):
@@ -287,7 +289,7 @@ def test_data_that_reaches_its_bound_ends_the_recording(
         recorder.disable()
     found = recorder.recording(pid_of(turning), tmp_path / "recording")
     assert found.meta["cut"] == "Its data on disk reached max_data_mb=12: the recording ends there."
-    assert found.lock_waits()["waits"].sum() > 0
+    assert lock_waits(found)["waits"].sum() > 0
 
 
 MAPPINGS = """
@@ -364,7 +366,7 @@ def test_file_with_another_clock_says_so(tmp_path: Path) -> None:
     assert found.meta["clock"] == "CLOCK_REALTIME"
     assert any("of CLOCK_REALTIME, not of CLOCK_MONOTONIC" in one for one in found.meta["remarks"])
     assert (found.start_ns, found.end_ns) == (5000, 9000)
-    assert found.thread_states()["running"].sum() > 0
+    assert thread_states(found)["running"].sum() > 0
 
 
 # --- where perf cannot ---------------------------------------------------------------------------

@@ -17,12 +17,14 @@ import numpy as np
 import pytest
 
 from perflib.instruments.perf.recorder import CallGraph
+from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import STATES, Flag, State
 from perflib.instruments.threads.preload import backend as preload_backend
 from perflib.instruments.threads.preload import files as preload_files
 from perflib.instruments.threads.preload.backend import Preloaded, States, unavailable
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
+from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
 from perflib.kernels import build, compiler, load
 from perflib.model.errors import MeasurementError, UserError
 
@@ -79,7 +81,7 @@ class Ran:
     def waits(self) -> dict[tuple[str, str], int]:
         """How many there were for each lock, by its name and kind.
 
-        Each is one interval: `Recording.lock_waits` takes two with no time between them for one.
+        Each is one interval: `lock_waits` takes two with no time between them for one.
         """
         intervals = self.recording.intervals
         locks = intervals["lock"][intervals["state"] == State.WAITING].tolist()
@@ -181,12 +183,12 @@ def test_who_waits_for_a_thread_s_end_sleeps(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "joining")
     assert (ran.code, ran.waits()) == (0, {})
     assert ("pthread_join", "join") in {(lock.name, lock.kind) for lock in ran.recording.locks}
-    assert ran.recording.thread_states()["sleeping"].sum() > 0
+    assert thread_states(ran.recording)["sleeping"].sum() > 0
 
 
 def test_a_wait_knows_its_callers(tmp_path: Path, job: Path) -> None:
     ran = record(tmp_path, job, "errorcheck")
-    assert list(ran.recording.paths()["stack"]) == ["waiter;lock_it"]
+    assert list(wait_paths(ran.recording)["stack"]) == ["waiter;lock_it"]
 
 
 def test_a_spinlock_is_spun_for(tmp_path: Path, job: Path) -> None:
@@ -202,9 +204,9 @@ def test_a_thread_that_died_with_a_lock_is_its_holder_for_ever(tmp_path: Path, j
     ran = record(tmp_path, job, "orphaned")
     assert ran.waits() == {MUTEX: 1}
     assert ran.holders("the_mutex") == {"waiter": 1}  # the one that ended
-    table = ran.recording.longest(n=1)
+    table = longest_waits(ran.recording, n=1)
     row = int(table["row"].iloc[0]) if "row" in table else 2
-    holder = int(ran.recording.holders()["holder"].iloc[0])
+    holder = int(lock_holders(ran.recording)["holder"].iloc[0])
     threads = ran.recording.threads
     assert threads["end_ns"][holder] < threads["start_ns"][row] <= threads["end_ns"][row]
 
@@ -253,7 +255,7 @@ def test_a_robust_mutex_between_processes(tmp_path: Path, job: Path) -> None:
     assert (ran.code, ran.said) == (0, "")
     assert ran.waits() == {("lock in shared", "mutex"): 1}
     pid = ran.recording.meta["job_pid"]
-    holder = int(ran.recording.holders()["holder"].iloc[0])
+    holder = int(lock_holders(ran.recording)["holder"].iloc[0])
     assert ran.recording.threads["pid"][holder] != pid  # which died with it
 
 
@@ -343,14 +345,14 @@ def test_a_job_without_symbols(tmp_path: Path) -> None:
     ((name, kind),) = ran.waits()
     assert kind == "mutex"
     assert name.startswith("lock in job+0x")
-    assert ran.recording.paths()["stack"][0].count("job+0x") == 2
+    assert wait_paths(ran.recording)["stack"][0].count("job+0x") == 2
 
 
 def test_a_library_that_comes_later_and_goes(tmp_path: Path, job: Path) -> None:
     late = compiled(tmp_path, LATE, "-shared", "-fPIC", name="late.so")
     ran = record(tmp_path, job, "opened", environment={"LATE_LIBRARY": str(late)})
     assert (ran.code, ran.said) == (0, "")
-    table = ran.recording.paths()
+    table = wait_paths(ran.recording)
     table = table[table["name"] == "late_mutex"]
     assert list(table["stack"]) == ["work"]
 
@@ -538,7 +540,7 @@ def account(folder: Path, *words: str) -> tuple[Ran, dict[str, Any]]:
 @pytest.mark.parametrize("lock", ["mutex", "adaptive", "recursive", "robust"])
 def test_waits_are_those_of_the_jobs_own_account(tmp_path: Path, lock: str) -> None:
     ran, own = account(tmp_path, "--threads", "4", "--events", "80", "--lock", lock)
-    table = ran.recording.lock_waits()
+    table = lock_waits(ran.recording)
     said = {one["name"]: one for one in own["locks"] if one["waits"]}
     assert {name for name, _ in ran.waits()} <= set(said)
     for name, one in said.items():
@@ -551,7 +553,7 @@ def test_waits_are_those_of_the_jobs_own_account(tmp_path: Path, lock: str) -> N
     for one in own["per_thread"]:
         (row,) = np.flatnonzero(ran.recording.threads["tid"] == one["tid"])
         assert ran.recording.threads["name"][row] == one["name"]
-        states = ran.recording.thread_states([int(row)]).iloc[0]
+        states = thread_states(ran.recording, [int(row)]).iloc[0]
         running = states["running"] + states["spinning"]
         assert running * 1e9 == pytest.approx(one["cpu_ns"], rel=0.1, abs=3e7)
 
@@ -588,6 +590,6 @@ def test_states_of_a_job_that_runs_already(tmp_path: Path) -> None:
     names = {lock.name for lock in recording.locks}
     assert names & {"formula_lock", "pthread_join"}
     waiting = recording.threads["name"].str.startswith("event-").to_numpy()
-    sums = recording.thread_states()[list(STATES)][waiting].sum()
+    sums = thread_states(recording)[list(STATES)][waiting].sum()
     assert sums["running"] > 0
     assert sums["waiting"] > sums["sleeping"]
