@@ -1,464 +1,437 @@
-"""One turn of a sweep, for real: laid, verified, run, verified again; and all that can go wrong."""
+"""The plan of a sweep, what it reserves and gives back, and whole runs of it, tiny."""
 
 from __future__ import annotations
 
-import errno
-import itertools
-import math
 import os
+import platform
+import shutil
 import signal
-import threading
-from collections.abc import Callable
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from perflib.experiments import get
 from perflib.experiments.code_size import measure as code_turns
-from perflib.experiments.code_size.measure import (
-    Arm,
-    Bounds,
-    CodeTurns,
-    bounds_of,
-    calibrate,
-    page_reach,
-)
-from perflib.instruments.counters import groups
-from perflib.kernels import Build, build
-from perflib.machine.activity.interrupts import core_activity
-from perflib.machine.hardware.pmu import Pmu, pmu
-from perflib.measure.conditions import Conditions
-from perflib.measure.pages import smaps
-from perflib.measure.pages.text_backings import why_not
-from perflib.measure.process import Out, Worker, WorkerError
-from perflib.measure.schedule import Columns
+from perflib.experiments.code_size.measure import Arm, CodeTurns
+from perflib.kernels import build
+from perflib.measure.pages import backings
+from perflib.measure.pages.text_backings import pool_pages, why_not
+from perflib.measure.process import Worker
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.store import load, runs
 
+CODE, CALLS = get("code_segment"), get("random_calls")
 CPUS = sorted(os.sched_getaffinity(0))
-KIB = 1024
-HUGE = [name for name in ("thp", "collapse") if not why_not(name)]
-COLUMNS = {column.name for column in get("code_segment").columns}
-MADE_BY_ROUNDS = {"round", "position"}
-FILE_PAGES = (
-    "{begin:x}-{end:x} r-xp 00001000 fe:00 12 /tmp/lib.so\n"
-    "KernelPageSize:        4 kB\nRss:            4096 kB\nFilePmdMapped:  2048 kB\n"
-    "VmFlags: rd ex\n"
-)
+POOL = Path("/proc/sys/vm/nr_hugepages")
+TINY: dict[str, Any] = {
+    "cores": [CPUS[0]],
+    "budget_s": 0.2,
+    "turn_ms": 1.0,
+    "sizes_kib": [8, 64],
+    "patterns": ["random"],
+    "simulated_sizes": 0,
+}
+NO_POOL = why_not("hugetlb", pages_needed=4)
 
-needs_huge = pytest.mark.skipif(not HUGE, reason="no transparent huge pages: " + why_not("thp"))
-pytestmark = pytest.mark.skipif(
-    bool(get("code_segment").unavailable()), reason=get("code_segment").unavailable()
-)
+needs_pool = pytest.mark.skipif(bool(NO_POOL), reason=f"no huge pages of the pool: {NO_POOL}")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change settings")
+needs_huge = pytest.mark.skipif(bool(why_not("collapse")), reason=why_not("collapse"))
+pytestmark = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
 
 
-@pytest.fixture(scope="module")
-def kernel() -> Build:
-    return build("code_segment")
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    return tmp_path
 
 
-def turns_of(kernel: Build, *arms: Arm, cpus: list[int] | None = None, **more: Any) -> CodeTurns:
-    conditions = [Conditions(cpu=cpu) for cpu in cpus or CPUS[:1]]
-    given = {"piece_bytes": 128, "seed": 1, "perf_map": False, **more}
-    return CodeTurns(kernel, None, conditions, arms, **given)
+def plan(**given: Any) -> dict[str, Any]:
+    return CODE.plan(CODE.params({**TINY, **given}))
 
 
-def arm(backing: str = "4k", pattern: str = "random", n: int = 512, core: int = 0) -> Arm:
-    return Arm(core, pattern, n, backing, 20_000)
+def absent(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """These backings cannot be had."""
 
+    def reason(name: str, pages_needed: int = 0) -> str:
+        return f"no {name} today" if name in names else why_not(name, pages_needed=pages_needed)
 
-def one(columns: Columns) -> dict[str, Any]:
-    """The only row."""
-    assert {len(values) for values in columns.values()} == {1}
-    return {name: values[0] for name, values in columns.items()}
+    monkeypatch.setattr(backings, "why_not", reason)
 
 
-# --- as it should be -----------------------------------------------------------------------------
+def refused(given: dict[str, Any], says: str) -> None:
+    """Nothing is measured, and nothing is left."""
+    with pytest.raises(UserError, match=says):
+        CODE.measure(CODE.params({**TINY, **given}))
+    assert runs() == []
 
 
-@pytest.mark.parametrize("backing", ["4k", *HUGE])
-@pytest.mark.parametrize("pattern", ["random", "page", "chase", "line"])
-def test_a_turn_measures_what_was_asked_for(kernel: Build, backing: str, pattern: str) -> None:
-    with turns_of(kernel, arm(backing, pattern)) as turns:
-        row = one(turns.take(0, 0))
-        assert turns.unmet == []
-    assert row["ok"] is True
-    assert (row["cpu"], row["pattern"], row["backing"], row["n"]) == (
-        CPUS[0], pattern, backing, 512,
-    )  # fmt: skip
-    assert row["time_ns"] > 0
-    assert row["core_mhz"] > 0
-    each = {"random": 128, "page": 4096, "chase": 4096, "line": 64}[pattern]
-    assert 512 * each - 2 * max(each, 128) < row["code_bytes"] <= 512 * each
-    laps = round(20_000 / 512)
-    assert row["steps"] == (laps * 512 if pattern in ("chase", "line") else 20_000)
-    if backing == "4k":
-        assert row["huge_bytes"] == 0
-    else:
-        assert row["huge_bytes"] >= 512 * each
-
-
-def test_the_extent_is_that_of_the_cases_whole(kernel: Build) -> None:
-    with turns_of(kernel, arm(n=8)) as turns:  # of 20,000 steps none of 8 cases is missed
-        assert one(turns.take(0, 0))["code_bytes"] == 8 * 128
-
-
-def test_rows_have_the_columns_that_this_machine_can_have(kernel: Build) -> None:
-    known = core_activity(CPUS[0])
-    unknown = {
-        name for name in ("softirqs", "interrupts", "switches") if getattr(known, name) is None
-    }
-    if not pmu().available:
-        unknown.add("itlb_misses")
-    with turns_of(kernel, arm()) as turns:
-        assert set(turns.take(0, 0)) == COLUMNS - MADE_BY_ROUNDS - unknown
-
-
-def test_what_the_kernel_does_not_count_has_no_column(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        code_turns, "core_activity", lambda cpu: core_activity(cpu, Path("/nowhere"))
-    )
-    with turns_of(kernel, arm()) as turns:
-        assert not {"softirqs", "interrupts", "switches"} & set(turns.take(0, 0))
-
-
-def test_soft_interrupts_are_those_between_two_readings(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts = itertools.count(step=7)
-
-    def activity(_cpu: int) -> Any:
-        now = next(counts)
-        return type(core_activity(CPUS[0]))({"NET_RX": now, "TIMER": 2 * now}, {"LOC": now}, now)
-
-    monkeypatch.setattr(code_turns, "core_activity", activity)
-    with turns_of(kernel, arm()) as turns:
-        row = one(turns.take(0, 0))
-    assert (row["softirqs"], row["interrupts"], row["switches"]) == (21, 7, 7)
-
-
-def test_all_cores_run_the_same_code_in_a_round_and_other_code_in_the_next(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[Any, ...]] = []
-    real = CodeTurns._right
-
-    def right(self: CodeTurns, wanted: Arm, round_: int, checksum: int, cpu: int) -> bool:
-        seen.append((round_, checksum))
-        return bool(real(self, wanted, round_, checksum, cpu))
-
-    monkeypatch.setattr(CodeTurns, "_right", right)
-    cpus = CPUS[:2]
-    arms = [arm(core=core) for core in range(len(cpus))]
-    with turns_of(kernel, *arms, cpus=cpus) as turns:
-        rows = [one(turns.take(round_, place)) for round_ in (0, 1) for place in range(len(arms))]
-        assert turns.unmet == []
-    assert [row["cpu"] for row in rows] == [*cpus, *cpus]
-    assert len(set(seen)) == 2
-
-
-def test_conditions_of_the_workers_are_recorded(kernel: Build) -> None:
-    with turns_of(kernel, arm()) as turns:
-        recorded = turns.provenance()
-    (condition,) = recorded["conditions"]
-    assert condition["got"]["cpus"] == [CPUS[0]]
-    assert recorded["kernel"]["kernel"] == "code_segment"
-    assert "program" not in recorded
-
-
-# --- the pages are not what they should be -------------------------------------------------------
-
-
-def test_a_file_on_huge_pages_is_no_4k(kernel: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smaps, "read", lambda _pid: FILE_PAGES.format(begin=1 << 12, end=1 << 47))
-    with turns_of(kernel, arm()) as turns:
-        row = one(turns.take(0, 0))
-        (problem,) = turns.unmet
-    assert row["ok"] is False
-    assert row["huge_bytes"] == 2048 * KIB
-    assert row["time_ns"] > 0
-    assert problem.startswith("4k, in some turns: asked for pages of 4 KiB (4k), found Fi")
-    assert "the file system gave" in problem
-
-
-@needs_huge
-@pytest.mark.parametrize("reading", [0, 1])
-def test_pages_are_looked_at_before_and_after(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch, reading: int
-) -> None:
-    real, calls = smaps.read, itertools.count()
-
-    def read(pid: int) -> str:
-        found = real(pid)
-        return found.replace("AnonHugePages:", "Gone:") if next(calls) == reading else found
-
-    monkeypatch.setattr(smaps, "read", read)
-    with turns_of(kernel, arm(HUGE[0])) as turns:
-        rows = [one(turns.take(round_, 0)) for round_ in range(2)]
-        (problem,) = turns.unmet
-    assert [row["ok"] for row in rows] == [False, True]
-    assert "no huge page" in problem
-
-
-def failing(real: Callable[..., Any], function: str, *turns: int) -> Callable[..., Any]:
-    """A worker's ``call`` that answers ENOMEM for some of the calls of a function."""
-    calls = itertools.count()
-
-    def call(self: Any, name: str, *arguments: Any, timeout_s: float) -> Any:
-        answer, outs = real(self, name, *arguments, timeout_s=timeout_s)
-        if name == function and next(calls) in turns:
-            return 2 * 65536 + errno.ENOMEM, outs
-        return answer, outs
-
-    return call
-
-
-def test_a_backing_that_fails_in_some_turns_costs_these(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Worker, "call", failing(Worker.call, "code_lay", 1, 2))
-    with turns_of(kernel, arm()) as turns:
-        rows = [one(turns.take(round_, 0)) for round_ in range(4)]
-        (problem,) = turns.unmet
-    assert [row["ok"] for row in rows] == [True, False, False, True]
-    assert math.isnan(rows[1]["time_ns"])
-    assert "4k, in some turns: could not map memory for the copy: Cannot allocate" in problem
-    assert {tuple(row) for row in map(sorted, rows)} == {tuple(sorted(rows[0]))}, "the same columns"
-    starts = [row["start_ns"] for row in rows]
-    assert starts == sorted(starts), "on one clock"
-
-
-def test_other_results_than_the_first_core_are_not_used(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = code_turns._run
-    calls = itertools.count()
-
-    def run(*given: Any) -> Any:
-        done = real(*given)
-        if next(calls) == 1:
-            done = done.copy()
-            done["checksum"] += 1
-        return done
-
-    monkeypatch.setattr(code_turns, "_run", run)
-    arms = [arm(), arm(core=1)]
-    with turns_of(kernel, *arms, cpus=[CPUS[0], CPUS[-1]]) as turns:
-        rows = [one(turns.take(0, place)) for place in (0, 1, 0)]
-        (problem,) = turns.unmet
-    assert [row["ok"] for row in rows] == [True, False, True]
-    assert f"cpu{CPUS[-1]} ran other code" in problem
-
-
-def test_a_thread_that_was_moved_is_not_used(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = code_turns._run
-
-    def run(*given: Any) -> Any:
-        done = real(*given).copy()
-        done["cpu"] = -1
-        return done
-
-    monkeypatch.setattr(code_turns, "_run", run)
-    with turns_of(kernel, arm()) as turns:
-        assert one(turns.take(0, 0))["ok"] is False
-        assert f"moved away from cpu{CPUS[0]}" in turns.unmet[0]
-
-
-# --- killed --------------------------------------------------------------------------------------
-
-
-def killed_after(real: Callable[..., Any], function: str) -> Callable[..., Any]:
-    """A worker's ``call`` after which the worker is dead, the first time."""
-    calls = itertools.count()
-
-    def call(self: Any, name: str, *arguments: Any, timeout_s: float) -> Any:
-        found = real(self, name, *arguments, timeout_s=timeout_s)
-        if name == function and next(calls) == 0:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        return found
-
-    return call
-
-
-@pytest.mark.parametrize("function", ["code_lay", "code_run", "code_write_map"])
-def test_a_worker_that_is_killed_costs_that_turn_only(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
-    call = killed_after(Worker.call, function)
-    monkeypatch.setattr(Worker, "call", call)
-    with turns_of(kernel, arm(), perf_map=True) as turns:
-        with pytest.raises(WorkerError):
-            turns.take(0, 0)
-        rows = [one(turns.take(round_, 0)) for round_ in (0, 1)]
-    assert [row["ok"] for row in rows] == [True, True]
-
-
-def test_a_worker_that_is_killed_while_it_runs_says_so(kernel: Build) -> None:
-    long = Arm(0, "random", 512, "4k", 2_000_000_000)
-    with turns_of(kernel, long) as turns:
-        (worker,) = turns._workers._workers
-        assert worker.pid is not None
-        timer = threading.Timer(0.3, os.kill, (worker.pid, signal.SIGKILL))
-        timer.start()
-        with pytest.raises(WorkerError, match="SIGKILL"):
-            turns.take(0, 0)
-        timer.join()
-
-
-# --- names for a profiler ------------------------------------------------------------------------
-
-
-def map_of(turns: CodeTurns) -> Path:
-    (worker,) = turns._workers._workers
-    return Path(f"/tmp/perf-{worker.pid}.map")
-
-
-def test_the_perf_map_names_the_cases_and_is_removed(kernel: Build) -> None:
-    with turns_of(kernel, arm(), perf_map=True) as turns:
-        turns.take(0, 0)
-        (worker,) = turns._workers._workers
-        path = map_of(turns)
-        named = {}
-        for line in path.read_text().splitlines():
-            begin, size, name = line.split()
-            named[name] = int(begin, 16), int(size, 16)
-        bounds, (out,) = worker.call("code_bounds", Out("i8", 7), timeout_s=10.0)
-        assert bounds == 0
-        for number in (0, 1, 511):
-            assert named[f"case_{number:05}"] == (int(out[2]) + 128 * number, 128)
-        assert max(begin + size for begin, size in named.values()) == int(out[3])
-    assert not path.exists()
-
-
-def test_without_being_asked_no_perf_map_is_written(kernel: Build) -> None:
-    with turns_of(kernel, arm()) as turns:
-        turns.take(0, 0)
-        assert not map_of(turns).exists()
-
-
-# --- counters ------------------------------------------------------------------------------------
-
-
-def test_misses_are_counted_where_there_is_a_counter(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A software event, which every kernel has, stands for the processor's."""
-    monkeypatch.setattr(code_turns, "pmu", lambda: Pmu(available=True, reason=""))
-    monkeypatch.setattr(code_turns, "_EVENT", "task-clock:u")
-    with turns_of(kernel, arm()) as turns:
-        if turns.unmet:
-            pytest.skip(turns.unmet[0])
-        rows = [one(turns.take(round_, 0)) for round_ in (0, 1)]
-        (worker,) = turns._workers._workers
-        worker.kill()
-        rows.append(one(turns.take(2, 0)))
-    for row in rows:
-        assert row["itlb_misses"] >= 0.5 * row["time_ns"]  # of this turn, its warm-up with it
-    assert rows[1]["itlb_misses"] < 100 * rows[0]["itlb_misses"]
-
-
-def test_a_counter_that_is_refused_is_a_problem_and_no_column(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **__: Any) -> int:
-        raise OSError(errno.EACCES, "no")
-
-    monkeypatch.setattr(code_turns, "pmu", lambda: Pmu(available=True, reason=""))
-    monkeypatch.setattr(groups.Group.__init__, "__kwdefaults__", {"name": "", "opener": refuse})
-    with turns_of(kernel, arm()) as turns:
-        row = one(turns.take(0, 0))
-        (problem,) = turns.unmet
-    assert row["ok"] is True
-    assert "itlb_misses" not in row
-    assert problem.startswith("iTLB misses are not counted: not allowed")
-
-
-# --- the plan's parts ----------------------------------------------------------------------------
-
-
-def test_bounds_are_those_of_the_kernel(kernel: Build) -> None:
-    bounds = bounds_of(kernel, Conditions(cpu=CPUS[0]))
-    assert (bounds.most, bounds.piece_bytes, bounds.chase_pages) == (32768, 128, 4096)
-    assert bounds.text_bytes == 4 << 20
-
-
-BOUNDS = Bounds(most=32768, piece_bytes=128, chase_pages=4096, text_bytes=4 << 20)
-
-
-def test_sizes_become_numbers_of_pieces() -> None:
-    assert BOUNDS.pieces(["random", "page", "chase"], [4, 1024]) == {
-        "random": {4: 32, 1024: 8192},
-        "page": {4: 1, 1024: 256},
-        "chase": {4: 1, 1024: 256},
-    }
-    assert BOUNDS.pieces(["chase", "line"], [8192]) == {"chase": {8192: 2048}, "line": {8192: 2048}}
+# --- what is refused -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("pattern", "size", "says"),
+    ("given", "says"),
     [
-        ("random", 8192, "8192 KiB cannot be had with pattern 'random': .* from 1 to 4096 KiB"),
-        ("page", 8192, "8192 KiB cannot be had with pattern 'page': .* from 4 to 4096 KiB"),
-        ("chase", 16385, None),
-        ("line", 16388, "16388 KiB cannot be had with pattern 'line': .* from 4 to 16384 KiB"),
-        ("chase", 16388, "16388 KiB cannot be had with pattern 'chase': .* from 4 to 16384 KiB"),
+        ({"backings": ["4kb"]}, "backings: unknown backing '4kb': did you mean '4k'"),
+        ({"backings": "4k,hgue"}, "unknown backing 'hgue': did you mean 'huge'"),
+        ({"backings": ["loaded"]}, "unknown backing 'loaded'"),
+        ({"sizes_kib": [8192]}, "8192 KiB cannot be had with pattern 'random'.* from 1 to 4096"),
+        ({"sizes_kib": [8, 8192], "patterns": ["chase", "page"]}, "8192 KiB .* 'page'"),
+        ({"cores": [4095]}, "no CPU 4095"),
     ],
 )
-def test_sizes_beyond_what_was_built_are_refused(pattern: str, size: int, says: str | None) -> None:
-    if says is None:
-        assert BOUNDS.pieces([pattern], [size]) == {pattern: {size: 4096}}
-        return
+def test_what_cannot_be_planned_is_a_sentence(given: dict[str, Any], says: str) -> None:
+    refused(given, says)
+
+
+@pytest.mark.parametrize("name", ["sizes_kib", "backings", "patterns"])
+@pytest.mark.parametrize("empty", [[], "", ","])
+def test_empty_lists_are_refused(name: str, empty: object) -> None:
+    with pytest.raises(UserError, match=f"parameter '{name}'"):
+        CODE.params({name: empty})
+
+
+def test_patterns_that_are_unknown_name_the_nearest() -> None:
+    with pytest.raises(UserError, match="patterns: unknown pattern 'chas': did you mean 'chase'"):
+        CODE.params({"patterns": ["chas"]})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"functions": 1 << 20, "function_bytes": 128}, "128 MiB of code; 64 MiB is the most"),
+        ({"function_bytes": 100}, "parameter 'function_bytes': 100: .*multiple of 64"),
+        ({"function_bytes": 32}, "parameter 'function_bytes': 32"),
+        ({"functions": 1}, "parameter 'functions': 1"),
+        ({"patterns": ["random"]}, "unknown parameter 'patterns'"),
+    ],
+)
+def test_functions_that_cannot_be_built_are_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
-        BOUNDS.pieces([pattern], [size])
+        CALLS.params(given)
 
 
-def test_huge_pages_that_a_process_needs() -> None:
-    """Twice: what lies there is replaced by what is being laid."""
-    assert BOUNDS.huge_pages({"random": {8: 64}}) == 4
-    assert BOUNDS.huge_pages({"chase": {8: 2}}) == 2
-    assert BOUNDS.huge_pages({"random": {8: 64}, "chase": {4096: 1024}}) == 8
+def test_another_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    refused({}, "code_segment runs on x86-64 only, and this is aarch64")
+    assert "aarch64" in CALLS.unavailable()
 
 
-def test_what_pages_are_worth_is_timed_in_pairs(kernel: Build) -> None:
-    found = page_reach(kernel, Conditions(cpu=CPUS[0]), [*HUGE, "hugectl"])
-    assert list(found) == ["4k", *HUGE], "small pages first, whatever was asked for"
-    for pairs in found.values():
-        assert len(pairs) == len(found["4k"])
-        assert all(few > 0 and many > 0 for few, many in pairs)
+# --- what is planned -----------------------------------------------------------------------------
 
 
-def test_pages_that_cannot_be_had_are_worth_nothing(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
+def test_every_core_size_pattern_and_backing_is_an_arm_once() -> None:
+    given = {"cores": CPUS[:2], "patterns": ["chase", "random", "chase"], "backings": "4k,4k"}
+    made = plan(**given, sizes_kib=[64, 8, 64])
+    arms = [Arm(*found) for found in made["arms"]]
+    assert made["backings"] == ["4k"]
+    assert made["absent"] == {}
+    assert [found[:4] for found in arms] == [
+        (core, pattern, n, "4k")
+        for core in range(len(CPUS[:2]))
+        for pattern, sizes in (("chase", (2, 16)), ("random", (64, 512)))
+        for n in sizes
+    ]
+    assert min(found.steps for found in arms) >= 2000
+    assert {found.steps for found in arms if found.core == 0} == {
+        found.steps for found in arms if found.core == len(CPUS[:2]) - 1
+    }
+
+
+def test_beyond_the_switch_there_is_the_chase() -> None:
+    made = plan(patterns=["chase"], sizes_kib=[8192], backings=["4k"])
+    assert [found[2] for found in made["arms"]] == [2048]
+    assert made["hugetlb_pages"] == 8
+
+
+def test_the_rings_control_is_measured_on_small_pages_alone(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call = failing(Worker.call, "code_page_reach", *range(1, 40, 2))
-    monkeypatch.setattr(Worker, "call", call)
-    assert list(page_reach(kernel, Conditions(cpu=CPUS[0]), ["thp"])) == ["4k"]
+    absent(monkeypatch)
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr("perflib.measure.pages.smaps.unmet", lambda *_: "")
+    made = plan(patterns=["line", "chase"], backings=["huge", "4k"])
+    arms = {(found[1], found[3]) for found in made["arms"]}
+    assert arms == {("line", "4k"), ("chase", "thp"), ("chase", "4k")}
+    made = plan(patterns=["line", "chase"], backings=["huge"])
+    assert {(found[1], found[3]) for found in made["arms"]} == {("line", "thp"), ("chase", "thp")}
+    assert {found[2] for found in made["arms"]} == {2, 16}, "as many jumps as the chase"
 
 
-def test_calibrated_steps_take_about_the_time(kernel: Build) -> None:
-    pieces = {"random": {64: 512}, "chase": {64: 16}}
-    steps, failed = calibrate(kernel, Conditions(cpu=CPUS[0]), pieces, ["4k"], 2.0)
-    assert failed == {}
-    assert set(steps) == {("random", 512), ("chase", 16)}
-    assert all(count >= 2000 for count in steps.values())
+def test_what_huge_pages_are_worth_is_in_the_plan() -> None:
+    made = plan(backings=["4k"])
+    assert list(made["page_reach"]) == ["4k"]
+    assert all(few > 0 and many > 0 for few, many in made["page_reach"]["4k"])
+    assert len(made["page_reach"]["4k"]) > 2
 
 
-def test_a_backing_that_cannot_be_laid_is_found_out(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
+def test_sizes_that_make_the_same_number_of_pieces_are_one_arm() -> None:
+    made = plan(patterns=["page"], sizes_kib=[8, 9, 10, 11], backings=["4k"])
+    assert [found[2] for found in made["arms"]] == [2]
+
+
+@needs_huge
+def test_huge_is_the_first_that_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent(monkeypatch, "thp")
+    made = plan(backings=["huge", "4k"])
+    assert made["backings"] == ["collapse", "4k"]
+    assert made["absent"] == {"thp": "no thp today"}
+
+
+@needs_huge
+@needs_root
+def test_with_thp_never_the_text_is_collapsed() -> None:
+    run = CODE.measure(CODE.params({**TINY, "settings": "thp=never"}))
+    assert run.provenance["plan"]["backings"] == ["4k", "collapse"]
+    assert set(run.samples["backing"]) == {"4k", "collapse"}
+    assert run.samples["ok"].all()
+    assert run.provenance["settings_changed"]["thp"]["now"] == "never"
+    (problem,) = run.provenance["problems"]
+    assert problem.startswith("thp: transparent huge pages are switched off")
+
+
+def test_what_cannot_be_had_is_said_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent(monkeypatch, "thp", "collapse", "hugetlb", "hugectl")
+    run = CODE.measure(CODE.params({**TINY, "backings": "4k,huge,hugetlb,hugectl"}))
+    assert set(run.samples["backing"]) == {"4k"}
+    assert run.provenance["problems"] == [
+        f"{name}: no {name} today" for name in ("thp", "collapse", "hugetlb", "hugectl")
+    ]
+    found = CODE.analyse(run)
+    assert not any(finding.subject.startswith("knee") for finding in found)
+    assert not any("huge pages" in finding.subject for finding in found)
+    assert "page_ratio" not in CODE.figures(run)
+
+
+def test_none_that_can_be_had_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent(monkeypatch, "thp", "hugetlb")
+    with pytest.raises(MeasurementError, match=r"none .* had here: thp: no thp .*; hugetlb: n"):
+        plan(backings=["thp", "hugetlb"])
+
+
+def test_what_fails_when_it_is_tried_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = code_turns.smaps.unmet  # type: ignore[attr-defined]
+
+    def unmet(asked: str, pages: Any) -> str:
+        return "found something else" if asked == "thp" else str(real(asked, pages))
+
+    monkeypatch.setattr("perflib.measure.pages.smaps.unmet", unmet)
+    absent(monkeypatch)
+    made = plan(backings=["4k", "thp"]) if not why_not("thp") else None
+    if made is None:
+        pytest.skip(why_not("thp"))
+    assert made["backings"] == ["4k"]
+    assert made["absent"] == {"thp": "found something else"}
+
+
+def test_functions_are_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    given = {"backings": ["4k", "hugectl"], "functions": 64, "sizes_kib": [8], "cores": [CPUS[0]]}
+    made = CALLS.plan(CALLS.params({**given, "turn_ms": 1.0}))
+    assert made["absent"] == {"hugectl": "hugectl starts programs, and random_calls is none"}
+
+
+def test_a_program_that_cannot_be_linked_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library() -> None:
+        msg = "the linker found no libhugetlbfs"
+        raise MeasurementError(msg)
+
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(CODE, "program", no_library)
+    assert plan(backings=["4k", "hugectl"])["absent"] == {
+        "hugectl": "the linker found no libhugetlbfs"
+    }
+
+
+def test_hugectl_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str, pages_needed: int) -> str:
+        return why_not(name, pages_needed=pages_needed, which=lambda _: None)
+
+    monkeypatch.setattr(backings, "why_not", without)
+    made = plan(backings=["4k", "hugectl"])
+    assert "apt-get install libhugetlbfs-bin" in made["absent"]["hugectl"]
+    assert made["backings"] == ["4k"]
+
+
+# --- the pool ------------------------------------------------------------------------------------
+
+
+@needs_pool
+@needs_root
+def test_hugetlb_reserves_its_pages_verifies_them_and_gives_them_back() -> None:
+    before = POOL.read_text()
+    run = CODE.measure(
+        CODE.params({**TINY, "backings": "4k,hugetlb", "patterns": ["random", "chase"]})
+    )
+    assert POOL.read_text() == before
+    table = run.samples
+    assert table["ok"].all()
+    assert set(table["backing"]) == {"4k", "hugetlb"}
+    assert set(table["huge_bytes"][table["backing"] == "hugetlb"]) <= {2 << 20, 4 << 20}
+    assert (table["huge_bytes"][table["backing"] == "4k"] == 0).all()
+    assert set(run.provenance["settings_changed"]) <= {"nr_hugepages"}
+    assert run.params["settings"] == {}, "what the user asked for"
+
+
+@needs_pool
+@needs_root
+def test_the_pool_is_as_it_was_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = POOL.read_text()
+    real = CodeTurns.take
+    seen = []
+
+    def take(self: CodeTurns, round_: int, arm: int) -> Any:
+        if round_ == 1:
+            seen.append(pool_pages()[0])
+            raise KeyboardInterrupt
+        return real(self, round_, arm)
+
+    monkeypatch.setattr(CodeTurns, "take", take)
+    run = CODE.measure(CODE.params({**TINY, "backings": "4k,hugetlb", "budget_s": 60}))
+    assert run.provenance["stopped"] == "interrupted"
+    assert seen[0] >= 4
+    assert POOL.read_text() == before
+
+
+@needs_pool
+@needs_root
+def test_the_pool_is_as_it_was_after_kill_9(home: Path) -> None:
+    before = POOL.read_text()
+    argv = [sys.executable, "-m", "perflib", "run", "code_segment", "-p", "backings=4k,hugetlb"]
+    argv += ["-p", "budget_s=300", "-p", "sizes_kib=8", "-p", "patterns=random"]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: any(path.stat().st_size for path in home.glob("runs/*.journal")))
+            wait_for(lambda: POOL.read_text() != before)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    wait_for(lambda: POOL.read_text() == before)
+
+
+def wait_for(what: Any) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_pool_that_cannot_be_had_is_absent_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call = failing(Worker.call, "code_lay", 1)
+    class Cannot:
+        def __init__(self, asked: dict[str, str]) -> None:
+            self.asked = asked
+
+        def __enter__(self) -> None:
+            if self.asked:
+                msg = f"{self.asked}: no memory"
+                raise UserError(msg)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(backings, "settings", Cannot)
+    monkeypatch.setattr(backings, "pool_pages", lambda: (3, 1))
+    made = plan(backings=["4k", "hugetlb"])
+    assert made["absent"] == {"hugetlb": "{'nr_hugepages': '6'}: no memory"}
+    assert made["backings"] == ["4k"]
+
+
+@needs_pool
+@needs_root
+@pytest.mark.skipif(shutil.which("hugectl") is None, reason="libhugetlbfs-bin is not installed")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux's unshare is missing")
+def test_hugectl_moves_the_program(tmp_path: Path) -> None:
+    """In a name space of its own, in which hugetlbfs is mounted."""
+    before = POOL.read_text()
+    script = 'mount -t hugetlbfs -o pagesize=2M none "$0" && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", script, str(tmp_path / "mount"), sys.executable]
+    argv += ["-m", "perflib", "run", "code_segment", "-p", "backings=4k,hugetlb,hugectl"]
+    argv += ["-p", "budget_s=0.3", "-p", "turn_ms=1", "-p", f"cores={CPUS[0]}"]
+    argv += ["-p", "sizes_kib=8,64", "-p", "patterns=random,chase", "-p", "simulated_sizes=0"]
+    (tmp_path / "mount").mkdir()
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if "mount:" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[0])
+    assert done.returncode == 0, done.stderr
+    assert POOL.read_text() == before
+    (entry,) = runs()
+    run = load(entry.id)
+    assert run.provenance["problems"] == []
+    moved = run.samples[run.samples["backing"] == "hugectl"]
+    assert set(moved["pattern"]) == {"random"}, "a ring is no part of the program"
+    assert moved["ok"].all()
+    assert (moved["huge_bytes"] >= 2 << 20).all()
+    small = run.samples[(run.samples["n"] == 64) & (run.samples["pattern"] == "random")]
+    assert set(small["backing"]) == {"4k", "hugetlb", "hugectl"}
+    assert set(small["code_bytes"]) == {8 << 10}, "one way to measure the extent"
+    assert "program" in run.provenance
+
+
+def test_the_ring_alone_is_nothing_for_hugectl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
+    monkeypatch.setattr(CODE, "program", lambda: build("code_segment"))
+    monkeypatch.setattr(backings, "_try_pool", lambda *_: "")
+    monkeypatch.setattr(CODE, "system_settings", lambda *_: {})
+    with pytest.raises(MeasurementError, match="no part of it"):
+        plan(backings=["hugectl"], patterns=["chase"])
+
+
+# --- a run ---------------------------------------------------------------------------------------
+
+
+def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = CodeTurns.take
+
+    taken: list[float] = []
+
+    def take(self: CodeTurns, round_: int, arm: int) -> Any:
+        if round_ == 2:
+            raise SystemExit
+        columns = real(self, round_, arm)
+        taken.extend(columns["time_ns"])
+        return columns
+
+    given = {**TINY, "backings": "4k", "budget_s": 0.3}
+    with monkeypatch.context() as patch:
+        patch.setattr(CodeTurns, "take", take)
+        with pytest.raises(SystemExit):
+            CODE.measure(CODE.params(given))
+    ((name, status),) = [(entry.id, entry.status) for entry in runs()]
+    assert status == "interrupted"
+    run = CODE.resume(name)
+    assert run.samples["time_ns"].tolist()[: len(taken)] == taken
+    assert len(run.samples) > len(taken) == 4
+    assert run.samples["ok"].all()
+    counts = run.samples.groupby(["round", "n"]).size()
+    assert (counts == 1).all()
+
+
+def test_a_run_in_which_a_backing_failed_is_saved_and_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = Worker.call
+
+    def call(self: Worker, function: str, *arguments: Any, timeout_s: float) -> Any:
+        answer, outs = real(self, function, *arguments, timeout_s=timeout_s)
+        failed = function == "code_lay" and arguments[1] == 512 and arguments[3] % 2 == 0
+        return (2 * 65536 + 12, outs) if failed else (answer, outs)
+
     monkeypatch.setattr(Worker, "call", call)
-    conditions = Conditions(cpu=CPUS[0])
-    steps, failed = calibrate(kernel, conditions, {"random": {8: 64}}, ["4k", "thp"], 1.0)
-    assert list(failed) == ["thp"]
-    assert failed["thp"].startswith("could not map memory")
-    assert list(steps) == [("random", 64)]
-    call = failing(call, "code_lay", *range(9))
-    monkeypatch.setattr(Worker, "call", call)
-    with pytest.raises(MeasurementError, match="could not map memory"):
-        calibrate(kernel, conditions, {"random": {8: 64}}, ["4k"], 1.0)
+    run = CODE.measure(CODE.params({**TINY, "backings": "4k", "budget_s": 0.4}))
+    (problem,) = run.provenance["problems"]
+    assert problem.startswith("4k, in some turns: could not map memory for the copy: Cannot alloc")
+    again = load(run.id)
+    pd.testing.assert_frame_equal(again.samples, run.samples, check_dtype=False)
+    wrong = ~again.samples["ok"].astype(bool)
+    assert 0 < wrong.sum() < len(wrong)
+    assert set(again.samples["n"][wrong]) == {512}
+    assert np.isnan(again.samples["time_ns"][wrong]).all()
+    assert CODE.analyse(again)
