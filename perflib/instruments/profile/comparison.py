@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy import stats as distributions
 
 from perflib.instruments.profile.costs import Counts, costs_of, counts_of, unit_of
-from perflib.instruments.profile.excess import Excesses, excesses
 from perflib.model.finding import Finding, Verdict
+from perflib.stats.excess import Excesses, excesses
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import robust_mean, t_interval
 

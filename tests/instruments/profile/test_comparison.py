@@ -17,9 +17,9 @@ from scipy.stats import binom
 
 from perflib.instruments.profile.comparison import Comparison, compare
 from perflib.instruments.profile.costs import costs_of
-from perflib.instruments.profile.excess import Excesses, excesses
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
+from perflib.stats.excess import Excesses, excesses
 
 Floats = NDArray[np.float64]
 SHARES = np.array([
