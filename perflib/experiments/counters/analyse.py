@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.counters.accuracy import accuracy, job_cost, relative_errors
 from perflib.experiments.counters.measure import ALONE, NOTHING, ONE_SET, SAMPLED
 from perflib.framework.verdicts import threshold_verdict
-from perflib.instruments.counters.accuracy import accuracy, job_cost, relative_errors
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding, Verdict
 from perflib.stats.interval import Interval

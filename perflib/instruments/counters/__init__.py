@@ -1,1 +1,1 @@
-"""Counting: events by name, groups of counters, multiplexing, accuracy, simulated counters."""
+"""Counting: events by name, groups of counters, multiplexing."""

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.framework.published import published
-from perflib.instruments.counters.accuracy import (
+from perflib.experiments.counters.accuracy import (
     _p_value,
     accuracy,
     beside_published,
     job_cost,
     relative_errors,
 )
+from perflib.framework.published import published
 from perflib.instruments.counters.sets import published_names
 from perflib.model.errors import UserError
 
