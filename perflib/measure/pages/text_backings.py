@@ -20,10 +20,11 @@ from perflib.machine.files import fields, integer, text
 from perflib.machine.settings.knobs import knob
 from perflib.model.errors import UserError, choose
 
-__all__ = ["BACKINGS", "HUGE_PAGE_BYTES", "explain", "pool_pages", "why_not"]
+__all__ = ["BACKINGS", "HUGE_PAGE_BYTES", "SMALL_PAGES", "explain", "pool_pages", "why_not"]
 
 # The numbers by which the kernels' code_lay() knows them.
 BACKINGS: Mapping[str, int] = {"loaded": 0, "4k": 1, "thp": 2, "collapse": 3, "hugetlb": 4}
+SMALL_PAGES = "4k"  # with which the others are compared
 HUGE_PAGE_BYTES = 2 << 20
 
 _PROGRAMS_ONLY = "hugectl"
