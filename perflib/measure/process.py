@@ -82,8 +82,10 @@ class Worker:
         self.conditions = conditions
         self.got: dict[str, Any] = {}
         self.unmet: list[str] = []
+        self._named = f"{_described(target)[0]} {target.name!r}"
+        self._place = "any CPU" if conditions.cpu is None else f"CPU {conditions.cpu}"
         self._process: subprocess.Popen[bytes] | None = None
-        self._pipes: list[int] = []
+        self._pipes: tuple[Any, ...] = ()  # requests, answers
         self._pending = b""
         self._begun: deque[tuple[str, list[Out]]] = deque()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
@@ -103,26 +105,15 @@ class Worker:
         """Start the process, if there is none, and read its conditions back."""
         if self._process is not None:
             return
-        request_read, request_write = os.pipe()
-        answer_read, answer_write = os.pipe()
-        argv = [sys.executable, "-m", "perflib.measure.worker", str(request_read)]
-        argv += [str(answer_write), *_described(self.target)]
+        argv = [sys.executable, "-m", "perflib.measure.worker", *_described(self.target)]
         argv, environment = command(self.conditions, argv)
         self._errors.seek(0)
         self._errors.truncate()
-        try:
-            self._process = subprocess.Popen(
-                argv,
-                env=environment,
-                pass_fds=(request_read, answer_write),
-                stdin=subprocess.DEVNULL,
-                stdout=self._errors,
-                stderr=self._errors,
-            )
-        finally:
-            os.close(request_read)
-            os.close(answer_write)
-            self._pipes = [request_write, answer_read]
+        self._process = subprocess.Popen(
+            argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._errors, bufsize=0,
+        )  # fmt: skip
+        self._pipes = self._process.stdin, self._process.stdout
         self._pending = b""
         try:
             self._answer(_START_S, "start")
@@ -167,10 +158,11 @@ class Worker:
         self.start()
         outs = [argument for argument in arguments if isinstance(argument, Out)]
         request = [function, [_encode(argument) for argument in arguments]]
-        line = json.dumps(request).encode() + b"\n"
+        line = memoryview(json.dumps(request).encode() + b"\n")
         try:
             with contextlib.suppress(BrokenPipeError):  # it died: the answer says of what
-                _write_all(self._pipes[0], line)
+                while line:
+                    line = line[self._pipes[0].write(line) :]
         except BaseException:
             self.kill()
             raise
@@ -212,21 +204,13 @@ class Worker:
                     "its worker was killed"
                 )
                 raise WorkerError(msg)
-            chunk = os.read(self._pipes[1], 1 << 20)
+            chunk = self._pipes[1].read(1 << 20)
             if not chunk:
                 raise WorkerError(self._death(what))
             self._pending += chunk
         line, _, self._pending = self._pending.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
-
-    @property
-    def _named(self) -> str:
-        return f"{_described(self.target)[0]} {self.target.name!r}"
-
-    @property
-    def _place(self) -> str:
-        return "any CPU" if self.conditions.cpu is None else f"CPU {self.conditions.cpu}"
 
     def _death(self, what: str) -> str:
         """Why the worker is gone; clears it away."""
@@ -241,11 +225,10 @@ class Worker:
         return f"{self._named}, {what}, on {self._place}: worker {how}{said}"
 
     def _forget(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
         self._process = None
         self._begun.clear()
-        for pipe in self._pipes:
-            os.close(pipe)
-        self._pipes = []
 
     def kill(self) -> None:
         """End the process, whatever it is doing."""
@@ -273,9 +256,3 @@ def _encode(argument: Argument) -> Any:
     if isinstance(argument, np.ndarray):
         return {"in": base64.b64encode(argument.tobytes()).decode()}
     return argument
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

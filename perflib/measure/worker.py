@@ -1,4 +1,4 @@
-"""The process in which measured code runs: reads calls from a pipe, answers on another.
+"""The process in which measured code runs: reads calls from one pipe, answers on another.
 
 It is started under its conditions (``launch``) and imports next to nothing, so that it starts in
 milliseconds and its own work stays out of the measurement. It serves a compiled kernel, or an
@@ -65,11 +65,11 @@ def _call(lib: Any, ffi: Any, name: str, given: list[Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Serve calls until the other end of the pipe closes."""
-    requests = os.fdopen(int(sys.argv[1]), "r")
-    answers = os.fdopen(int(sys.argv[2]), "w")
+    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     faulthandler.enable()
-    kind, *target = sys.argv[3:]
+    kind, *target = sys.argv[1:]
     serve = {"kernel": _kernel, "function": _object}[kind](*target)
     print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
     for line in requests:
