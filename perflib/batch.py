@@ -325,17 +325,17 @@ def tagged_runs(tag: str, since: str) -> list[Run]:
 
 
 def investigate(
-    profile: str,
+    preset: str,
     out: Path | None = None,
     *,
     timeout_s: float | None = None,
     done: Callable[[Outcome], None] | None = None,
 ) -> tuple[list[Outcome], Path, str]:
-    """Execute all notebooks with a profile and write the report of what they measured.
+    """Execute all notebooks with a preset and write the report of what they measured.
 
     Parameters
     ----------
-    profile
+    preset
         ``quick`` or ``full``.
     out
         The folder of the executed notebooks and ``report.html``; ``reports/`` and the time (UTC)
@@ -350,12 +350,12 @@ def investigate(
     Raises
     ------
     UserError
-        There is no such profile, or there are no notebooks.
+        There is no such preset, or there are no notebooks.
     """
     from perflib.lab.report import write_report
 
-    for name in experiments.NAMES:  # a misspelt profile fails here, once, and not in each notebook
-        experiments.get(name).params({}, profile)
+    for name in experiments.NAMES:  # a misspelt preset fails here, once, and not in each notebook
+        experiments.get(name).params({}, preset)
     notebooks = sorted(notebooks_dir().glob("[0-9][0-9]_*.ipynb"))
     if not notebooks:
         msg = f"there are no notebooks in {notebooks_dir()}"
@@ -369,7 +369,7 @@ def investigate(
     since = datetime.now(UTC).isoformat(timespec="milliseconds")
     tag = f"investigate-{secrets.token_hex(6)}"
     chosen = [notebook for notebook in notebooks if notebook.stem not in left_out]
-    outcomes = batch(chosen, [{"profile": profile}], out, tag=tag, timeout_s=timeout_s, done=done)
+    outcomes = batch(chosen, [{"preset": preset}], out, tag=tag, timeout_s=timeout_s, done=done)
     outcomes += [
         Outcome(notebook, {}, out / notebook.name, True, left_out[notebook.stem], 0.0)
         for notebook in notebooks

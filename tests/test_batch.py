@@ -231,8 +231,8 @@ def test_investigate_runs_all_notebooks_and_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebooks = tmp_path / "notebooks"
-    notebook(notebooks / "00_good.ipynb", _MEASURES, parameters='profile = "full"')
-    notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters='profile = "full"')
+    notebook(notebooks / "00_good.ipynb", _MEASURES, parameters='preset = "full"')
+    notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters='preset = "full"')
     notebook(notebooks / "draft.ipynb", "raise SystemExit")
     monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
     outcomes, report, summary = investigate("quick", tmp_path / "out")
@@ -253,11 +253,11 @@ def test_investigate_leaves_out_what_cannot_run_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebooks = tmp_path / "notebooks"
-    notebook(notebooks / "00_machine.ipynb", _MEASURES, parameters='profile = "full"')
-    notebook(notebooks / "02_event_profile.ipynb", "1 / 0", parameters='profile = "full"')
+    notebook(notebooks / "00_machine.ipynb", _MEASURES, parameters='preset = "full"')
+    notebook(notebooks / "02_event_profile.ipynb", "1 / 0", parameters='preset = "full"')
     monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
-    profiles = type(experiments.get("event_profile"))
-    monkeypatch.setattr(profiles, "unavailable", lambda _self: "perf is not installed")
+    event_profile = type(experiments.get("event_profile"))
+    monkeypatch.setattr(event_profile, "unavailable", lambda _self: "perf is not installed")
     outcomes, report, _ = investigate("quick", tmp_path / "out")
     assert [(outcome.ok, outcome.message) for outcome in outcomes] == [
         (True, ""),

@@ -1,0 +1,152 @@
+"""The command that shows what there is: list; and the reference page that is made from the same.
+
+``make reference`` writes docs/reference.md by running this module.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from perflib.cli.output import json_option, print_json
+
+__all__ = ["experiment_page", "list_", "reference"]
+
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
+
+@click.command("list")
+@click.argument("name", required=False)
+@json_option
+def list_(name: str | None, as_json: bool) -> None:
+    """List the experiments, or all of one: parameters, columns, claims, tables, plots."""
+    from perflib.experiments import NAMES, get
+
+    if name is not None:
+        document = get(name).documentation()
+        if as_json:
+            print_json(document)
+        else:
+            click.echo(experiment_page(document), nl=False)
+        return
+    documents = [get(name).documentation() for name in NAMES]
+    if as_json:  # 'profiles' is what presets were called once
+        print_json({"experiments": [{**one, "profiles": one["presets"]} for one in documents]})
+        return
+    for one in documents:
+        click.echo(f"{one['name']:17s} {one['question']}  [{one['notebook']}.ipynb]")
+
+
+def reference() -> str:
+    """The whole reference as Markdown: docs/reference.md."""
+    from perflib.experiments import NAMES, get
+
+    shared = _shared()
+    pages = [_page(get(name).documentation(), shared, _Shared([], [])) for name in NAMES]
+    lines = [
+        "# Reference",
+        "",
+        "What every experiment takes, measures, claims and shows.",
+        "`make reference` writes this page from what the experiments declare.",
+        "`perflib list NAME` shows one section of it.",
+        "",
+        "A word in braces, such as `{cpu}`, stands for what a claim is about, or for a number.",
+        "",
+        "## Parameters of every experiment",
+        "",
+        *map(_parameter, shared.parameters),
+        "",
+        "## Claims of every comparison of two runs",
+        "",
+        *(line for claim in shared.claims for line in _claim(claim)),
+        "",
+    ]
+    return "\n".join([*lines, "\n".join(pages)])
+
+
+class _Shared(NamedTuple):
+    """What experiments have in common."""
+
+    parameters: Sequence[Mapping[str, Any]]
+    claims: Sequence[Mapping[str, Any]]
+
+
+def _shared() -> _Shared:
+    from perflib.framework.params import Params, describe_fields
+    from perflib.model.claims import CHANGED
+
+    return _Shared(describe_fields(Params), [CHANGED.documentation()])
+
+
+def experiment_page(document: Mapping[str, Any]) -> str:
+    """One experiment as Markdown, from what ``Experiment.documentation`` gives."""
+    shared = _shared()
+    return _page(document, shared, shared)
+
+
+def _page(document: Mapping[str, Any], shared: _Shared, shown: _Shared) -> str:
+    """An experiment's own things, and below them those of the shared ones that are to be shown."""
+    own = [entry for entry in document["parameters"] if entry not in shared.parameters]
+    redefined = {entry["name"] for entry in own}
+    others = [entry for entry in shown.parameters if entry["name"] not in redefined]
+    claims = [claim for claim in document["claims"] if claim not in shared.claims]
+    sections = {
+        "Parameters": map(_parameter, own),
+        "Parameters of every experiment": map(_parameter, others),
+        "Presets": (
+            f"- `{name}`: {', '.join(f'{key}={value}' for key, value in values.items())}"
+            for name, values in document["presets"].items()
+        ),
+        "Columns of its samples; `perflib analyse` takes those that are needed": map(
+            _column, document["columns"]
+        ),
+        "Claims": (line for claim in (*claims, *shown.claims) for line in _claim(claim)),
+        "Tables, `run.table(name)`": _named(document["tables"]),
+        "Plots, `run.plot(name)`": _named(document["plots"]),
+    }
+    lines = [f"## {document['name']}", "", document["question"]]
+    lines += [f"Notebook: `{document['notebook']}.ipynb`.", ""]
+    for title, items in sections.items():
+        if listed := list(items):
+            lines += [f"### {title}", "", *listed, ""]
+    return "\n".join(lines)
+
+
+def _parameter(entry: Mapping[str, Any]) -> str:
+    bounds = "".join(f", {_SIGNS[sign]} {value:g}" for sign, value in entry["bounds"].items())
+    default = entry["default"]
+    shown = "none" if default in (None, "", [], {}) else f"{default} {entry['unit']}".rstrip()
+    return f"- `{entry['name']}` = {shown}: {entry['help']} ({entry['type']}{bounds})"
+
+
+def _column(column: Mapping[str, Any]) -> str:
+    unit = f" [{column['unit']}]" if column["unit"] else ""
+    needed = ", needed" if column["required"] else ""
+    return f"- `{column['name']}`{unit}: {column['help']} ({column['type']}{needed})"
+
+
+def _claim(claim: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"- `{_readable(claim['subject'])}` ({claim['kind']} `{claim['name']}`): "
+        f"{_readable(claim['exact'])}."
+    )
+    yield f"  - its effect: {claim['quantity']} ({claim['unit']})"
+    for verdict, sentence in claim["plain"].items():
+        yield f"  - {verdict}: “{_readable(sentence)}”"
+
+
+def _readable(template: str) -> str:
+    """A template with its fields' names only: ``{size:size}`` is ``{size}``."""
+    parts = string.Formatter().parse(template)
+    return "".join(text + (f"{{{name}}}" if name else "") for text, name, _, _ in parts)
+
+
+def _named(described: Mapping[str, str]) -> Iterable[str]:
+    return (f"- `{name}`: {what}" for name, what in described.items())
+
+
+if __name__ == "__main__":
+    click.echo(reference(), nl=False)
