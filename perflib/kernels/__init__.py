@@ -43,6 +43,7 @@ from perflib.model.paths import cache_dir, kernels_dir
 
 __all__ = [
     "BASE_FLAGS",
+    "INTERFACE",
     "Build",
     "Kernel",
     "Source",
@@ -50,10 +51,12 @@ __all__ = [
     "compiler",
     "load",
     "names",
+    "open_interface",
+    "open_library",
     "source",
 ]
 
-_INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
+INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
 _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 BASE_FLAGS = ("-std=gnu11", "-Wall", "-Wextra")
 _FORMAT = 2  # part of every key: raised when the way kernels are built changes
@@ -143,7 +146,7 @@ def _parse(path: Path, _mtime_ns: int) -> Source:
     except tomllib.TOMLDecodeError as error:
         msg = f"{path}: the '@kernel' part is no TOML: {error}"
         raise UserError(msg) from None
-    interface = _INTERFACE.search(text)
+    interface = INTERFACE.search(text)
     if interface is None:
         msg = f"{path}: no declarations between '// @interface' and '// @end'"
         raise UserError(msg)
@@ -425,9 +428,9 @@ def _emit_interface(declared: Source, target: Path) -> None:
 # --- loading -----------------------------------------------------------------------------------
 
 
-@functools.cache  # and so kept: a function of a library that was let go would crash
-def open_library(library: str, module: str) -> tuple[Any, Any]:
-    """``(lib, ffi)`` of a build; all that a worker needs, without the compiler's side."""
+@functools.cache
+def open_interface(module: str) -> Any:
+    """Cffi's ``ffi`` with a build's declarations; no library is loaded."""
     spec = importlib.util.spec_from_file_location(Path(module).stem, module)
     if spec is None or spec.loader is None:
         msg = f"{module} is no Python module"
@@ -438,7 +441,14 @@ def open_library(library: str, module: str) -> tuple[Any, Any]:
         spec.loader.exec_module(declarations)
     finally:
         sys.dont_write_bytecode = written
-    return declarations.ffi.dlopen(library), declarations.ffi
+    return declarations.ffi
+
+
+@functools.cache  # and so kept: a function of a library that was let go would crash
+def open_library(library: str, module: str) -> tuple[Any, Any]:
+    """``(lib, ffi)`` of a build; all that a worker needs, without the compiler's side."""
+    ffi = open_interface(module)
+    return ffi.dlopen(library), ffi
 
 
 def load(

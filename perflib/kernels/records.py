@@ -1,0 +1,115 @@
+"""A C struct as a numpy dtype: its fields are declared once, in the interface of a C file."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from perflib.kernels import INTERFACE, Build, open_interface
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.paths import kernels_dir
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["record"]
+
+
+def record(declared: Build | str, struct: str) -> np.dtype[Any]:
+    """The fields of a struct, with C's offsets and sizes.
+
+    Parameters
+    ----------
+    declared
+        A kernel's build, or (slower: the C is parsed) the name of a kernel or header that declares
+        the struct between ``// @interface`` and ``// @end``.
+    struct
+        The name of its typedef, or ``struct NAME``.
+
+    Raises
+    ------
+    UserError
+        There is no such file or struct, or the struct has a field that numpy cannot hold: a
+        pointer, a union, bits, an array without a length.
+
+    Examples
+    --------
+    >>> record("clock_gaps", "clock_gap").names
+    ('start_ns', 'length_ns', 'switches')
+    """
+    if isinstance(declared, Build) and declared.module is not None:
+        return _record(open_interface(str(declared.module)), declared.name, struct)
+    name = declared if isinstance(declared, str) else declared.name
+    return _record(_parsed(name), name, struct)
+
+
+@functools.cache
+def _record(ffi: Any, file: str, struct: str) -> np.dtype[Any]:
+    typedefs, tags, _ = ffi.list_types()
+    names = [*typedefs, *(f"struct {tag}" for tag in tags)]
+    structs = [name for name in names if ffi.typeof(name).kind == "struct"]
+    if struct not in structs:
+        raise UserError(choose(f"struct of {file!r}", struct, structs))
+    return _dtype(ffi, ffi.typeof(struct), f"{struct} of {file!r}")
+
+
+@functools.cache
+def _parsed(name: str) -> Any:
+    import cffi
+
+    files = {path.stem: path for path in kernels_dir().glob("**/*.[ch]")}
+    if name not in files:
+        raise UserError(choose("C file", name, files))
+    interface = INTERFACE.search(files[name].read_text())
+    if interface is None:
+        msg = f"{files[name]}: no declarations between '// @interface' and '// @end'"
+        raise UserError(msg)
+    ffi = cffi.FFI()
+    try:
+        ffi.cdef(interface.group(1))
+    except (cffi.CDefError, cffi.FFIError) as error:
+        msg = f"{files[name]}: cffi cannot read the declarations: {error}"
+        raise MeasurementError(msg) from error
+    return ffi
+
+
+def _dtype(ffi: Any, kind: Any, where: str) -> np.dtype[Any]:
+    import numpy as np
+
+    if kind.kind == "struct" and kind.fields is not None:
+        fields = dict(kind.fields)
+        bits = [name for name, field in fields.items() if field.bitsize >= 0]
+        if bits:
+            raise _refused(where, f"bits of an integer ({bits[0]})")
+        formats = [_dtype(ffi, field.type, f"{name} of {where}") for name, field in fields.items()]
+        return np.dtype(
+            {
+                "names": list(fields),
+                "formats": formats,
+                "offsets": [field.offset for field in fields.values()],
+                "itemsize": ffi.sizeof(kind),
+            }
+        )
+    if kind.kind == "array" and kind.length is not None:
+        if kind.item.cname == "char":
+            return np.dtype(f"S{kind.length}")
+        item = _dtype(ffi, kind.item, where)
+        return np.dtype((item.base, (kind.length, *item.shape)))
+    known = {"char": "S1", "float": "f4", "double": "f8", "_Bool": "?"}
+    if kind.cname in known:
+        return np.dtype(known[kind.cname])
+    others = ("double", "float", "wchar_t", "char16_t", "char32_t")
+    if kind.kind == "enum" or (
+        kind.kind == "primitive" and not any(other in kind.cname for other in others)
+    ):
+        signed = int(ffi.cast(kind, -1)) < 0
+        return np.dtype(f"{'i' if signed else 'u'}{ffi.sizeof(kind)}")
+    raise _refused(where, f"the type {kind.cname!r}")
+
+
+def _refused(where: str, what: str) -> UserError:
+    msg = (
+        f"{where} has {what}, which a numpy dtype cannot hold; it holds numbers, enums, structs, "
+        "and arrays of them with a length"
+    )
+    return UserError(msg)

@@ -1,0 +1,140 @@
+"""Structs as numpy dtypes: the offsets and sizes are the compiler's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perflib import kernels
+from perflib.kernels import records
+from perflib.kernels.records import record
+from perflib.model.errors import MeasurementError, UserError
+
+SOURCE = """/* A kernel that fills records.
+ *
+ * @kernel
+ * flags = ["-O1"]
+ */
+#include <stdint.h>
+#include <string.h>
+// @interface
+typedef enum { GREEN, BLUE } colour;
+typedef enum { BELOW = -1, ABOVE } level;
+typedef struct {
+  float x, y;
+  uint8_t tag;
+} point;
+typedef struct {
+  int8_t small;
+  double wide;
+  char name[6];
+  uint16_t counts[2][3];
+  _Bool good;
+  point points[2];
+  colour shade;
+  level place;
+  long last;
+} mixed;
+struct tagged { int32_t a; };
+typedef struct { int32_t a; int64_t *to; } pointing;
+typedef struct { int32_t a : 3; } bits;
+typedef union { int32_t a; float b; } either;
+typedef struct { either both; } nested;
+typedef struct { long double much; } wide;
+typedef struct { int32_t n; int32_t rest[]; } open_end;
+typedef struct hidden hidden;
+void fill(mixed *out);
+// @end
+void fill(mixed *out) {
+  memset(out, 0, 2 * sizeof *out);
+  mixed second = {-7, 2.5, "five", {{1, 2, 3}, {4, 5, 65535}}, 1, {{1, 2, 3}, {4, 5, 255}},
+                  BLUE, BELOW, -9};
+  out[1] = second;
+}
+"""
+
+
+HEADER = "// @interface\ntypedef struct { int8_t a; int64_t b; } small;\n// @end\n"
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "header.h").write_text(HEADER)
+    (tmp_path / "empty.h").write_text("")
+    (tmp_path / "odd.h").write_text("// @interface\nnonsense\n// @end\n")
+    (tmp_path / "recorded.c").write_text(SOURCE)
+    monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
+    for module in (kernels, records):
+        monkeypatch.setattr(module, "kernels_dir", lambda: tmp_path)
+    records._parsed.cache_clear()
+
+
+def test_c_writes_what_numpy_reads() -> None:
+    kernel = kernels.load("recorded")
+    dtype = record(kernel.build, "mixed")
+    rows = np.zeros(2, dtype)
+    kernel.lib.fill(kernel.ffi.from_buffer("mixed[]", rows, require_writable=True))
+    row: Any = rows[1]
+    assert (row["small"], row["wide"], row["name"], row["good"]) == (-7, 2.5, b"five", True)
+    assert row["counts"].tolist() == [[1, 2, 3], [4, 5, 65535]]
+    assert row["points"].tolist() == [(1, 2, 3), (4, 5, 255)]
+    assert (row["shade"], row["place"], row["last"]) == (1, -1, -9)
+    assert dtype.itemsize == kernel.ffi.sizeof("mixed")
+    assert record("recorded", "mixed") == dtype  # without a compiler
+
+
+def test_kinds_are_those_of_c() -> None:
+    dtype = record("recorded", "mixed")
+    kinds = {name: field[0].base.str.lstrip("<|") for name, field in (dtype.fields or {}).items()}
+    del kinds["points"]
+    assert kinds == {
+        "small": "i1",
+        "wide": "f8",
+        "name": "S6",
+        "counts": "u2",
+        "good": "b1",
+        "shade": "u4",
+        "place": "i4",
+        "last": "i8",
+    }
+    assert record("recorded", "struct tagged") == np.dtype([("a", "i4")])
+
+
+@pytest.mark.parametrize(
+    ("struct", "match"),
+    [
+        (
+            "pointing",
+            r"^to of pointing of 'recorded' has the type 'int64_t \*', which",
+        ),
+        ("bits", r"bits of 'recorded' has bits of an integer \(a\)"),
+        ("nested", r"both of nested of 'recorded' has the type"),
+        ("wide", r"much of wide of .* has the type 'long double'"),
+        ("open_end", r"rest of open_end of .* has the type"),
+        ("hidden", r"hidden of 'recorded' has the type"),
+        ("mixt", r"unknown struct of 'recorded' 'mixt': did you mean 'mixed'"),
+        ("colour", r"unknown struct of"),
+    ],
+)
+def test_what_numpy_cannot_hold_is_refused(struct: str, match: str) -> None:
+    with pytest.raises(UserError, match=match):
+        record("recorded", struct)
+
+
+def test_a_header_declares_structs_too() -> None:
+    dtype = record("header", "small")
+    assert dtype == np.dtype([("a", "i1"), ("b", "i8")], align=True)
+    assert record("header", "small") is dtype
+
+
+def test_files_that_declare_nothing() -> None:
+    with pytest.raises(UserError, match="unknown C file 'headr': did you mean 'header'"):
+        record("headr", "small")
+    with pytest.raises(UserError, match=r"empty\.h: no declarations between"):
+        record("empty", "small")
+    with pytest.raises(MeasurementError, match=r"odd\.h: cffi cannot read"):
+        record("odd", "small")
