@@ -1,6 +1,6 @@
 # `make` alone says what there is. Everything lives in .venv; nothing here needs root.
 #   PYTHON=python3.12   the Python that .venv is made from      PROFILE=full   how long to measure
-#   ARGS="-k kv -x"     more arguments for pytest
+#   ARGS="-k kv -x"     more arguments for pytest; "-n 0": all in one process, as --pdb needs it
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -18,12 +18,14 @@ DEBIAN := apt-get install gcc libc6-dev make python3-venv
 FEDORA := dnf install gcc make python3
 
 .DEFAULT_GOAL := help
-.PHONY: help investigate test test-numa lab lint lint-style lint-format lint-types lint-c format clean compiler
+.PHONY: help investigate test test-slow test-numa test-all lab lint lint-style lint-format lint-types lint-c format clean compiler
 
 help:
 	@echo "make investigate   measure this machine with every notebook, write report.html (PROFILE=quick or full)"
-	@echo "make test          run all tests (ARGS='-k kv' for some)"
+	@echo "make test          run the tests (ARGS='-k kv' for some)"
+	@echo "make test-slow     run what 'make test' leaves out because it is long"
 	@echo "make test-numa     boot guests with 2 and 4 NUMA nodes under qemu and run tests in them"
+	@echo "make test-all      all three"
 	@echo "make lab           open the notebooks in JupyterLab"
 	@echo "make lint          check style, types and formatting"
 	@echo "make format        bring Python, notebooks and C into their format"
@@ -35,11 +37,19 @@ investigate: compiler $(FOR_USE)
 lab: compiler $(FOR_USE)
 	@$(BIN)/perflib lab
 
+# In several processes: a file's tests stay together, those of one xdist_group, too.
+PYTEST = @$(BIN)/python -m pytest -n auto --dist loadgroup
+
 test: compiler $(FOR_DEVELOPMENT)
-	@$(BIN)/python -m pytest $(ARGS)
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+test-slow: compiler $(FOR_DEVELOPMENT)
+	$(PYTEST) -m slow $(ARGS)
 
 test-numa: compiler $(FOR_DEVELOPMENT)
 	@$(BIN)/python -m pytest -rA tests/numa/boot.py $(ARGS)
+
+test-all: test-numa test-slow test
 
 C_FILES = $(shell find kernels_c tests -name '*.c' -o -name '*.h' -o -name '*.inc')
 

@@ -1,26 +1,67 @@
-"""What holds for every test: folders of its own, no screen, no deadlines."""
+"""What holds for every test: folders of its own, no screen, no deadlines, and an end."""
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import signal
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import pytest
+
+from tests.skips import install_lines
+
+END_S = 60.0  # how long a run whose tests are over may take to end
+_FEW_SKIPS = 10  # the table of skips is short enough to be read
 
 hypothesis.settings.register_profile("perflib", deadline=None)
 hypothesis.settings.load_profile("perflib")
 
 
+# --- several processes (make test: -n auto --dist loadgroup) --------------------------------------
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """At least two processes, because many tests wait; at most four, because each takes memory."""
+    return min(4, max(2, len(os.sched_getaffinity(0))))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests stay in one process, as they share fixtures; ``xdist_group`` overrides it."""
+    from xdist.scheduler import LoadGroupScheduling  # it is there: it asks
+
+    if config.getoption("dist") != "loadgroup":
+        return None
+    scheduler = LoadGroupScheduling(config, log)
+    group_of = scheduler._split_scope  # a test that is in no group is one by itself
+    scheduler._split_scope = lambda test: group_of(test).partition("::")[0]
+    return scheduler
+
+
+# --- around all tests -----------------------------------------------------------------------------
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs, caches and Jupyter's files go to a temporary folder, never to the user's."""
+def _own_folders(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[None]:
+    """Runs, caches and Jupyter's files go to a temporary folder, never to the user's.
+
+    Compiled kernels are shared by the processes of one run.
+    """
     home = tmp_path_factory.mktemp("perflib")
     home.chmod(0o700)
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if hasattr(pytestconfig, "workerinput") else base) / "cache"
+    cache.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERFLIB_HOME", str(home / "data"))
-        patch.setenv("PERFLIB_CACHE", str(home / "cache"))
+        patch.setenv("PERFLIB_CACHE", str(cache))
         for name in ("CONFIG", "DATA", "RUNTIME"):
             patch.setenv(f"JUPYTER_{name}_DIR", str(home / f"jupyter-{name.lower()}"))
         patch.setenv("IPYTHONDIR", str(home / "ipython"))
@@ -45,3 +86,23 @@ def _no_figure_left() -> Iterator[None]:
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """After a long table of skips, one line: which package would bring which tests."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    line = install_lines(report.longrepr[2] for report in skipped)
+    if line and len(skipped) > _FEW_SKIPS:
+        terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """Python waits for a thread that a failed test left behind: show it, and end all the same."""
+    assert sys.__stderr__ is not None
+    faulthandler.dump_traceback_later(END_S, exit=True, file=sys.__stderr__)
