@@ -4,8 +4,8 @@ Nothing here decides anything, and nothing elsewhere reads what is written here:
 replaced by another, all verdicts, effects and tables stay the same (a test does that).
 
 Templates are those of ``str.format`` and of four formats more: ``{bytes:size}`` (``32 KiB``),
-``{names:list}`` (``a, b and c``; ``{values:list +.1f}``: each in that format) and
-``{share:interval %}`` (``12 % [9, 15]``).
+``{names:list}`` (``a, b and c``; ``{values:list +.1f}``: each in that format),
+``{share:interval %}`` (``12 % [9, 15]``) and ``{mode:word}`` (``one-set``).
 """
 
 from __future__ import annotations
@@ -176,6 +176,8 @@ class _Formatter(string.Formatter):
         """``str.format``, and the formats of the module's docstring."""
         if format_spec == "size":
             return size(value)
+        if format_spec == "word":
+            return str(value).replace(" ", "-")
         if format_spec.startswith("interval"):
             return _interval(*value, format_spec[8:].strip())
         if format_spec.startswith("list"):
