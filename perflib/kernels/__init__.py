@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.util
 import io
 import json
 import os
@@ -30,7 +29,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -38,12 +36,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perflib.kernels.records import declarations, open_interface, parsed, record
 from perflib.model.errors import MeasurementError, UserError, choose
 from perflib.model.paths import cache_dir, kernels_dir
 
 __all__ = [
     "BASE_FLAGS",
-    "INTERFACE",
     "Build",
     "Kernel",
     "Source",
@@ -51,12 +49,11 @@ __all__ = [
     "compiler",
     "load",
     "names",
-    "open_interface",
     "open_library",
+    "record",
     "source",
 ]
 
-INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
 _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 BASE_FLAGS = ("-std=gnu11", "-Wall", "-Wextra")
 _FORMAT = 2  # part of every key: raised when the way kernels are built changes
@@ -146,15 +143,11 @@ def _parse(path: Path, _mtime_ns: int) -> Source:
     except tomllib.TOMLDecodeError as error:
         msg = f"{path}: the '@kernel' part is no TOML: {error}"
         raise UserError(msg) from None
-    interface = INTERFACE.search(text)
-    if interface is None:
-        msg = f"{path}: no declarations between '// @interface' and '// @end'"
-        raise UserError(msg)
     copied = options.get("copied")
     return Source(
         name=path.stem,
         path=path,
-        cdef=interface.group(1),
+        cdef=declarations(text, path),
         flags=tuple(options.get("flags", ())),
         link=tuple(options.get("link", ())),
         copied=path.parent / copied if copied else None,
@@ -412,36 +405,13 @@ def _compile(
 
 
 def _emit_interface(declared: Source, target: Path) -> None:
-    import cffi
-
-    ffi = cffi.FFI()
-    try:
-        ffi.cdef(declared.cdef)
-        ffi.set_source(f"_{declared.name}", None)
-        with contextlib.redirect_stdout(io.StringIO()):  # cffi says "generating ..."
-            ffi.emit_python_code(str(target))
-    except (cffi.CDefError, cffi.FFIError) as error:
-        msg = f"{declared.path}: cffi cannot read the declarations: {error}"
-        raise MeasurementError(msg) from error
+    ffi = parsed(declared.cdef, declared.path)
+    ffi.set_source(f"_{declared.name}", None)
+    with contextlib.redirect_stdout(io.StringIO()):  # cffi says "generating ..."
+        ffi.emit_python_code(str(target))
 
 
 # --- loading -----------------------------------------------------------------------------------
-
-
-@functools.cache
-def open_interface(module: str) -> Any:
-    """Cffi's ``ffi`` with a build's declarations; no library is loaded."""
-    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
-    if spec is None or spec.loader is None:
-        msg = f"{module} is no Python module"
-        raise MeasurementError(msg)
-    declarations = importlib.util.module_from_spec(spec)
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, False
-    try:
-        spec.loader.exec_module(declarations)
-    finally:
-        sys.dont_write_bytecode = written
-    return declarations.ffi
 
 
 @functools.cache  # and so kept: a function of a library that was let go would crash

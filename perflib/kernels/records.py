@@ -3,16 +3,73 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
+import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perflib.kernels import INTERFACE, Build, open_interface
 from perflib.model.errors import MeasurementError, UserError, choose
 from perflib.model.paths import kernels_dir
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["record"]
+    from perflib.kernels import Build
+
+__all__ = ["declarations", "open_interface", "parsed", "record"]
+
+_INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
+
+
+def declarations(text: str, path: Path) -> str:
+    """The declarations of a C file, which stand between ``// @interface`` and ``// @end``.
+
+    Raises
+    ------
+    UserError
+        There are none.
+    """
+    found = _INTERFACE.search(text)
+    if found is None:
+        msg = f"{path}: no declarations between '// @interface' and '// @end'"
+        raise UserError(msg)
+    return found.group(1)
+
+
+def parsed(cdef: str, path: Path) -> Any:
+    """Cffi's ``ffi`` that has read declarations.
+
+    Raises
+    ------
+    MeasurementError
+        cffi does not understand them.
+    """
+    import cffi
+
+    ffi = cffi.FFI()
+    try:
+        ffi.cdef(cdef)
+    except (cffi.CDefError, cffi.FFIError) as error:
+        msg = f"{path}: cffi cannot read the declarations: {error}"
+        raise MeasurementError(msg) from error
+    return ffi
+
+
+@functools.cache
+def open_interface(module: str) -> Any:
+    """Cffi's ``ffi`` with a build's declarations; no library is loaded."""
+    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
+    if spec is None or spec.loader is None:
+        msg = f"{module} is no Python module"
+        raise MeasurementError(msg)
+    loaded = importlib.util.module_from_spec(spec)
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        spec.loader.exec_module(loaded)
+    finally:
+        sys.dont_write_bytecode = written
+    return loaded.ffi
 
 
 def record(declared: Build | str, struct: str) -> np.dtype[Any]:
@@ -37,10 +94,11 @@ def record(declared: Build | str, struct: str) -> np.dtype[Any]:
     >>> record("clock_gaps", "clock_gap").names
     ('start_ns', 'length_ns', 'switches')
     """
-    if isinstance(declared, Build) and declared.module is not None:
-        return _record(open_interface(str(declared.module)), declared.name, struct)
-    name = declared if isinstance(declared, str) else declared.name
-    return _record(_parsed(name), name, struct)
+    if isinstance(declared, str):
+        return _record(_of_file(declared), declared, struct)
+    module = declared.module
+    ffi = open_interface(str(module)) if module is not None else _of_file(declared.name)
+    return _record(ffi, declared.name, struct)
 
 
 @functools.cache
@@ -54,23 +112,11 @@ def _record(ffi: Any, file: str, struct: str) -> np.dtype[Any]:
 
 
 @functools.cache
-def _parsed(name: str) -> Any:
-    import cffi
-
+def _of_file(name: str) -> Any:
     files = {path.stem: path for path in kernels_dir().glob("**/*.[ch]")}
     if name not in files:
         raise UserError(choose("C file", name, files))
-    interface = INTERFACE.search(files[name].read_text())
-    if interface is None:
-        msg = f"{files[name]}: no declarations between '// @interface' and '// @end'"
-        raise UserError(msg)
-    ffi = cffi.FFI()
-    try:
-        ffi.cdef(interface.group(1))
-    except (cffi.CDefError, cffi.FFIError) as error:
-        msg = f"{files[name]}: cffi cannot read the declarations: {error}"
-        raise MeasurementError(msg) from error
-    return ffi
+    return parsed(declarations(files[name].read_text(), files[name]), files[name])
 
 
 def _dtype(ffi: Any, kind: Any, where: str) -> np.dtype[Any]:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from perflib import kernels
-from perflib.kernels import records
-from perflib.kernels.records import record
+from perflib.kernels import record, records
 from perflib.model.errors import MeasurementError, UserError
 
 SOURCE = """/* A kernel that fills records.
@@ -70,7 +69,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
     for module in (kernels, records):
         monkeypatch.setattr(module, "kernels_dir", lambda: tmp_path)
-    records._parsed.cache_clear()
+    records._of_file.cache_clear()
 
 
 def test_c_writes_what_numpy_reads() -> None:
