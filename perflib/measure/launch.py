@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from perflib.measure.conditions import Conditions
 
-__all__ = ["command"]
+__all__ = ["command", "held"]
 
-_SIGKILL, _SIGPIPE, _SIGXFSZ = 9, 13, 25  # the module signal costs 4 ms
+_SIGKILL, _SIGPIPE, _SIGSTOP, _SIGXFSZ = 9, 13, 19, 25  # the module signal costs 4 ms
 _PR_SET_PDEATHSIG, _PR_SET_THP_DISABLE = 1, 41
 _ADDR_NO_RANDOMIZE, _ASK_PERSONALITY = 0x0040000, 0xFFFFFFFF
 _MEMORY_POLICIES = {"preferred": 1, "bind": 2, "interleave": 3}
@@ -72,15 +72,33 @@ def command(conditions: Conditions, argv: Sequence[str]) -> tuple[list[str], dic
     environment = conditions.process_environment()
     if conditions.preload:  # for the command, not for the Python that starts it
         words.append(f"preload={environment.pop('LD_PRELOAD')}")
-    return [sys.executable, "-I", "-S", __file__, *words, "--", *argv], environment
+    return _launched(words, argv), environment
+
+
+def held(argv: Sequence[str]) -> list[str]:
+    """How to start ``argv`` stopped, before its first instruction, until it gets a SIGCONT.
+
+    As long as it is held it dies with the thread that started it: nobody else would let it go on.
+    """
+    return _launched([f"held={os.getpid()}"], argv)
+
+
+def _launched(words: Sequence[str], argv: Sequence[str]) -> list[str]:
+    return [sys.executable, "-I", "-S", __file__, *words, "--", *argv]
 
 
 class _ImpossibleError(Exception):
     pass
 
 
-def _parent(pid: str) -> None:
-    _libc().prctl(_PR_SET_PDEATHSIG, _word(_SIGKILL), _word(0), _word(0), _word(0))
+def _held(pid: str) -> None:
+    _parent(pid)
+    os.kill(os.getpid(), _SIGSTOP)
+    _parent(pid, 0)
+
+
+def _parent(pid: str, signal: int = _SIGKILL) -> None:
+    _libc().prctl(_PR_SET_PDEATHSIG, _word(signal), _word(0), _word(0), _word(0))
     if os.getppid() != int(pid):  # it died before the line above, or never was our parent
         msg = f"the process {pid} that asked for this command is not its parent (any more)"
         raise _ImpossibleError(msg)
@@ -122,6 +140,7 @@ def _huge_pages(wanted: str) -> None:
 
 
 _APPLY = {
+    "held": _held,
     "parent": _parent,
     "cpu": _cpu,
     "fifo_priority": _fifo_priority,

@@ -14,7 +14,6 @@ import select
 import shlex
 import signal
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 
 from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
 from perflib.instruments.joblog.logformat import LogFormat
+from perflib.measure import launch
 from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["JobError", "JobResult", "job_argv", "run_job", "too_short"]
@@ -228,31 +228,6 @@ def _signal_name(number: int) -> str:
 # --- the process and its terminal --------------------------------------------------------------
 
 
-# What a job is held by. A shell would do, but adds variables to the job's environment; in the C
-# locale Python does, too, hence the environment as it was handed over. SIGPIPE and SIGXFSZ are
-# ignored by Python and would stay so. While it is held it dies with us (PR_SET_PDEATHSIG is 1):
-# nobody else would let it go on.
-_HOLD = """
-import ctypes, os, signal, sys
-with open("/proc/self/environ", "rb") as block:
-    entries = [os.fsdecode(entry) for entry in block.read().split(b"\\0") if entry]
-environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
-for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-    signal.signal(ignored, signal.SIG_DFL)
-prctl, parent, argv = ctypes.CDLL(None).prctl, int(sys.argv[1]), sys.argv[2:]
-prctl(1, ctypes.c_ulong(signal.SIGKILL))
-if os.getppid() == parent:
-    os.kill(os.getpid(), signal.SIGSTOP)
-prctl(1, ctypes.c_ulong(0))
-if os.getppid() != parent:
-    sys.exit("the process that started this job has ended")
-try:
-    os.execvpe(argv[0], argv, environment)
-except OSError as error:
-    sys.exit(f"cannot start {argv[0]!r}: {error.strerror}")
-"""
-
-
 def _start(
     argv: Sequence[str], environment: Mapping[str, str] | None, *, held: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
@@ -265,14 +240,13 @@ def _start(
     except OSError as error:
         msg = f"no pseudo-terminal can be had for the job: {error}. Is /dev/pts mounted?"
         raise MeasurementError(msg) from error
-    holding = [sys.executable, "-I", "-S", "-c", _HOLD, str(os.getpid())] if held else []
     try:
         modes = termios.tcgetattr(jobs)
         modes[1] &= ~termios.OPOST  # no carriage returns
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(jobs, termios.TCSANOW, modes)
         job = subprocess.Popen(
-            [*holding, *argv],
+            launch.held(argv) if held else argv,
             stdin=subprocess.DEVNULL,
             stdout=jobs,
             stderr=jobs,

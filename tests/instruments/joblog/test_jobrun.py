@@ -263,8 +263,10 @@ def test_held_job_has_the_environment_and_the_signals_of_one_that_is_not() -> No
 
 def test_held_job_that_cannot_be_started() -> None:
     result = held(["no-such-job"], lambda _pid: None)
-    assert result.returncode == 1
-    assert result.tail == ["cannot start 'no-such-job': No such file or directory"]
+    assert result.returncode == 2
+    (said,) = result.tail
+    assert "cannot start 'no-such-job'" in said
+    assert "No such file or directory" in said
 
 
 def test_what_goes_wrong_while_a_job_is_held_ends_it() -> None:
