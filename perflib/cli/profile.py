@@ -48,6 +48,7 @@ def profile(
     from perflib.instruments.perf.script import read
     from perflib.instruments.profile import export
     from perflib.instruments.profile import lines as summary
+    from perflib.instruments.profile.findings import comparison_findings
 
     outputs = {"folded": folded, "speedscope": speedscope, "parquet": parquet}
     wanted = {name: path for name, path in outputs.items() if path is not None}
@@ -69,7 +70,7 @@ def profile(
         record = summary.record(read_profile, chosen)
         if comparison:
             record["against"] = str(against)
-            record["findings"] = records(comparison.findings())
+            record["findings"] = records(comparison_findings(comparison))
         print_json({"file": str(file), **record, **written})
         return
     click.echo(f"{file}: {summary.headline(read_profile)}")

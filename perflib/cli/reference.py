@@ -32,12 +32,13 @@ def list_(name: str | None, as_json: bool) -> None:
         else:
             click.echo(experiment_page(document), nl=False)
         return
-    documents = [get(name).documentation() for name in NAMES]
+    experiments = [get(name) for name in NAMES]
     if as_json:  # 'profiles' is what presets were called once
+        documents = [experiment.documentation() for experiment in experiments]
         print_json({"experiments": [{**one, "profiles": one["presets"]} for one in documents]})
         return
-    for one in documents:
-        click.echo(f"{one['name']:17s} {one['question']}  [{one['notebook']}.ipynb]")
+    for one in experiments:
+        click.echo(f"{one.name:17s} {one.question}  [{one.notebook}.ipynb]")
 
 
 def reference() -> str:

@@ -14,11 +14,12 @@ import pytest
 from perflib import experiments
 from perflib.cli import main
 from perflib.machine.describe import describe
+from perflib.measure.journal import Journal
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
-from perflib.model.store import load, save, saved_path
+from perflib.model.store import load, runs_dir, save, saved_path
 from tests.experiments.simulated import samples
 
 
@@ -50,9 +51,10 @@ def test_run_prints_one_json_object_and_nothing_else(capfd: pytest.CaptureFixtur
     slow = [name for name in subjects if " " not in name]
     assert slow
     assert {int(name.removeprefix("cpu")) for name in slow} <= os.sched_getaffinity(0)
-    assert {f"{name} disturbed" for name in slow} == set(subjects) - set(slow)
-    wanted = {"claim", "subject", "verdict", "effect", "low", "high", "unit"}
-    assert all(wanted <= set(finding) for finding in record["findings"])
+    assert {f"{name} interference" for name in slow} == set(subjects) - set(slow)
+    wanted = {"claim", "subject", "verdict", "effect", "low", "high", "unit", "confidence"}
+    wanted |= {"reason", "evidence", "kind", "about", "quantity", "threshold", "plain"}
+    assert all(set(finding) == wanted for finding in record["findings"])
     assert "round" in err
 
 
@@ -69,11 +71,12 @@ def test_a_run_can_be_listed_shown_and_compared(capsys: pytest.CaptureFixture[st
     assert call("show", ids[0]) == 0
     shown = capsys.readouterr().out
     assert "kernel.compiler_version" in shown
+    assert "interference: " in shown
     assert "parameters: cores=physical" in shown
     assert call("show", ids[0], "--json") == 0
     assert json.loads(capsys.readouterr().out)["params"]["events"] == 5
     assert call("compare", *ids) == 0
-    assert "time per event" in capsys.readouterr().out
+    assert "the same events" in capsys.readouterr().out.lower()
     assert call("compare", *ids, "--json") == 0
     assert json.loads(capsys.readouterr().out)["findings"][0]["subject"] == "time per event"
 
@@ -97,7 +100,9 @@ def test_analyse_reads_a_table_that_the_user_brings(
     named = [f["subject"] for f in record["findings"] if f["verdict"] == "supported"]
     assert named == ["cpu1"]
     assert call("analyse", "kv_per_core", "--samples", str(file)) == 0
-    assert "cpu1" in capsys.readouterr().out
+    first = capsys.readouterr().out.splitlines()[1]
+    assert first.startswith("  cpu1 is slower than the others: ")
+    assert "supported" not in first
 
 
 def saved(number: int, host: str | None = None, tag: str = "") -> Run:
@@ -187,20 +192,6 @@ def test_the_ledger_goes_past_runs_that_tell_nothing(capsys: pytest.CaptureFixtu
     assert "cut off" in capsys.readouterr().err
 
 
-def test_list_documents_parameters_and_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("list", "--json") == 0
-    listed = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["experiments"]}
-    kv = listed["kv_per_core"]
-    by_name = {entry["name"]: entry for entry in kv["parameters"]}
-    assert by_name["budget_s"]["unit"] == "s"
-    assert by_name["events"]["bounds"] == {"ge": 1, "le": 100_000}
-    assert all(entry["help"] for entry in kv["parameters"])
-    needed = {column["name"] for column in kv["columns"] if column["required"]}
-    assert needed == {"round", "cpu", "event", "time_ns"}
-    assert call("list") == 0
-    assert "time_ns [ns]" in capsys.readouterr().out
-
-
 def test_doctor_shows_machine_checks_and_noise(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("doctor") == 0
     out = capsys.readouterr().out
@@ -238,17 +229,20 @@ def test_doctor_without_a_compiler_says_what_is_missing(
         (("run", "kv_per_core", "-p", "preload=/nowhere.so"), "there is no file '/nowhere.so'"),
         (("run", "kv_per_core", "-p", "memory_policy=bind"), "needs a memory_node"),
         (("run", "machine", "-p", "environment_bytes=9"), "environment_bytes=9 cannot be had"),
+        (("run", "kv_per_core", "--preset", "quik"), "did you mean 'quick'"),
         (("run", "kv_per_core", "--profile", "quik"), "did you mean 'quick'"),
-        (("run", "--resume", "kv_per_core-1-2-3"), "no unfinished run"),
         (("run", "kv_per_core", "--resume", "x-1-2-3"), "give the run alone"),
-        (("run", "--resume", "nonsense"), "unknown experiment"),
+        (("run", "--resume", "nonsense"), "unknown run 'nonsense'"),
+        (("list", "kv_per_cor"), "did you mean 'kv_per_core'"),
         (("show", "nothing"), "unknown run"),
         (("analyse", "kv_per_core", "--samples", "nowhere.csv"), "there is no file"),
         (("analyse", "kv_per_core", "--samples", __file__), "not '.py'"),
         (("run", "--bogus"), "No such option"),
+        (("investigate", "--preset", "quik"), "did you mean 'quick'"),
         (("investigate", "--profile", "quik"), "did you mean 'quick'"),
         (("batch", "nowhere.ipynb"), "there is no notebook"),
         (("batch", "nowhere.ipynb", "-p", "events"), "KEY=VALUE"),
+        (("batch", "nowhere.ipynb", "-p", "seed=1", "-p", "seed=2"), "twice"),
         (("report", "nothing"), "unknown run"),
         (("ledger", "nothing"), "unknown run"),
     ],
@@ -285,3 +279,117 @@ def test_ctrl_c_keeps_what_there_is_and_exits_0(home: Path) -> None:
     record = json.loads(out)
     assert set(record) == {"run", "experiment", "findings", "samples"}
     assert load(Path(record["samples"])).provenance["stopped"] == "interrupted"
+
+
+# --- runs that were interrupted ------------------------------------------------------------------
+
+UNFINISHED = "machine-20261101-074507-1a2b"
+
+
+@pytest.fixture
+def unfinished() -> None:
+    """The journal of a run of ``machine`` that was killed before its first trial."""
+    params = experiments.get("machine").params({"budget_s": 0.2, "spin_ms": 5, "cores": "first"})
+    header = {
+        "id": UNFINISHED,
+        "experiment": "machine",
+        "params": params.model_dump(mode="json"),
+        "plan": experiments.get("machine").plan(params),
+        "start": "2026-11-01T07:45:07.123+00:00",
+        "tag": "",
+        "machine": describe(),
+    }
+    Journal.create(runs_dir() / f"{UNFINISHED}.journal", header).close()
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_a_misspelt_run_to_resume_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    saved(2)
+    assert call("run", "--resume", "machnie-20261101") == 2
+    said = capsys.readouterr().err
+    assert f"nearest first: {UNFINISHED}, machine-20261102-" in said
+    assert call("run", "--resume", "machine-20261102") == 2
+    assert "is saved, nothing of it is unfinished" in capsys.readouterr().err
+    assert call("show", UNFINISHED) == 2
+    assert f"perflib run --resume {UNFINISHED}" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("unfinished")
+@pytest.mark.parametrize("name", [UNFINISHED, "machine-20261101", "mach"])
+def test_a_run_is_resumed_by_the_beginning_of_its_name(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("run", "--resume", name, "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["run"], record["experiment"]) == (UNFINISHED, "machine")
+    assert load("mach").id == UNFINISHED
+
+
+# --- settings that a killed process left changed -------------------------------------------------
+
+
+@pytest.fixture
+def left_changed(home: Path) -> Path:
+    """A setting, and the journal of a process that changed it and was killed with its guard."""
+    setting = home / "setting"
+    setting.write_text("performance\n")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    journal = home / "home" / "restore" / f"{boot}.journal"
+    journal.parent.mkdir(mode=0o700, parents=True)
+    change = {"path": str(setting), "old": "powersave", "new": "performance"}
+    lines = [{"pid": 4711, "host": describe()["hostname"]}, change]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return setting
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--help",), ("run", "--help"), ("list",), ("runs",), ("doctor",), ("run", "nonsense")],
+)
+def test_nothing_but_a_measurement_puts_settings_back(
+    words: tuple[str, ...], left_changed: Path
+) -> None:
+    call(*words)
+    assert left_changed.read_text() == "performance\n"
+
+
+def test_completion_puts_no_settings_back(
+    left_changed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_PERFLIB_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "perflib inv")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert call() == 0
+    assert capsys.readouterr().out == "plain,investigate\n"
+    assert left_changed.read_text() == "performance\n"
+
+
+def test_a_measurement_puts_settings_back_and_says_so(
+    left_changed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("-p", "budget_s=0.2", "-p", "spin_ms=5", "-p", "cores=first")
+    assert call("run", "machine", *words) == 0
+    assert left_changed.read_text() == "powersave\n"
+    said = capsys.readouterr().err
+    assert "problem: process 4711 was killed while it had system settings changed" in said
+
+
+# --- quick starts ---------------------------------------------------------------------------------
+
+HEAVY = {"cffi", "duckdb", "ipywidgets", "matplotlib", "numpy", "pandas", "scipy", "seaborn"}
+
+
+@pytest.mark.parametrize(
+    ("words", "beside"),
+    [(("--help",), {"pydantic"}), (("run", "--help"), {"pydantic"}), (("list",), set[str]())],
+    ids=" ".join,
+)
+def test_help_and_list_import_nothing_heavy(words: tuple[str, ...], beside: set[str]) -> None:
+    code = (
+        "import sys, perflib.cli\n"
+        f"try: perflib.cli.main({list(words)!r})\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        f"print(sorted(set(sys.modules) & {HEAVY | beside!r}), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -1,0 +1,75 @@
+"""What `perflib list` shows, and the page of the documentation that is made from the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perflib.cli import main
+from perflib.cli.reference import experiment_page, reference
+from perflib.experiments import NAMES, get
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+
+
+def listed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(["list", *words])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_the_list_has_a_line_an_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = listed(capsys).splitlines()
+    assert [line.split()[0] for line in lines] == list(NAMES)
+    for line, name in zip(lines, NAMES, strict=True):
+        assert get(name).question in line
+        assert line.endswith(f"[{get(name).notebook}.ipynb]")
+
+
+def test_the_list_as_json_keeps_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    entries = {one["name"]: one for one in json.loads(listed(capsys, "--json"))["experiments"]}
+    assert list(entries) == list(NAMES)
+    kv = entries["kv_per_core"]
+    assert {"name", "title", "question", "notebook", "parameters", "profiles", "columns"} < set(kv)
+    assert kv["profiles"] == kv["presets"]
+    by_name = {entry["name"]: entry for entry in kv["parameters"]}
+    assert by_name["budget_s"]["unit"] == "s"
+    assert by_name["events"]["bounds"] == {"ge": 1, "le": 100_000}
+    assert all(entry["help"] for entry in kv["parameters"])
+    needed = {column["name"] for column in kv["columns"] if column["required"]}
+    assert needed == {"round", "cpu", "event", "time_ns"}
+
+
+def test_one_experiment_as_json_is_its_declaration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(listed(capsys, "numa", "--json")) == get("numa").documentation()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_experiment_is_shown_whole(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    document = get(name).documentation()
+    page = listed(capsys, name)
+    assert page == experiment_page(document)
+    assert document["question"] in page
+    for part in ("parameters", "columns", "claims"):
+        for entry in document[part]:
+            assert page.count(f"`{entry['name']}`") >= 1, entry
+    for part in ("presets", "tables", "plots"):
+        for key in document[part]:
+            assert f"- `{key}`: " in page
+    for claim in document["claims"]:
+        assert claim["quantity"] in page
+        assert set(claim["plain"]) <= {"supported", "refuted", "inconclusive"}
+
+
+def test_a_parameter_is_shown_once_as_the_experiment_has_it() -> None:
+    page = experiment_page(get("machine").documentation())
+    assert page.count("`budget_s` = ") == 1
+    assert "- `budget_s` = 20.0 s: the longest time to measure (number, > 0, <= 1e+06)" in page
+    assert "- `fifo_priority` = none: real-time priority" in page
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference(), "run 'make reference'"
