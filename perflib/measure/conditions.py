@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from perflib.machine.cpulist import parse_cpus
+from perflib.machine.files import fields, text
 from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["Conditions", "check", "environment_bytes", "observe", "unmet"]
@@ -259,8 +261,7 @@ def _read(pid: int, name: str) -> str | None:
 
 
 def _status(pid: int | str = "self") -> dict[str, str]:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return fields(Path(f"/proc/{pid}/status"))
 
 
 def _environment(block: str | None) -> dict[str, str]:
@@ -270,10 +271,10 @@ def _environment(block: str | None) -> dict[str, str]:
 
 def _aslr(pid: int) -> bool | None:
     personality = _read(pid, "personality")
-    switch = Path("/proc/sys/kernel/randomize_va_space")
-    if personality is None or not switch.exists():
+    switch = text("/proc/sys/kernel/randomize_va_space")
+    if personality is None or switch is None:
         return None
-    return not int(personality, 16) & _NO_RANDOMIZE and switch.read_text().strip() != "0"
+    return not int(personality, 16) & _NO_RANDOMIZE and switch != "0"
 
 
 def _mapped(pid: int, preload: str) -> list[str]:
@@ -290,32 +291,23 @@ def _memory_policy(pid: int) -> tuple[str | None, list[int]]:
         return None, []
     policy, _, nodes = word.partition(":")
     policy = policy.partition("=")[0]
-    return {"prefer": "preferred"}.get(policy, policy), sorted(_numbers(nodes))
+    return {"prefer": "preferred"}.get(policy, policy), parse_cpus(nodes)
 
 
-def _thp_switch() -> str | None:
-    if not _THP.is_file():
-        return "never"  # a kernel without transparent huge pages
-    return _THP.read_text().partition("[")[2].partition("]")[0]
+def _thp_switch() -> str:
+    without = "[never]"  # a kernel without transparent huge pages
+    return (text(_THP) or without).partition("[")[2].partition("]")[0]
 
 
 def _huge_page_bytes(pid: int) -> int | None:
-    for line in (_read(pid, "smaps_rollup") or "").splitlines():
-        name, _, value = line.partition(":")
-        if name == "AnonHugePages":
-            return int(value.split()[0]) * 1024
-    return None
-
-
-def _numbers(text: str) -> set[int]:
-    """``0-2,5`` as numbers."""
-    ranges = (part.partition("-") for part in text.strip().split(",") if part)
-    return {n for low, _, high in ranges for n in range(int(low), int(high or low) + 1)}
+    found = fields(Path(f"/proc/{pid}/smaps_rollup")).get("AnonHugePages")
+    return None if found is None else int(found.split()[0]) * 1024
 
 
 def _nodes() -> set[int]:
-    existing = _numbers(_NODES.read_text()) if _NODES.is_file() else {0}
-    return existing & _numbers(_status().get("Mems_allowed_list", "0"))
+    return {*parse_cpus(text(_NODES) or "0")} & {
+        *parse_cpus(_status().get("Mems_allowed_list", "0"))
+    }
 
 
 # --- asked and got -----------------------------------------------------------------------------
