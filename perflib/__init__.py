@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perflib.lab.interface import compare, experiment, ledger, load, report, runs
     from perflib.lab.machine import describe, doctor
+    from perflib.lab.neighbour import busy_neighbour
     from perflib.lab.tables import table
     from perflib.lab.theme import show, themed
+    from perflib.machine.activity.noise import GAP_CAUSES
     from perflib.model.errors import MeasurementError, PerflibError, UserError
+    from perflib.stats.compare import compare_cores
+    from perflib.stats.interval import percent
+    from perflib.stats.naive import naive_interval
 
 # Where each public name lives.
 _LAZY = {
@@ -36,6 +41,12 @@ _LAZY = {
     "show": "perflib.lab.theme",
     "table": "perflib.lab.tables",
     "themed": "perflib.lab.theme",
+    # what the notebooks explain with
+    "GAP_CAUSES": "perflib.machine.activity.noise",
+    "busy_neighbour": "perflib.lab.neighbour",
+    "compare_cores": "perflib.stats.compare",
+    "naive_interval": "perflib.stats.naive",
+    "percent": "perflib.stats.interval",
     # what can go wrong
     "MeasurementError": "perflib.model.errors",
     "PerflibError": "perflib.model.errors",
@@ -43,15 +54,20 @@ _LAZY = {
 }
 
 __all__ = [
+    "GAP_CAUSES",
     "MeasurementError",
     "PerflibError",
     "UserError",
+    "busy_neighbour",
     "compare",
+    "compare_cores",
     "describe",
     "doctor",
     "experiment",
     "ledger",
     "load",
+    "naive_interval",
+    "percent",
     "report",
     "runs",
     "show",

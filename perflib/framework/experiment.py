@@ -295,6 +295,7 @@ class Experiment:
         journal = session.journal
         try:
             with settings(self.system_settings(params, session.plan)) as changed:
+                session.problems += changed.notes  # what a killed process had left changed
                 if not journal.piloted:
                     journal.add_to_plan(self.pilot(params, session.plan))
                 stopped = self.take(params, session)

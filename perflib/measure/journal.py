@@ -1,9 +1,10 @@
 """A run while it is being measured: a file to which every turn is appended as it ends.
 
-The first line holds what is needed to go on (experiment, parameters, provenance, plan), each other
-line one trial; a line ``pilot`` adds to the plan what was measured before the first one. A process killed in the middle of a line loses that turn and no other: the cut line
-is dropped and the turn is taken again. (A machine that dies may leave a damaged line; what follows
-it is dropped as well.)
+The first line holds what is needed to go on (experiment, parameters, provenance, plan). Each other
+line is one trial; a line ``pilot`` adds to the plan what was measured before the first trial. A
+process killed in the middle of a line loses that trial and no other: the cut line is dropped and
+the trial is taken again. (A machine that dies may leave a damaged line; what follows it is dropped
+as well.)
 """
 
 from __future__ import annotations

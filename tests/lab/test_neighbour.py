@@ -3,7 +3,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from perflib.lab.disturb import busy_neighbour
+from perflib.lab.neighbour import busy_neighbour
 from perflib.machine.hardware.topology import topology
 from perflib.model.errors import UserError
 

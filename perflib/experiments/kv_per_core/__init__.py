@@ -101,6 +101,7 @@ class KvPerCore(Experiment):
 
     claims = (SLOWER, INTERFERENCE, TIME_PER_EVENT)
     tables = {
+        "cores": "each core's slowdown and share of interference, with intervals",
         "seconds_per_event": "mean time of an event on each core, with its interval",
         "event_by_event": "each event's cost, and its slowdown on each core",
         "drift": "each trial's time against what its events cost",

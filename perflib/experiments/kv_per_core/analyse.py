@@ -82,7 +82,7 @@ class KvTable:
         return pd.DataFrame(columns)
 
     def seconds_per_event(self) -> pd.DataFrame:
-        """Mean time of an event on each core in s: without interference, with interval, and over all trials.
+        """Mean time of an event on each core in s, without interference and over all trials.
 
         All from the same events; the interval is that of the comparison between cores.
         """
@@ -103,6 +103,16 @@ class KvTable:
             rows.append((mean_s, *ends, typical_s * everything))
         names = ["clean_s", "low_s", "high_s", "all_trials_s"]
         return pd.DataFrame(rows, index=pd.Index(self.cores, name="cpu"), columns=names)
+
+    def effects(self) -> pd.DataFrame:
+        """One row for each core: its slowdown and its share of interference, with intervals."""
+        rows = [
+            (cpu, *effect.slowdown, effect.p_holm, *effect.interference)
+            for cpu, effect in zip(self.cores, self.comparison.effects, strict=True)
+        ]
+        ends = ("percent", "low", "high")
+        columns = ["cpu", *(f"slowdown_{end}" for end in ends), "p_holm"]
+        return pd.DataFrame(rows, columns=[*columns, *(f"interference_{end}" for end in ends)])
 
     def slowdown_by_event(self) -> pd.DataFrame:
         """One row for each event on each core: what it costs, and its slowdown there."""
@@ -134,6 +144,8 @@ def findings(run: Run) -> list[Finding]:
     """Two findings for each core: how slow it is, and how often something interferes with it."""
     slower = run.params["threshold_percent"]
     interference = run.params["interference_percent"]
+    places = run.provenance.get("machine", {}).get("cpus", [])
+    where = {place["cpu"]: place["where"] for place in places}
     table = KvTable(run.samples)
     by_event = table.event_slowdown() if len(table.cores) > 1 else None
     found = []
@@ -217,6 +229,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``KvPerCore.tables``."""
     table = KvTable(run.samples)
     return {
+        "cores": table.effects,
         "seconds_per_event": lambda: table.seconds_per_event().reset_index(),
         "event_by_event": table.slowdown_by_event,
         "drift": table.drift,

@@ -61,7 +61,8 @@ def _event_by_event(events: pd.DataFrame) -> Figure:
     coloured = _coloured(events.groupby("cpu")["slowdown_percent"].median())
     figure = Figure(figsize=(8, 4.5))
     axes = figure.subplots()
-    for cpu, mine in events.groupby("cpu"):
+    for cpu in sorted(events["cpu"].unique()):
+        mine = events[events["cpu"] == cpu]
         style = {"alpha": 0.75, "s": 18} if cpu in coloured else {"color": "0.8", "s": 8}
         label = f"cpu{cpu}" if cpu in coloured else None
         axes.scatter(mine["cost_ms"], mine["slowdown_percent"], label=label, **style)
@@ -80,7 +81,8 @@ def _drift(trials: pd.DataFrame) -> Figure:
     coloured = _coloured(trials[~trials["interference"]].groupby("cpu")["excess_percent"].median())
     figure = Figure(figsize=(8, 4.2))
     axes = figure.subplots()
-    for cpu, mine in trials[trials["cpu"].isin(coloured)].groupby("cpu"):
+    for cpu in coloured:
+        mine = trials[trials["cpu"] == cpu]
         hit = mine["interference"]
         (line,) = axes.plot(
             mine[x][~hit], mine["excess_percent"][~hit], ".", ms=5, label=f"cpu{cpu}"

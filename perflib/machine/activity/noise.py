@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "CAUSES",
-    "GAP",
-    "TOTALS",
+    "GAP_CAUSES",
     "Cause",
     "gap_histogram",
     "likely_cause",
@@ -27,18 +25,6 @@ __all__ = [
 ]
 
 _LOWEST_POWER, _HIGHEST_POWER = 6, 34  # bins from 64 ns to 17 s
-
-
-# What the kernel fills: one record a gap, and the totals (also of gaps that had no room).
-GAP = np.dtype([("start_ns", "i8"), ("length_ns", "i8"), ("switches", "i8")])
-TOTALS = np.dtype(
-    [
-        (name, "i8")
-        for name in (
-            "steps", "gaps", "gap_ns", "longest_ns", "shortest_ns", "duration_ns", "first_ns",
-        )
-    ]
-)  # fmt: skip
 
 
 def gap_histogram(gaps_ns: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -71,7 +57,7 @@ def stolen_share(gap_ns: int, gaps: int, steps: int, duration_ns: int) -> float:
 
 
 def step_ns(gap_ns: int, gaps: int, steps: int, duration_ns: int) -> float:
-    """The mean ordinary step: reading the clock once, undisturbed."""
+    """The mean ordinary step: reading the clock once, without interference."""
     ordinary = steps - gaps
     return (duration_ns - gap_ns) / ordinary if ordinary > 0 else 0.0
 
@@ -86,7 +72,7 @@ class Cause:
     explanation: str
 
 
-CAUSES: tuple[Cause, ...] = (
+GAP_CAUSES: tuple[Cause, ...] = (
     Cause(
         "interrupt",
         False,
@@ -134,5 +120,5 @@ CAUSES: tuple[Cause, ...] = (
 
 def likely_cause(length_ns: float, switches: int) -> Cause:
     """The likeliest cause of a gap, by its length and whether the thread was switched out."""
-    same: Sequence[Cause] = [cause for cause in CAUSES if cause.switched == (switches > 0)]
+    same: Sequence[Cause] = [cause for cause in GAP_CAUSES if cause.switched == (switches > 0)]
     return next(cause for cause in same if length_ns < cause.below_ns)

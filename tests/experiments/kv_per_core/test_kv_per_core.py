@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +12,9 @@ import pytest
 
 from perflib.experiments import get
 from perflib.experiments.kv_per_core.analyse import KvTable
-from perflib.experiments.kv_per_core.measure import KernelTurns, chunks_of
+from perflib.experiments.kv_per_core.measure import KernelTrials, chunks_of
 from perflib.kernels import build
+from perflib.machine.settings import changes
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
@@ -42,7 +45,8 @@ def test_a_slow_core_is_named_and_no_other() -> None:
     assert [f.subject for f in found.values() if f.verdict == "supported"] == ["cpu2"]
     assert found["cpu2"].low < 12 < found["cpu2"].high
     assert found["cpu2"].evidence["events_slower_share"] == 1.0
-    assert "All events slowed down" in found["cpu2"].reason
+    assert [one.code for one in found["cpu2"].reasons][:2] == ["every_segment", "all_events"]
+    assert found["cpu2"].plain.startswith("cpu2 is slower than the others: 12")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -52,19 +56,19 @@ def test_null_two_equal_cores_are_not_told_apart(seed: int) -> None:
     assert found["cpu0"].verdict == "refuted"
 
 
-def test_null_bursts_are_disturbance_and_not_slowness() -> None:
+def test_null_bursts_are_interference_and_not_slowness() -> None:
     found = findings(samples(cores=2, rounds=300, burst_share={0: 0.3}))
     assert found["cpu0"].verdict == "refuted"
-    assert found["cpu0 disturbed"].verdict == "supported"
-    assert found["cpu1 disturbed"].verdict == "refuted"
+    assert found["cpu0 interference"].verdict == "supported"
+    assert found["cpu1 interference"].verdict == "refuted"
 
 
-def test_slowness_and_disturbance_of_one_core_are_two_numbers() -> None:
+def test_slowness_and_interference_of_one_core_are_two_numbers() -> None:
     table = samples(3, cores=2, rounds=300, slow={1: 0.05}, burst_share={1: 0.2})
     found = findings(table)
     assert found["cpu1"].verdict == "supported"
     assert found["cpu1"].low < 5 < found["cpu1"].high
-    assert 10 < found["cpu1 disturbed"].effect < 40
+    assert 10 < found["cpu1 interference"].effect < 40
 
 
 def test_a_few_slow_events_are_told_from_all() -> None:
@@ -177,16 +181,50 @@ def test_figures_show_every_core_with_units() -> None:
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2", "3"]
     assert "(ms)" in axes.get_ylabel()
     values = KvTable(samples(slow={2: 0.12}, rounds=30)).seconds_per_event()
-    ratio = values["undisturbed_s"] / values["undisturbed_s"].iloc[0]
+    ratio = values["clean_s"] / values["clean_s"].iloc[0]
     assert ratio.to_numpy() == pytest.approx([1, 1, 1.12, 1], abs=0.02)
-    assert (values["low_s"] < values["undisturbed_s"]).all()
-    assert (values["high_s"] > values["undisturbed_s"]).all()
+    assert (values["low_s"] < values["clean_s"]).all()
+    assert (values["high_s"] > values["clean_s"]).all()
+
+
+def test_runs_of_an_earlier_schema_are_read_by_their_old_names() -> None:
+    old = {"turn_ms": 100.0, "disturbed_percent": 5.0}
+    run = Run("r", KV.name, old, samples(cores=2))
+    assert KV.current(run).params["interference_percent"] == 5.0
+    assert {finding.subject for finding in KV.analyse(run)} >= {"cpu0", "cpu0 interference"}
+
+
+def test_the_pilot_measures_with_the_journal_open_and_the_settings_in_force(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = []
+    pilot, settings = KV.pilot, changes.settings
+
+    @contextlib.contextmanager
+    def recorded(wanted: dict[str, str]) -> Iterator[Any]:
+        with settings(wanted) as changed:
+            order.append("settings")
+            yield changed
+
+    def watched(params: Any, plan: Any) -> dict[str, Any]:
+        order.append("pilot" if list((home / "runs").glob("*.journal")) else "no journal")
+        return pilot(params, plan)
+
+    monkeypatch.setattr(changes, "settings", recorded)
+    monkeypatch.setattr(KV, "pilot", watched)
+    KV.measure(KV.Params.make({"budget_s": 0.2, "events": 3}))
+    assert order == ["settings", "pilot"]
+
+
+def test_a_plan_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perflib.measure.process.Worker.start", lambda _: pytest.fail("started"))
+    assert set(KV.plan(KV.Params.make({}))) == {"cores", "copies"}
 
 
 # --- the schedule ------------------------------------------------------------------------------
 
 
-def test_chunks_hold_every_event_once_in_turns_of_about_the_length_asked() -> None:
+def test_chunks_hold_every_event_once_in_trials_of_about_the_length_asked() -> None:
     times_ms = [1.0] * 50 + [40.0] + [1.0] * 49
     chunks = chunks_of(times_ms, 7, 20.0)
     events = [event for first, count in chunks for event in range(first, first + count)]
@@ -288,28 +326,28 @@ def test_wrong_parameters_are_sentences(given: dict[str, object], says: str) -> 
 
 def test_a_core_that_computes_wrongly_is_reported_and_its_samples_are_not_used() -> None:
     cpu = min(os.sched_getaffinity(0))
-    turns = KernelTurns(build("kv", copies=1), [Conditions(cpu=cpu)], seed=1)
-    with turns:
-        _, checksums = turns.pilot(range(4))
+    trials = KernelTrials(build("kv", copies=1), [Conditions(cpu=cpu)], seed=1)
+    with trials:
+        _, checksums = trials.pilot(range(4))
         expected = np.array(checksums, dtype=np.uint64)
-        assert turns.take(0, range(4), expected)["ok"] == [True] * 4
-        assert turns.unmet == []
+        assert trials.take(0, range(4), expected)["ok"] == [True] * 4
+        assert trials.unmet == []
         expected[2] += np.uint64(1)
-        assert turns.take(0, range(4), expected)["ok"] == [True, True, False, True]
-        assert f"cpu{cpu} computed events [2] differently" in turns.unmet[0]
+        assert trials.take(0, range(4), expected)["ok"] == [True, True, False, True]
+        assert f"cpu{cpu} computed events [2] differently" in trials.unmet[0]
 
 
 def test_a_worker_is_replaced_when_it_is_old_and_has_done_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("perflib.experiments.kv_per_core.measure._LIFE_S", 0.0)
-    with KernelTurns(
+    with KernelTrials(
         build("kv", copies=1), [Conditions(cpu=min(os.sched_getaffinity(0)))], seed=1
-    ) as turns:
-        _, checksums = turns.pilot(range(2))
+    ) as trials:
+        _, checksums = trials.pilot(range(2))
         expected = np.array(checksums, dtype=np.uint64)
         pids = []
         for _ in range(10):
-            assert turns.take(0, range(2), expected)["ok"] == [True, True]
-            pids.append(turns._workers[0].pid)
+            assert trials.take(0, range(2), expected)["ok"] == [True, True]
+            pids.append(trials._workers[0].pid)
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [4, 4, 2]

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.machine import look, stolen_by_turn
+from perflib.experiments.machine.analyse import stolen_by_trial
+from perflib.experiments.machine.measure import look
 from perflib.model.run import Run
 from perflib.model.store import load
 
@@ -68,7 +69,7 @@ def test_measured_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         {"gap_ns": "sum", "duration_ns": "first"}
     )
     assert (by_turn["gap_ns"] <= by_turn["duration_ns"]).all()
-    assert stolen_by_turn(table)["stolen_percent"].between(0, 100).all()
+    assert stolen_by_trial(table)["stolen_percent"].between(0, 100).all()
     assert load(run.id).provenance["kernel"]["kernel"] == "clock_gaps"
     axes = MACHINE.figures(run)["gaps"].axes[0]
     assert "µs" in axes.get_xlabel()

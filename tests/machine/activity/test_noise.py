@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.machine.activity.noise import CAUSES, gap_histogram, likely_cause, stolen_share
+from perflib.machine.activity.noise import GAP_CAUSES, gap_histogram, likely_cause, stolen_share
 
 
 @given(st.lists(st.integers(1, 10**12)))
@@ -57,6 +57,6 @@ def test_causes(length_ns: int, switches: int, name: str) -> None:
 
 def test_every_length_has_a_cause() -> None:
     for switched in (False, True):
-        limits = [cause.below_ns for cause in CAUSES if cause.switched == switched]
+        limits = [cause.below_ns for cause in GAP_CAUSES if cause.switched == switched]
         assert limits == sorted(limits)
         assert limits[-1] == float("inf")
