@@ -20,14 +20,20 @@ _KIB = 1024
 
 
 def intervals(
-    axes: Axes, x: ArrayLike, y: ArrayLike, low: ArrayLike, high: ArrayLike, **style: Any
+    axes: Axes,
+    x: ArrayLike,
+    y: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+    *,
+    horizontal: bool = False,
+    **style: Any,
 ) -> None:
-    """Points with their intervals; where there is no interval, the point alone."""
-    middle = np.asarray(y, dtype=np.float64)
+    """Points with their intervals, of y or of x; where there is no interval, the point alone."""
+    middle = np.asarray(x if horizontal else y, dtype=np.float64)
     ends = middle - np.asarray(low, float), np.asarray(high, float) - middle
-    axes.errorbar(
-        x, middle, yerr=np.abs(np.nan_to_num(ends)), **{"fmt": "o-", "ms": 4, "capsize": 3, **style}
-    )
+    bars = {"xerr" if horizontal else "yerr": np.abs(np.nan_to_num(ends))}
+    axes.errorbar(x, y, **bars, **{"fmt": "o-", "ms": 4, "capsize": 3, **style})
 
 
 def once_each(axes: Axes, **style: Any) -> None:
