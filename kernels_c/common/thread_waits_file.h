@@ -1,5 +1,6 @@
 // The files of thread_waits.c: what stands where. Everything is mapped and written in place, so
-// that a process that is killed has lost nothing; perflib/threads/preload_files.py reads it.
+// that a process that is killed has lost nothing. Their reader takes the records from here:
+// perflib/instruments/threads/preload/files.py.
 //
 //   shared       one for the job: settings, and what all processes count together
 //   waits.PID.N  one a program that a process runs (N counts them): its header, then chunks
@@ -19,7 +20,6 @@
 #define TW_SLOT 64u
 #define TW_HEADER 256u
 #define TW_PAGE 4096u
-#define TW_PATTERNS 4096u
 
 enum tw_kind { TW_MUTEX, TW_CONDITION, TW_RWLOCK, TW_SEMAPHORE, TW_BARRIER, TW_JOIN, TW_SPIN };
 
@@ -34,6 +34,9 @@ enum tw_flag {
   TW_ENDED = 8,         // it came to its exit; otherwise it was killed, or became another program
   TW_NOT_EXTENDED = 16, // the file could not be made longer
 };
+
+// @interface
+#define TW_PATTERNS 4096u
 
 typedef struct {
   uint64_t magic;
@@ -70,6 +73,7 @@ typedef struct {
   char name[32];
   tw_open_wait open;
 } tw_chunk;
+// @end
 
 _Static_assert(sizeof(tw_chunk) <= TW_HEADER, "a chunk's header is too long");
 _Static_assert(sizeof(tw_process) <= TW_PAGE, "a file's header is too long");

@@ -40,7 +40,7 @@ typedef struct {
 
 typedef struct {
   int64_t time_ns;
-  int32_t row, stack;
+  int32_t thread, stack; /* its row */
   int64_t weight_ns;
 } thread_sample;
 
@@ -481,7 +481,7 @@ static void on_sample(thread_states *s, const thread_event *e, int64_t time, int
     return;
   is_running(s, row, time, e->cpu);
   f->samples[f->n_samples++] =
-      (thread_sample){.time_ns = time, .row = row, .stack = e->stack, .weight_ns = e->a};
+      (thread_sample){.time_ns = time, .thread = row, .stack = e->stack, .weight_ns = e->a};
   if (!spins)
     return;
   thread *t = &s->threads[row];

@@ -8,7 +8,7 @@
  * thread's CPU time samples its stack; the kernel looks at such timers at its ticks only.
  *
  * Nothing is timed for its own sake: the checksum of such a library is that the job's own account
- * of its waits agrees with what was stamped (tests/threads/test_preload_backend.py).
+ * of its waits agrees with what was stamped (tests/instruments/threads/preload/test_backend.py).
  *
  * Not seen: waits that do not come by these names (the C library's own, of C11's mtx_lock, raw
  * futexes), programs linked statically, children by a raw clone.
@@ -35,26 +35,8 @@
 #include "common/thread_waits_state.h"
 
 // @interface
-// Sizes and offsets of what stands in the files, for their reader: of shared, of a process's
-// header and of a chunk's header, and where patterns, program, tid, name and the open wait are.
-int64_t thread_waits_layout(int64_t layout[8]);
+// The dynamic linker alone calls what is here.
 // @end
-
-int64_t thread_waits_layout(int64_t layout[8]) {
-  const size_t values[8] = {
-      sizeof(tw_shared),
-      sizeof(tw_process),
-      sizeof(tw_chunk),
-      offsetof(tw_shared, patterns),
-      offsetof(tw_process, program),
-      offsetof(tw_chunk, tid),
-      offsetof(tw_chunk, name),
-      offsetof(tw_chunk, open),
-  };
-  for (int i = 0; i < 8; i++)
-    layout[i] = (int64_t)values[i];
-  return 8;
-}
 
 // --- the functions behind ours -----------------------------------------------------------------
 

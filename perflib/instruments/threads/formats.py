@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from perflib.kernels.records import record
+
 __all__ = [
     "EVENT",
     "FORMAT",
@@ -82,34 +84,10 @@ class Event(IntEnum):
     LOST = 9
 
 
-EVENT = np.dtype(
-    [
-        ("time_ns", "i8"),
-        ("kind", "u1"),
-        ("cpu", "i2"),
-        ("tid", "i4"),
-        ("pid", "i4"),
-        ("a", "i8"),
-        ("b", "i8"),
-        ("stack", "i4"),
-    ],
-    align=True,
-)
+EVENT = record("thread_states", "thread_event")
 """One event; ``stack`` is the number of a stack, -1 for none."""
 
-INTERVAL = np.dtype(
-    [
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-        ("state", "u1"),
-        ("flags", "u1"),
-        ("cpu", "i2"),
-        ("lock", "i4"),
-        ("other", "i4"),
-        ("stack", "i4"),
-    ],
-    align=True,
-)
+INTERVAL = record("thread_states", "thread_interval")
 """A thread in one state.
 
 ``lock``: number of the lock that it waits for, or that it waited for before it was ready; -1: none.
@@ -117,12 +95,10 @@ INTERVAL = np.dtype(
 ``stack``: where it waits; -1: not known.
 """
 
-SAMPLE = np.dtype(
-    [("time_ns", "i8"), ("thread", "i4"), ("stack", "i4"), ("weight_ns", "i8")], align=True
-)
+SAMPLE = record("thread_states", "thread_sample")
 """A thread (its row) on a CPU, with the CPU time that the sample stands for."""
 
-LOST = np.dtype([("start_ns", "i8"), ("end_ns", "i8"), ("cpu", "i4"), ("number", "i8")], align=True)
+LOST = record("thread_states", "thread_lost")
 """So many events of a CPU between two times are missing."""
 
 THREAD = np.dtype(

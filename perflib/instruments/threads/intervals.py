@@ -12,6 +12,7 @@ import numpy.typing as npt
 from perflib import kernels
 from perflib.instruments.threads.formats import STATES, Bound, Rows
 from perflib.instruments.threads.recording import Recording
+from perflib.kernels.records import record
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["RETRY_NS", "WAIT", "levels", "mark_lost", "states_in_bins", "waits"]
@@ -23,20 +24,7 @@ It was woken, found the lock taken again, and went back to sleep: it never had t
 job itself could tell that from a thread that took the lock, let it go and asked again as quickly.
 """
 
-WAIT = np.dtype(
-    [
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-        ("waiting_ns", "i8"),
-        ("ready_ns", "i8"),
-        ("row", "i4"),
-        ("lock", "i4"),
-        ("other", "i4"),
-        ("stack", "i4"),
-        ("flags", "i4"),
-    ],
-    align=True,
-)
+WAIT = record("thread_bins", "thread_wait")
 """One operation on a lock that was waited for.
 
 ``waiting_ns`` asleep and then ``ready_ns`` without a core, each within the span that is asked for;

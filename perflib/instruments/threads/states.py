@@ -24,24 +24,15 @@ import pandas as pd
 
 from perflib import kernels
 from perflib.instruments.threads.formats import EVENT, INTERVAL, LOST, SAMPLE, STATES, Event
+from perflib.kernels.records import record
 from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["KEY", "Pieces", "StateMachine"]
 
-KEY = np.dtype([("address", "i8"), ("op", "i8"), ("pid", "i4"), ("stack", "i4")], align=True)
+KEY = record("thread_states", "thread_key")
 """A futex: its address in its process, the operation and the stack of the first wait for it."""
 
-_LIFE = np.dtype(
-    [
-        ("tid", "i4"),
-        ("pid", "i4"),
-        ("name", "i4"),
-        ("alive", "i4"),
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-    ],
-    align=True,
-)
+_LIFE = record("thread_states", "thread_life")
 _CPUS = 1 << 15
 _IGNORED = 2  # in a COMM event's b: a program that is to be left alone was executed
 

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from perflib.kernels.records import record
+
 __all__ = [
     "CHUNK",
     "PROCESS",
@@ -34,67 +36,13 @@ MAGIC = 0x7741697453746D61
 CHUNK_MAGIC = 0xC4754B7741697453
 GRAIN, SLOT_WORDS, HEADER_BYTES = 16384, 8, 256
 
-SHARED = np.dtype(
-    [
-        ("magic", "u8"),
-        ("skip_ns", "i8"),
-        ("duration_ns", "i8"),
-        ("period_ns", "i8"),
-        ("most_bytes", "u8"),
-        ("follow", "u4"),
-        ("callers", "u4"),
-        ("start_ns", "u8"),
-        ("from_ns", "u8"),
-        ("until_ns", "u8"),
-        ("used_bytes", "u8"),
-        ("root", "u4"),
-        ("unused", "u4"),
-        ("patterns", "S4096"),
-    ]
-)
+SHARED = record("thread_waits_file", "tw_shared")
 """Settings, and what all processes of a job count together."""
 
-PROCESS = np.dtype(
-    [
-        ("magic", "u8"),
-        ("start_ns", "u8"),
-        ("end_ns", "u8"),
-        ("length", "u8"),
-        ("pid", "i4"),
-        ("parent", "i4"),
-        ("flags", "u4"),
-        ("signal", "u4"),
-        ("lost_waits", "u8"),
-        ("lost_samples", "u8"),
-        ("first_lost_ns", "u8"),
-        ("last_lost_ns", "u8"),
-        ("program", "S256"),
-    ]
-)
+PROCESS = record("thread_waits_file", "tw_process")
 """The header of a process's file."""
 
-CHUNK = np.dtype(
-    [
-        ("magic", "u8"),
-        ("bytes", "u8"),
-        ("tid", "i4"),
-        ("thread", "u4"),
-        ("sequence", "u4"),
-        ("named", "u4"),
-        ("start_ns", "u8"),
-        ("end_ns", "u8"),
-        ("start_cpu_ns", "u8"),
-        ("end_cpu_ns", "u8"),
-        ("self", "u8"),
-        ("name", "S32"),
-        ("open_start_ns", "u8"),
-        ("open_lock", "u8"),
-        ("open_kind", "u4"),
-        ("open_stack", "u4"),
-        ("open_owner", "i4"),
-        ("open_unused", "i4"),
-    ]
-)
+CHUNK = record("thread_waits_file", "tw_chunk")
 """The header of a chunk."""
 
 WAIT = np.dtype(
@@ -170,16 +118,15 @@ class Records(NamedTuple):
 
 @dataclass
 class ThreadFile:
-    """A thread of a process, with its chunks."""
+    """A thread of a process, with its chunks; ``address`` is that by which it is joined."""
 
     tid: int
-    number: int
     name: str = ""
     start_ns: int = 0
     end_ns: int = 0
     start_cpu_ns: int = 0
     end_cpu_ns: int = 0
-    self_address: int = 0  # by which it is joined
+    address: int = 0
     open: OpenWait | None = None
     chunks: list[npt.NDArray[np.uint64]] = field(default_factory=list)
 
@@ -215,16 +162,16 @@ class ThreadFile:
 
 @dataclass(frozen=True)
 class ProcessFile:
-    """One program that a process ran."""
+    """One program that a process ran; without an ``end_ns`` (0) it was killed, or became another.
+
+    ``generation``: how many it ran before.
+    """
 
     pid: int
-    parent: int
     generation: int
-    program: str
     start_ns: int
-    end_ns: int  # 0: it was killed, or became another program
+    end_ns: int
     flags: ProcessFlag
-    signal: int
     lost_waits: int
     lost_samples: int
     first_lost_ns: int
@@ -256,26 +203,15 @@ def _process(path: Path, generation: int) -> ProcessFile | None:
     if header["magic"] != MAGIC:
         return None
     maps = path.with_name(path.name.replace("waits", "maps", 1))
+    same = ("pid", "start_ns", "end_ns", "lost_waits", "lost_samples", "first_lost_ns",
+            "last_lost_ns")  # fmt: skip
     return ProcessFile(
-        pid=int(header["pid"]),
-        parent=int(header["parent"]),
+        **{name: int(header[name]) for name in same},
         generation=generation,
-        program=_text(header["program"]),
-        start_ns=int(header["start_ns"]),
-        end_ns=int(header["end_ns"]),
         flags=ProcessFlag(int(header["flags"]) & 31),
-        signal=int(header["signal"]),
-        lost_waits=int(header["lost_waits"]),
-        lost_samples=int(header["lost_samples"]),
-        first_lost_ns=int(header["first_lost_ns"]),
-        last_lost_ns=int(header["last_lost_ns"]),
         threads=_threads(raw),
         maps=maps.read_text(errors="surrogateescape") if maps.is_file() else "",
     )
-
-
-def _text(raw: bytes) -> str:
-    return bytes(raw).decode(errors="surrogateescape")
 
 
 def _chunks(raw: npt.NDArray[np.uint8]) -> Iterator[tuple[np.void, npt.NDArray[np.uint64]]]:
@@ -293,23 +229,15 @@ def _chunks(raw: npt.NDArray[np.uint8]) -> Iterator[tuple[np.void, npt.NDArray[n
 def _threads(raw: npt.NDArray[np.uint8]) -> list[ThreadFile]:
     threads: dict[int, ThreadFile] = {}
     for header, words in sorted(_chunks(raw), key=lambda chunk: int(chunk[0]["sequence"])):
-        number = int(header["thread"])
-        thread = threads.setdefault(number, ThreadFile(int(header["tid"]), number))
+        thread = threads.setdefault(int(header["thread"]), ThreadFile(int(header["tid"])))
         if header["sequence"] == 0:
-            thread.name = _text(header["name"])
-            thread.start_ns = int(header["start_ns"])
-            thread.end_ns = int(header["end_ns"])
-            thread.start_cpu_ns = int(header["start_cpu_ns"])
-            thread.end_cpu_ns = int(header["end_cpu_ns"])
-            thread.self_address = int(header["self"])
-            if header["open_start_ns"]:
-                thread.open = OpenWait(
-                    int(header["open_start_ns"]),
-                    int(header["open_lock"]),
-                    int(header["open_kind"]),
-                    int(header["open_owner"]),
-                    int(header["open_stack"]),
-                )
+            thread.name = bytes(header["name"]).decode(errors="surrogateescape")
+            for name in ("start_ns", "end_ns", "start_cpu_ns", "end_cpu_ns"):
+                setattr(thread, name, int(header[name]))
+            thread.address = int(header["self"])
+            waiting = header["open"]
+            if waiting["start_ns"]:
+                thread.open = OpenWait(*(int(waiting[name]) for name in OpenWait._fields))
         thread.chunks.append(words)
     return [threads[number] for number in sorted(threads)]
 

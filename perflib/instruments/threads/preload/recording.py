@@ -239,7 +239,7 @@ class _Owners:
         self._by_tid: dict[int, tuple[list[int], list[int]]] = {}
         self._joined: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         for number, row in enumerate(rows):  # by their begin
-            keys = {(process.pid, thread.self_address) for process, thread in row.stamped}
+            keys = {(process.pid, thread.address) for process, thread in row.stamped}
             for known in (
                 self._by_tid.setdefault(row.tid, ([], [])),
                 *(self._joined.setdefault(key, ([], [])) for key in keys),

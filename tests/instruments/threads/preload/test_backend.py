@@ -25,7 +25,7 @@ from perflib.instruments.threads.preload.backend import Preloaded, States, unava
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
-from perflib.kernels import build, compiler, load
+from perflib.kernels import build, compiler
 from perflib.model.errors import MeasurementError, UserError
 
 JOB = Path(__file__).with_name("waiting_job.c")
@@ -492,22 +492,6 @@ def test_where_it_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "GNU C library" in unavailable()
 
 
-def test_files_are_laid_out_as_the_library_has_them() -> None:
-    kernel = load("thread_waits")
-    layout = kernel.ffi.new("int64_t[8]")
-    assert kernel.lib.thread_waits_layout(layout) == 8
-    chunk = preload_files.CHUNK.fields
-    assert chunk is not None
-    assert list(layout) == [
-        preload_files.SHARED.itemsize,
-        preload_files.PROCESS.itemsize,
-        preload_files.CHUNK.itemsize,
-        dict(preload_files.SHARED.fields or {})["patterns"][1],
-        dict(preload_files.PROCESS.fields or {})["program"][1],
-        *(chunk[name][1] for name in ("tid", "name", "open_start_ns")),
-    ]
-
-
 def test_it_compiles_without_a_warning(tmp_path: Path) -> None:
     path = build("thread_waits").provenance["compiler"]
     source = Path(preload_backend.__file__).parents[4] / "kernels_c"
@@ -524,7 +508,7 @@ def test_the_library_alone_changes_nothing(job: Path) -> None:
             [job, mode], env={**os.environ, "LD_PRELOAD": library}, capture_output=True, check=False
         )
         assert (answer.returncode, answer.stderr) == (0, b"")
-    assert ctypes.CDLL(library).thread_waits_layout is not None
+    assert ctypes.CDLL(library).pthread_mutex_lock is not None
 
 
 # --- against the job's own account ---------------------------------------------------------------
