@@ -21,7 +21,6 @@ from perflib.lab.fields import Fields
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, verdicts
 from perflib.lab.theme import figures, png
-from perflib.machine.settings.changes import restore_leftovers
 from perflib.measure.schedule import Status
 from perflib.model import store
 from perflib.model.errors import PerflibError, UserError
@@ -290,16 +289,15 @@ def _button(label: str, style: str, icon: str, pressed: Callable[[object], None]
 
 
 def _notices(name: str) -> str:
-    """What was left over from processes that were killed."""
-    notices = restore_leftovers()
+    """Runs of this experiment that wait to be finished."""
     unfinished = [
         saved.id
         for saved in store.runs()
         if saved.status == "interrupted" and saved.experiment == name
     ]
-    if unfinished:
-        notices.append(
-            f"Unfinished: {', '.join(unfinished)}. 'perflib run --resume ID' goes on with a run "
-            "whose process was killed."
-        )
-    return "".join(f"<p>{html.escape(text)}</p>" for text in notices)
+    if not unfinished:
+        return ""
+    return (
+        f"<p>Unfinished: {html.escape(', '.join(unfinished))}. 'perflib run --resume ID' goes on "
+        "with a run whose process was killed.</p>"
+    )
