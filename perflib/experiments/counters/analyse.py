@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from perflib.experiments.counters.accuracy import accuracy, job_cost, relative_errors
-from perflib.experiments.counters.measure import ALONE, NOTHING, ONE_SET, SAMPLED
-from perflib.framework.verdicts import threshold_verdict
+from perflib.experiments.counters.accuracy import (
+    cost_of_counting,
+    errors_by_event,
+    errors_by_round,
+)
+from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES, words
+from perflib.experiments.counters.modes import ALONE, MULTIPLEXED, NOTHING, ONE_SET, SAMPLED
+from perflib.framework.published import published
+from perflib.instruments.counters.sets import published_names, ratio_table
 from perflib.model.errors import UserError
-from perflib.model.finding import Finding, Verdict
-from perflib.stats.interval import Interval
+from perflib.stats.decide import Reason, Witness
+from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import t_interval
 
-__all__ = ["CountersTable", "Limits", "subject_of"]
+if TYPE_CHECKING:
+    from perflib.model.finding import Finding
+    from perflib.model.run import Run
 
-Floats = NDArray[np.float64]
+__all__ = ["CountersTable", "findings", "tables"]
+
 _REPEATABLE_PERCENT = 5.0
 _TIMES = {"CPU time": "cpu_time_ns", "wall time": "time_ns"}
-_IN_TURNS = ("rotated", "kernel")
-_UNKNOWN = Interval(math.nan, math.nan, math.nan)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """From which percentage on a claim holds: an error, the two costs, the readings missed."""
-
-    error: float
-    counting: float
-    sampling: float
-    missed: float
-
-
-def subject_of(mode: str, jobs: int) -> str:
-    """A mode and a number of jobs as one word: ``rotated×3``."""
-    return f"{mode.replace(' ', '-')}×{jobs}"
+_COST = ["cost_percent", "cost_low_percent", "cost_high_percent"]
+_READINGS = ["mode", "jobs", "set", "event", "at_ms", "ran_ms", "value"]
 
 
 class CountersTable:
@@ -66,73 +58,49 @@ class CountersTable:
         self, samples: pd.DataFrame, repeatable_percent: float = _REPEATABLE_PERCENT
     ) -> None:
         modes = set(samples["mode"])
-        has_counts = "value" in samples and ONE_SET in modes
-        has_times = bool(set(_TIMES.values()) & set(samples)) and ALONE in modes
-        if not has_counts and not has_times:
+        self.has_counts = "value" in samples and ONE_SET in modes
+        self.has_times = bool(set(_TIMES.values()) & set(samples)) and ALONE in modes
+        self.has_readings = {"obtained", "due"} <= set(samples)
+        if not self.has_counts and not self.has_times:
             msg = (
-                f"nothing to compare with: counts (value) are held against mode {ONE_SET!r}, times "
-                f"(cpu_time_ns, time_ns) against mode {ALONE!r}; the modes here are "
+                f"nothing to compare with: counts (value) need mode {ONE_SET!r} beside them, times "
+                f"(cpu_time_ns, time_ns) mode {ALONE!r}; the modes here are "
                 f"{', '.join(sorted(map(repr, modes)))}"
             )
             raise UserError(msg)
         self.samples = samples
         self.repeatable_percent = repeatable_percent
-        self._has_counts, self._has_times = has_counts, has_times
+
+    def ways(self) -> Iterator[tuple[str, int]]:
+        """Every mode in which something is counted, with each number of jobs."""
+        pairs = self.samples[["jobs", "mode"]].drop_duplicates()
+        for jobs, mode in sorted(pairs.itertuples(index=False, name=None)):
+            if mode != ALONE:
+                yield str(mode), int(jobs)
 
     # --- counts --------------------------------------------------------------------------------
 
     @cached_property
     def counts(self) -> pd.DataFrame:
-        """The rows of events, as `accuracy` takes them; an event of several sets names its set."""
-        if not self._has_counts:
-            return pd.DataFrame(columns=["mode", "jobs", "repetition", "event", "value"])
-        rows = self.samples[self.samples["event"] != NOTHING].rename(
-            columns={"round": "repetition"}
-        )
+        """The rows of events; an event of several sets names its set."""
+        rows = self.samples[self.samples["event"] != NOTHING]
         rows = rows.assign(value=rows["value"].astype(np.float64))
         if "set" in rows:
-            several = rows.groupby("event")["set"].nunique()
-            ambiguous = rows["event"].map(several) > 1
+            ambiguous = rows["event"].map(rows.groupby("event")["set"].nunique()) > 1
             named = rows["event"] + " (" + rows["set"].astype(str) + ")"
             rows["event"] = rows["event"].where(~ambiguous, named)
         return rows
 
     @cached_property
-    def accuracy(self) -> pd.DataFrame:
-        """Errors by event, mode and jobs, by the source's formula; see `counters.accuracy`."""
-        if self.counts.empty:
-            return pd.DataFrame()
-        return accuracy(self.counts, reference=ONE_SET)
+    def _errors_by_round(self) -> pd.DataFrame:
+        return errors_by_round(self.counts)
 
     @cached_property
     def errors(self) -> pd.DataFrame:
-        """`accuracy` without the reference and without events that have no error, with intervals.
-
-        ``error_low_percent``, ``error_high_percent``: of the average error, from the scatter
-        between rounds. ``repeatable``: the reference's scatter is within
-        ``repeatable_percent``, or not known.
-        """
-        table = self.accuracy
-        if table.empty:
-            return table
-        table = table[(table["mode"] != ONE_SET) & table["average_error_percent"].notna()]
-        ends = []
-        for event, mode, jobs in table[["event", "mode", "jobs"]].itertuples(index=False):
-            plain, measured = self._pairs(str(event), str(mode), int(jobs))
-            ends.append(t_interval(100 * relative_errors(plain, measured)))
-        return table.assign(
-            error_low_percent=[max(0.0, end.low) for end in ends],
-            error_high_percent=[end.high for end in ends],
-            repeatable=~(table["scatter_average_percent"] > self.repeatable_percent),
-        )
-
-    def _pairs(self, event: str, mode: str, jobs: int) -> tuple[Floats, Floats]:
-        """Counts of an event by one set at a time and in a mode, round by round."""
-        rows = self.counts
-        rows = rows[(rows["event"] == event) & (rows["jobs"] == jobs)]
-        wide = rows.pivot_table(index="repetition", columns="mode", values="value")
-        wide = wide.reindex(columns=[ONE_SET, mode])
-        return wide[ONE_SET].to_numpy(np.float64), wide[mode].to_numpy(np.float64)
+        """Errors by event, mode and number of jobs; see `errors_by_event`."""
+        if not self.has_counts:
+            return pd.DataFrame()
+        return errors_by_event(self._errors_by_round, self.repeatable_percent)
 
     def average_error(self, mode: str, jobs: int) -> tuple[Interval, Interval]:
         """The error averaged over events, and by how much it exceeds the run-to-run scatter.
@@ -140,43 +108,39 @@ class CountersTable:
         Both in percent, over rounds. The scatter is what one set at a time differs by from one
         round to all others: the error of a mode that does nothing.
         """
-        table = self.errors
-        if table.empty:
-            return _UNKNOWN, _UNKNOWN
-        chosen = table[(table["mode"] == mode) & (table["jobs"] == jobs) & table["repeatable"]]
-        errors, scatters = [], []
-        for event in chosen["event"]:
-            plain, measured = self._pairs(event, mode, jobs)
-            errors.append(pd.Series(100 * relative_errors(plain, measured)))
-            scatters.append(pd.Series(100 * _scatter(plain)))
-        if not errors:
-            return _UNKNOWN, _UNKNOWN
-        error = pd.concat(errors, axis=1).mean(axis=1)
-        excess = error - pd.concat(scatters, axis=1).mean(axis=1)
-        return t_interval(error.to_numpy(np.float64)), t_interval(excess.to_numpy(np.float64))
+        rows = _of(self._errors_by_round, mode, jobs)
+        rows = rows[~(rows["scatter_average_percent"] > self.repeatable_percent)]
+        means = rows.groupby("round")[["error_percent", "scatter_percent"]].mean()
+        error = means["error_percent"].to_numpy(np.float64)
+        excess = error - means["scatter_percent"].to_numpy(np.float64)
+        return t_interval(error), t_interval(excess)
 
     # --- times ---------------------------------------------------------------------------------
 
     @cached_property
     def costs(self) -> pd.DataFrame:
-        """What each mode costs the job, in percent of its time alone; see `counters.job_cost`.
+        """What each mode costs the job, in percent of its time alone; see `cost_of_counting`.
 
         ``time`` says which: ``CPU time``, which other jobs hardly touch, and ``wall time``, in
         which waiting for them is the larger part. Where both are known the first decides.
         """
         keys = [name for name in ("round", "mode", "jobs", "set") if name in self.samples]
-        turns = self.samples
-        if "set" in keys:  # the absent sets' rows stand beside another set's in one turn
-            turns = turns[(turns["event"] != NOTHING) | (turns["mode"] == ALONE)]
-        turns = turns.drop_duplicates(keys).rename(columns={"round": "repetition"})
-        parts = []
-        for word, column in _TIMES.items():
-            if self._has_times and column in turns:
-                known = turns.assign(time_ns=turns[column])[turns[column] > 0]
-                if (known["mode"] == ALONE).any():
-                    parts.append(job_cost(known, without=ALONE).assign(time=word))
+        trials = self.samples
+        if "set" in keys:  # the absent sets' rows stand beside another set's in one trial
+            trials = trials[(trials["event"] != NOTHING) | (trials["mode"] == ALONE)]
+        trials = trials.drop_duplicates(keys)
+        parts = [
+            cost_of_counting(trials[trials[column] > 0], column).assign(time=word)
+            for word, column in _TIMES.items()
+            if self.has_times and column in trials
+        ]
         parts = [part for part in parts if len(part)]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    def cost(self, mode: str, jobs: int) -> dict[str, Interval]:
+        """What a mode costs the job, by which time is meant; the first decides."""
+        rows = _of(self.costs, mode, jobs).to_dict("records")
+        return {str(row["time"]): Interval(*(float(row[name]) for name in _COST)) for row in rows}
 
     @property
     def half_width(self) -> float:
@@ -192,147 +156,179 @@ class CountersTable:
     # --- readings ------------------------------------------------------------------------------
 
     def missed(self, mode: str, jobs: int) -> Interval:
-        """Readings that were due and not made, in percent of those due, over rounds."""
-        rows = self.samples
-        if not {"got", "due"} <= set(rows):
-            return _UNKNOWN
-        rows = rows[(rows["mode"] == mode) & (rows["jobs"] == jobs) & (rows["due"] > 0)]
-        sums = rows.groupby("round")[["got", "due"]].sum().astype(np.float64)
-        share = 100 * (1 - sums["got"] / sums["due"])
-        return t_interval(share.clip(lower=0.0).to_numpy(np.float64))
+        """Readings that were due and not taken, in percent of those due, over rounds."""
+        rows = _of(self.samples, mode, jobs)
+        sums = rows[rows["due"] > 0].groupby("round")[["obtained", "due"]].sum().astype(np.float64)
+        share = 100 * (1 - sums["obtained"] / sums["due"]).clip(lower=0.0)
+        found = t_interval(share.to_numpy(np.float64))
+        low, high = (float(np.clip(end, 0.0, 100.0)) for end in found[1:])
+        return Interval(found.effect, low, high)
 
-    # --- findings ------------------------------------------------------------------------------
-
-    def _combinations(self) -> Iterator[tuple[str, int]]:
-        pairs = self.samples[["mode", "jobs"]].drop_duplicates()
-        for mode, jobs in sorted(
-            pairs.itertuples(index=False), key=lambda pair: (pair[1], pair[0])
-        ):
-            if mode != ALONE:
-                yield str(mode), int(jobs)
-
-    def findings(self, limits: Limits) -> list[Finding]:
-        """First the errors, then the costs, then the readings missed."""
-        every = list(self._combinations())
-        found: list[Finding] = []
-        if self._has_counts:
-            found += [
-                self._error_finding(mode, jobs, limits.error)
-                for mode, jobs in every
-                if mode != ONE_SET
-            ]
-        if self._has_times:
-            for mode, jobs in every:
-                limit = limits.sampling if mode == SAMPLED else limits.counting
-                found.append(self._cost_finding(mode, jobs, limit))
-        if {"got", "due"} <= set(self.samples):
-            found += [self._missed_finding(mode, jobs, limits.missed) for mode, jobs in every]
-        return found
-
-    def _error_finding(self, mode: str, jobs: int, limit: float) -> Finding:
-        error, excess = self.average_error(mode, jobs)
-        subject = subject_of(mode, jobs)
-        here = self.errors
-        here = here[(here["mode"] == mode) & (here["jobs"] == jobs)] if len(here) else here
-        verdict, reason = _error_verdict(error, excess, limit)
-        rows = self.counts[(self.counts["mode"] == mode) & (self.counts["jobs"] == jobs)]
-        if mode in _IN_TURNS and "status" in rows and not rows["status"].eq("scaled").any():
-            reason += " Nothing had to be scaled: there was a counter for every event all the time."
-        if len(here) and not here["repeatable"].all():
-            left_out = here[~here["repeatable"]]
-            reason += f" Left out, as no two runs agree on them: {', '.join(left_out['event'])}."
-        if len(here) and math.isfinite(error.effect):
-            worst = here[here["repeatable"]].nlargest(1, "average_error_percent").iloc[0]
-            reason += (
-                f" Farthest off: {worst['event']}, by {worst['average_error_percent']:.3g} % on "
-                f"average; the reference scatters by {worst['scatter_average_percent']:.2g} %."
-            )
-        evidence: dict[str, Any] = {
-            "excess_over_scatter_percent": list(excess),
-            "events": here[_EVIDENCE].to_dict("records") if len(here) else [],
-        }
-        return Finding(
-            claim=f"{subject} gives counts that are off by more than {limit:g} % on average",
-            subject=subject,
-            verdict=verdict,
-            effect=error.effect,
-            low=max(0.0, error.low) if math.isfinite(error.low) else error.low,
-            high=error.high,
-            unit="percent",
-            reason=reason,
-            evidence=evidence,
-        )
-
-    def _cost_finding(self, mode: str, jobs: int, limit: float) -> Finding:
-        table = self.costs
-        rows = table[(table["mode"] == mode) & (table["jobs"] == jobs)] if len(table) else table
-        found = {
-            str(row["time"]): Interval(*(float(row[name]) for name in _COST))
-            for row in rows.to_dict("records")
-        }
-        word, cost = next(iter(found.items()), ("time", _UNKNOWN))
-        verdict, reason = threshold_verdict(cost, limit)
-        return Finding(
-            claim=f"{subject_of(mode, jobs)} costs the job more than {limit:g} % of {word}",
-            subject=f"{subject_of(mode, jobs)} cost",
-            verdict=verdict,
-            effect=cost.effect,
-            low=cost.low,
-            high=cost.high,
-            unit="percent",
-            reason=reason,
-            evidence={f"{name}, percent": list(interval) for name, interval in found.items()},
-        )
-
-    def _missed_finding(self, mode: str, jobs: int, limit: float) -> Finding:
-        missed = self.missed(mode, jobs)
-        verdict, reason = threshold_verdict(missed, limit)
-        low, high = (min(max(end, 0.0), 100.0) for end in (missed.low, missed.high))
-        known = math.isfinite(missed.low)
-        what = "samples" if mode == SAMPLED else "readings"
-        return Finding(
-            claim=f"{subject_of(mode, jobs)} misses more than {limit:g} % of its {what}",
-            subject=f"{subject_of(mode, jobs)} missed",
-            verdict=verdict,
-            effect=missed.effect,
-            low=low if known else math.nan,
-            high=high if known else math.nan,
-            unit="percent",
-            reason=reason,
-        )
+    def missed_by_mode(self) -> pd.DataFrame:
+        """One row for each mode and number of jobs: readings or samples missed."""
+        rows = [(*way, *self.missed(*way)) for way in self.ways()] if self.has_readings else []
+        names = ["mode", "jobs", "missed_percent", "missed_low_percent", "missed_high_percent"]
+        return pd.DataFrame(rows, columns=names)
 
 
-_COST = ("cost_percent", "cost_low_percent", "cost_high_percent")
-_EVIDENCE = [
-    "event", "pairs", "average_error_percent", "max_error_percent", "scatter_average_percent",
-    "scatter_max_percent", "p_value", "verdict",
-]  # fmt: skip
+def _of(rows: pd.DataFrame, mode: str, jobs: int) -> pd.DataFrame:
+    return rows[(rows["mode"] == mode) & (rows["jobs"] == jobs)] if len(rows) else rows
 
 
-def _scatter(plain: Floats) -> Floats:
-    """For each run the mean error of all other runs of the same, against it; NaN where none is."""
-    errors = np.abs(plain[:, None] - plain[None, :]) / np.where(plain > 0, plain, np.nan)[:, None]
-    np.fill_diagonal(errors, np.nan)
-    known = np.isfinite(errors)
-    count = known.sum(axis=1)
-    total = np.where(known, errors, 0.0).sum(axis=1)
-    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+# --- findings ----------------------------------------------------------------------------------
 
 
-def _error_verdict(error: Interval, excess: Interval, limit: float) -> tuple[Verdict, str]:
+def findings(run: Run) -> list[Finding]:
+    """First the errors, then the costs, then the readings missed, of each mode and load."""
+    params = run.params
+    table = CountersTable(run.samples, params["error_percent"])
+    found: list[Finding] = []
+    if table.has_counts:
+        found += [
+            _miscounts(table, *way, params["error_percent"])
+            for way in table.ways()
+            if way[0] != ONE_SET
+        ]
+    if table.has_times:
+        for mode, jobs in table.ways():
+            name = "sampling_percent" if mode == SAMPLED else "counting_percent"
+            found.append(_costs(table, mode, jobs, params[name]))
+    if table.has_readings:
+        found += [_misses(table, *way, params["missed_percent"]) for way in table.ways()]
+    return found
+
+
+def _miscounts(table: CountersTable, mode: str, jobs: int, limit: float) -> Finding:
+    error, excess = table.average_error(mode, jobs)
+    here = _of(table.errors, mode, jobs)
+    prevented = None
     if not math.isfinite(error.effect):
-        return "inconclusive", "No event is counted in both ways and repeatable."
-    if not math.isfinite(error.half_width) or not math.isfinite(excess.half_width):
-        return "inconclusive", "It takes two rounds or more."
-    if error.high < limit:
-        return "refuted", f"An error of {limit:g} % lies outside the interval."
-    if excess.low <= 0:
-        return "inconclusive", (
-            "It is not clearly larger than what two runs of one set at a time differ by "
-            f"({error.effect - excess.effect:.2g} %)."
-        )
-    if error.low <= limit:
-        return "inconclusive", f"{limit:g} % lies within the interval: more rounds would narrow it."
-    return "supported", (
-        f"Two runs of one set at a time differ by {error.effect - excess.effect:.2g} %."
+        prevented = Reason("nothing_repeatable")
+    elif not math.isfinite(excess.half_width):
+        prevented = Reason("no_interval")
+    scatter = {"scatter": error.effect - excess.effect}
+    beyond = Witness(
+        excess.low > 0, Reason("within_scatter", scatter), Reason("beyond_scatter", scatter)
     )
+    return MISCOUNTS.decided(
+        Interval(error.effect, float(np.maximum(error.low, 0.0)), error.high),
+        limit,
+        about={"mode": mode, "jobs": jobs},
+        facts=words(mode, jobs),
+        evidence={
+            "excess_over_scatter_percent": list(excess),
+            "events": here.drop(columns=["mode", "jobs"], errors="ignore").to_dict("records"),
+        },
+        prevented=prevented,
+        to_support=[beyond],
+        remarks=_remarks(_of(table.counts, mode, jobs), here),
+    )
+
+
+def _remarks(counts: pd.DataFrame, errors: pd.DataFrame) -> list[Reason]:
+    """Was anything scaled, which events are left out, and which is farthest off?"""
+    remarks = []
+    multiplexed = counts["mode"].isin(MULTIPLEXED).any()
+    if multiplexed and "status" in counts and not counts["status"].eq("scaled").any():
+        remarks.append(Reason("never_scaled"))
+    if errors.empty:
+        return remarks
+    repeatable = errors[errors["repeatable"]]
+    if len(repeatable) < len(errors):
+        left_out = errors["event"][~errors["repeatable"]]
+        remarks.append(Reason("left_out", {"events": list(left_out)}))
+    if len(repeatable):
+        worst = repeatable.nlargest(1, "average_error_percent").to_dict("records")[0]
+        numbers = {
+            "event": worst["event"],
+            "error": worst["average_error_percent"],
+            "scatter": worst["scatter_average_percent"],
+        }
+        remarks.append(Reason("worst", numbers))
+    return remarks
+
+
+def _costs(table: CountersTable, mode: str, jobs: int, limit: float) -> Finding:
+    found = table.cost(mode, jobs)
+    time, cost = next(iter(found.items()), ("time", NO_INTERVAL))
+    return COSTS.decided(
+        cost,
+        limit,
+        about={"mode": mode, "jobs": jobs},
+        facts={**words(mode, jobs), "time": time},
+        evidence={f"{name}, percent": list(interval) for name, interval in found.items()},
+    )
+
+
+def _misses(table: CountersTable, mode: str, jobs: int, limit: float) -> Finding:
+    what = "samples" if mode == SAMPLED else "readings"
+    return MISSES.decided(
+        table.missed(mode, jobs),
+        limit,
+        about={"mode": mode, "jobs": jobs},
+        facts={**words(mode, jobs), "what": what},
+    )
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The derived tables; see ``Counters.tables``."""
+    table = CountersTable(run.samples, run.params["error_percent"])
+    return {
+        "errors": lambda: table.errors,
+        "costs": lambda: table.costs,
+        "missed": table.missed_by_mode,
+        "over_time": partial(_over_time, run.provenance.get("series", [])),
+        "not_counted": partial(_not_counted, run.provenance.get("plan", {})),
+        "ratios": partial(_ratios, run.samples),
+        "beside_published": lambda: _beside_published(table.errors),
+    }
+
+
+def _over_time(series: list[dict[str, Any]]) -> pd.DataFrame:
+    """One row a reading and event: when, how long it was counted, what, and the rate."""
+    parts = [
+        pd.DataFrame(one["readings"]).assign(mode=one["mode"], jobs=one["jobs"]) for one in series
+    ]
+    rows = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_READINGS)
+    rate = rows["value"].astype(np.float64) / rows["ran_ms"].astype(np.float64)
+    return rows[_READINGS].assign(rate_per_ms=rate.where(rows["ran_ms"] > 0))
+
+
+def _not_counted(plan: dict[str, Any]) -> pd.DataFrame:
+    """One row for each set that this machine does not count, and for sampling."""
+    rows = list(plan.get("absent", {}).items())
+    if plan.get("not_sampled"):
+        rows.append(("(sampling)", plan["not_sampled"]))
+    return pd.DataFrame(rows, columns=["set", "reason"])
+
+
+def _ratios(samples: pd.DataFrame) -> pd.DataFrame:
+    """Ratios of what was counted by one set at a time, with the fewest jobs, over rounds."""
+    names = ["ratio", "set", "value", "low", "high", "formula", "status"]
+    if not {"set", "value", "status", "scaled_error"} <= set(samples):
+        return pd.DataFrame(columns=names)
+    rows = samples[(samples["mode"] == ONE_SET) & (samples["jobs"] == samples["jobs"].min())]
+    rows = rows.rename(columns={"value": "scaled"})
+    parts = [ratio_table(part) for _, part in rows.groupby("round")]
+    ratios = pd.concat(parts) if parts else ratio_table(rows)
+    found = [
+        (*key, *t_interval(part["value"].to_numpy(np.float64)), *part[names[-2:]].iloc[0])
+        for key, part in ratios.groupby(["ratio", "set"], sort=False)
+    ]
+    return pd.DataFrame(found, columns=names)
+
+
+def _beside_published(errors: pd.DataFrame) -> pd.DataFrame:
+    """Our errors and those of Jurga 2006, by the same formula, in the same columns."""
+    theirs = published("perfctr_sampling_accuracy").rename(columns={"counter": "event"})
+    names = published_names()  # a counter that is none of ours keeps its own
+    theirs["event"] = [names.get(name, name) for name in theirs["event"]]
+    theirs = theirs.assign(mode="multiplexed", **{"from": "Jurga 2006"})
+    both = [errors.assign(**{"from": "this machine"}), theirs]
+    both = [part for part in both if len(part)]
+    columns = ["event", "from", "mode", "jobs", "average_error_percent", "max_error_percent"]
+    table = pd.concat(both, ignore_index=True).reindex(columns=columns)
+    return table.sort_values(["from", "event", "mode", "jobs"], kind="stable", ignore_index=True)
