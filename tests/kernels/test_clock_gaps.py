@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
+from perflib.kernels import record
 from perflib.machine.activity import noise
 from tests.reference.clock_gaps import Found, checksum, clock_gaps_in
 
@@ -64,8 +65,10 @@ def spin(
     buffer = kernel.ffi.new("clock_gap[]", max(capacity, 0))
     result = kernel.ffi.new("clock_gaps_result *")
     answer = kernel.lib.clock_gaps(duration_ns, threshold_ns, buffer, capacity, result)
-    totals = np.frombuffer(kernel.ffi.buffer(result), dtype=noise.TOTALS)[0].copy()
-    noted = np.frombuffer(kernel.ffi.buffer(buffer), dtype=noise.GAP).copy()
+    totals = np.frombuffer(kernel.ffi.buffer(result), record(kernel.build, "clock_gaps_result"))[
+        0
+    ].copy()
+    noted = np.frombuffer(kernel.ffi.buffer(buffer), record(kernel.build, "clock_gap")).copy()
     return answer, noted[: totals["gaps"]], totals
 
 

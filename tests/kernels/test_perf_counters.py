@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from perflib import kernels
 from perflib.instruments.counters.follower import STOPPED, Follower
-from perflib.instruments.counters.readings import READING
+from perflib.instruments.counters.readings import new_readings
 from tests.reference.perf_counters import Tick, next_tick
 
 SOFTWARE, TASK_CLOCK, PAGE_FAULTS, DUMMY = 1, 1, 2, 9
@@ -44,7 +44,7 @@ def open_(
 
 
 def read(kernel: kernels.Kernel, counters: list[int]) -> Any:
-    out = np.zeros(len(counters), dtype=READING)
+    out = new_readings(len(counters))
     buffer = kernel.ffi.from_buffer("counter_reading[]", out, require_writable=True)
     assert kernel.lib.counter_read(counters, len(counters), buffer) == 0
     return out

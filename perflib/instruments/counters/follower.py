@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.instruments.counters.readings import READING, kernel
+from perflib.instruments.counters.readings import kernel, new_readings
+from perflib.kernels import record
 
 __all__ = ["PROCESS_ENDED", "STOPPED", "Follower", "Ticks"]
 
 FULL, STOPPED, PROCESS_ENDED = 0, 1, 2
-_TICK = np.dtype([("due_ns", "i8"), ("time_ns", "i8"), ("missed", "i8"), ("set", "i8")])
 _READINGS_IN_BUFFER = 1 << 16
 
 Ints = NDArray[np.int32]
@@ -39,8 +39,8 @@ class _Buffer:
 
     def __init__(self, ffi: Any, stride: int) -> None:
         self.capacity = max(self.LEAST_TICKS, _READINGS_IN_BUFFER // stride)
-        self.ticks = np.zeros(self.capacity, dtype=_TICK)
-        self.readings = np.zeros((self.capacity, stride), dtype=READING)
+        self.ticks = np.zeros(self.capacity, dtype=record(kernel().build, "counter_tick"))
+        self.readings = new_readings((self.capacity, stride))
         self.written = ffi.new("int64_t *", 0)
 
 

@@ -27,10 +27,10 @@ from perflib.instruments.counters import pfm
 from perflib.instruments.counters.events import Event
 from perflib.instruments.counters.kernel_names import SOFTWARE, TRACEPOINT
 from perflib.instruments.counters.readings import (
-    READING,
     checked,
     count_rows,
     kernel,
+    new_readings,
     read_counters,
     since,
 )
@@ -308,13 +308,13 @@ class Group:
         self._zero = self._read_counters() if self.counters.size else None
 
     def raw(self) -> NDArray[Any]:
-        """Readings ``[target, event]`` of dtype `READING` since the last reset.
+        """Readings ``[target, event]`` since the last reset.
 
         ``id`` is the kernel's number of the counter; ``lost`` the samples it lost, -1 where the
         kernel does not say (before 6.0).
         """
         if self._zero is None:
-            return np.zeros((0, 0), dtype=READING)
+            return new_readings((0, 0))
         return since(self._read_counters(), self._zero)
 
     def _read_counters(self) -> NDArray[Any]:

@@ -12,23 +12,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.instruments.counters.multiplexing import KERNEL_SLICE_NS, scale_totals
-from perflib.kernels import Kernel, load
+from perflib.kernels import Kernel, load, record
 from perflib.machine.files import integer
 from perflib.model.errors import MeasurementError
 
 __all__ = [
-    "READING",
     "checked",
     "count_rows",
     "kernel",
     "kernel_slice_ns",
+    "new_readings",
     "read_counters",
     "since",
 ]
-
-READING = np.dtype(
-    [("value", "u8"), ("enabled_ns", "u8"), ("running_ns", "u8"), ("id", "u8"), ("lost", "i8")]
-)
 
 
 @functools.cache  # finding it in the cache of kernels costs more than opening a counter
@@ -51,10 +47,15 @@ def checked(answer: int, what: str) -> int:
     return answer
 
 
+def new_readings(shape: int | tuple[int, ...]) -> NDArray[Any]:
+    """Zeros of the kernel's struct ``counter_reading``."""
+    return np.zeros(shape, dtype=record(kernel().build, "counter_reading"))
+
+
 def read_counters(counters: NDArray[np.int32]) -> NDArray[Any]:
     """Read descriptors of any shape; the readings have the same shape."""
     flat = np.ascontiguousarray(counters).ravel()
-    readings = np.zeros(flat.size, dtype=READING)
+    readings = new_readings(flat.size)
     if flat.size:
         loaded = kernel()
         out = loaded.ffi.from_buffer("counter_reading[]", readings, require_writable=True)
@@ -77,7 +78,7 @@ def count_rows(change: NDArray[Any], *, slice_ns: float | None = None) -> pd.Dat
     Parameters
     ----------
     change
-        Readings ``[..., target, event]`` of dtype `READING`, as differences.
+        Readings ``[..., target, event]`` as differences.
     slice_ns
         The length of a turn of the kernel's rotation; asked of the kernel by default.
 

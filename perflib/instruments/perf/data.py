@@ -21,21 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib import kernels
+from perflib.instruments.perf.pieces import fed, strings
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["RECORD", "Event", "Field", "PerfData", "Type", "lost"]
-
-RECORD = np.dtype(
-    [
-        *((name, "i8") for name in ("time_ns", "period", "a", "b", "c", "d")),
-        *((name, "i4") for name in ("type", "misc", "event", "cpu", "pid", "tid", "text", "bytes")),
-        ("offset", "i8"),
-    ]
-)
-"""A record: ``time_ns`` (0: it has none), ``period`` (0: none), ``type`` (see `Type`), ``misc``,
-``event`` (number of its event; -1: unknown), ``cpu``, ``pid`` and ``tid`` (-1: none), ``text``
-(number of a name, see `PerfData.names`; -1: none), what its type has in ``a`` to ``d``, and where
-it lies: ``offset`` (from `PerfData.begin`) and ``bytes``."""
+__all__ = ["Event", "Field", "PerfData", "Type", "lost"]
 
 
 class Type:
@@ -164,9 +153,9 @@ class PerfData:
             raise UserError(msg) from error
         try:
             self.begin, self._size = self._read_header()
-            kernel = kernels.load("perf_data")
-            self._lib: Any = kernel.lib
-            self._ffi: Any = kernel.ffi
+            self._kernel = kernels.load("perf_data")
+            self._lib: Any = self._kernel.lib
+            self._ffi: Any = self._kernel.ffi
             self._state = self._lib.perf_data_open()
             if not self._state:
                 raise _no_memory()
@@ -279,42 +268,40 @@ class PerfData:
     # --- the records ---------------------------------------------------------------------------
 
     def records(self) -> Iterator[NDArray[Any]]:
-        """All records, in the order of the file, some ten thousand (dtype `RECORD`) at a time.
+        """All records, in the order of the file, some ten thousand at a time.
+
+        Yields
+        ------
+        Arrays of the kernel's struct ``perf_data_record``: ``time_ns`` (0: it has none), ``period``
+        (0: none), ``type`` (see `Type`), ``misc``, ``event`` (number of its event; -1: unknown),
+        ``cpu``, ``pid`` and ``tid`` (-1: none), ``text`` (number of a name, see `names`; -1: none),
+        what its type has in ``a`` to ``d``, and where it is: ``offset`` (from `begin`), ``bytes``.
 
         Raises
         ------
         MeasurementError
             The records are compressed.
         """
-        piece = bytearray(_PIECE)
-        at = self._ffi.from_buffer(piece, require_writable=True)
-        records = np.empty(_ROOM, dtype=RECORD)
+        records = np.empty(_ROOM, dtype=kernels.record(self._kernel.build, "perf_data_record"))
         records_at = self._ffi.from_buffer("perf_data_record[]", records)
         count = self._ffi.new("int64_t *")
-        left = self._size or (1 << 62)
+
+        def feed(at: Any, size: int, last: bool) -> tuple[int, bool]:
+            used = self._lib.perf_data_feed(self._state, at, size, last, records_at, _ROOM, count)
+            if used < 0:
+                raise self._compressed() if used == _COMPRESSED else _no_memory()
+            return used, count[0] == _ROOM
+
         self._file.seek(self.begin)
-        filled, last = 0, False
-        while not last:
-            got = self._file.readinto(memoryview(piece)[filled : filled + left]) or 0
-            last = not got
-            left -= got
-            filled += got
-            taken = 0
-            while True:
-                used = self._lib.perf_data_feed(
-                    self._state, at + taken, filled - taken, last, records_at, _ROOM, count
-                )
-                if used < 0:
-                    raise self._compressed() if used == _COMPRESSED else _no_memory()
-                taken += used
-                self._read_names()
-                if count[0]:
-                    yield records[: count[0]].copy()
-                if count[0] < _ROOM:
-                    break
-            piece[: filled - taken] = piece[taken:filled]
-            filled -= taken
+        for _ in fed(self._file, self._ffi, feed, _PIECE, self._size or 1 << 62):
+            numbers = range(len(self.names), self._lib.perf_data_count(self._state))
+            self.names += strings(self._ffi, numbers, self._names)
+            if count[0]:
+                yield records[: count[0]].copy()
         self._report()
+
+    def _names(self, *where: Any) -> int:
+        return int(self._lib.perf_data_names(self._state, *where))
 
     def _compressed(self) -> MeasurementError:
         msg = (
@@ -336,21 +323,6 @@ class PerfData:
             self.remarks.append(
                 f"{report.damaged} of {report.records} records are damaged and were left out."
             )
-
-    def _read_names(self) -> None:
-        total = self._lib.perf_data_count(self._state)
-        if len(self.names) == total:
-            return
-        ends = self._ffi.new("int64_t[]", 256)
-        room = 1 << 16  # above the longest record
-        buffer = self._ffi.new("char[]", room)
-        while len(self.names) < total:
-            got = self._lib.perf_data_names(self._state, len(self.names), buffer, room, ends, 256)
-            begin = 0
-            for end in ends[0:got]:
-                raw = bytes(self._ffi.buffer(buffer + begin, end - begin))
-                self.names.append(raw.decode(errors="replace"))
-                begin = end
 
 
 def lost(records: NDArray[Any]) -> tuple[int, int]:

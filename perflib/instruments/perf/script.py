@@ -19,28 +19,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib import kernels
+from perflib.instruments.perf.pieces import fed, strings
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["Profile", "StackReader", "Unread", "read"]
 
 _PIECE = 1 << 21  # bytes of text in memory; a line may have half of it
 _ROOM = 1 << 14  # samples that the kernel hands over at once
-_SAMPLE = np.dtype(
-    [
-        ("time_ns", "i8"),
-        ("period", "i8"),
-        ("ip", "u8"),
-        ("offset", "i8"),
-        ("cpu", "i4"),
-        ("pid", "i4"),
-        ("tid", "i4"),
-        ("comm", "i4"),
-        ("event", "i4"),
-        ("symbol", "i4"),
-        ("object", "i4"),
-        ("stack", "i4"),
-    ]
-)
 _STRINGS = ("comm", "event", "symbol", "object", "stack")  # in the kernel's order
 _COLUMNS = (
     *("time_ns", "cpu", "pid", "tid", "comm", "event", "period"),
@@ -144,6 +129,7 @@ class _Reader:
 
     def __init__(self) -> None:
         kernel = kernels.load("perf_script")
+        self.build = kernel.build
         self.lib: Any = kernel.lib
         self.ffi: Any = kernel.ffi
         self.state = self.lib.perf_script_open()
@@ -176,32 +162,23 @@ def _columns(reader: _Reader, file: FileIO, path: Path) -> dict[str, np.ndarray[
 
 def _parts(reader: _Reader, file: FileIO, path: Path) -> Iterator[np.ndarray[Any, Any]]:
     """The samples of a text as it comes; each part is valid until the next one."""
-    text = bytearray(_PIECE)
-    text_at = reader.ffi.from_buffer(text, require_writable=True)
-    samples = np.empty(_ROOM, dtype=_SAMPLE)
+    samples = np.empty(_ROOM, dtype=kernels.record(reader.build, "perf_script_sample"))
     samples_at = reader.ffi.from_buffer("perf_script_sample[]", samples)
     count = reader.ffi.new("int64_t *")
-    filled, last, first = 0, False, True
-    while not last:
-        got = file.readinto(memoryview(text)[filled:])
-        last = not got
-        filled += got
-        if first:
-            _check_kind(bytes(text[:8]), path)
-            first = False
-        taken = 0
-        while True:
-            used = reader.lib.perf_script_feed(
-                reader.state, text_at + taken, filled - taken, last, samples_at, _ROOM, count
-            )
-            if used < 0:
-                raise _no_memory()
-            taken += used
-            yield samples[: count[0]]
-            if count[0] <= _ROOM - 3:
-                break
-        text[: filled - taken] = text[taken:filled]
-        filled -= taken
+    begin = True
+
+    def feed(at: Any, size: int, last: bool) -> tuple[int, bool]:
+        nonlocal begin
+        if begin:
+            _check_kind(bytes(reader.ffi.buffer(at, min(size, 8))), path)
+            begin = False
+        used = reader.lib.perf_script_feed(reader.state, at, size, last, samples_at, _ROOM, count)
+        if used < 0:
+            raise _no_memory()
+        return used, count[0] > _ROOM - 3
+
+    for _ in fed(file, reader.ffi, feed, _PIECE):
+        yield samples[: count[0]]
 
 
 class StackReader:
@@ -249,32 +226,12 @@ def _check_kind(begin: bytes, path: Path) -> None:
 
 def _strings(reader: _Reader, kind: int, first: int = 0) -> list[str]:
     """Every string of one kind from a number on."""
-    found: list[str] = []
-    total = reader.lib.perf_script_count(reader.state, kind) - first
-    if total == 0:
-        return found
-    room = 1 << 20
-    ends = np.empty(1 << 14, dtype="i8")
-    ends_at = reader.ffi.from_buffer("int64_t[]", ends)
-    buffer = bytearray(room)
-    while len(found) < total:
-        got = reader.lib.perf_script_strings(
-            reader.state,
-            kind,
-            first + len(found),
-            reader.ffi.from_buffer(buffer),
-            room,
-            ends_at,
-            len(ends),
-        )
-        if got == 0:  # one that is longer than the buffer
-            room *= 4
-            buffer = bytearray(room)
-        begin = 0
-        for end in ends[:got].tolist():
-            found.append(buffer[begin:end].decode(errors="replace"))
-            begin = end
-    return found
+    lib, state = reader.lib, reader.state
+
+    def read(*where: Any) -> int:
+        return int(lib.perf_script_strings(state, kind, *where))
+
+    return strings(reader.ffi, range(first, lib.perf_script_count(state, kind)), read)
 
 
 def _categorical(codes: npt.NDArray[np.integer[Any]], strings: list[str]) -> Any:

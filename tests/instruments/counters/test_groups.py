@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from perflib.instruments.counters.events import Event, event
 from perflib.instruments.counters.groups import Group, Lacking, in_domain, open_counter, why_not
 from perflib.instruments.counters.kernel_names import GENERIC, SOFTWARE
-from perflib.instruments.counters.readings import READING, count_rows
+from perflib.instruments.counters.readings import count_rows, new_readings
 from perflib.instruments.counters.watched import Target, watch
 from perflib.model.errors import UserError
 
@@ -519,7 +518,7 @@ def test_as_a_user_without_rights() -> None:
 
 
 def readings(*targets: tuple[int, int, int]) -> NDArray[Any]:
-    out = np.zeros((len(targets), 1), dtype=READING)
+    out = new_readings((len(targets), 1))
     for row, (count, enabled, running) in zip(out, targets, strict=True):
         row["value"], row["enabled_ns"], row["running_ns"] = count, enabled, running
     return out

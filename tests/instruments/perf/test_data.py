@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perflib.instruments.perf.data import RECORD, Field, PerfData, Type, lost
+from perflib.instruments.perf.data import Field, PerfData, Type, lost
+from perflib.kernels import record
 from perflib.model.errors import MeasurementError, PerflibError, UserError
 from tests.instruments.perf import perf_files as made
 from tests.instruments.perf.perf_files import FileEvent, perf_file
@@ -28,7 +29,7 @@ CLOCK = FileEvent(ids=(21, 22), sample_type=made.USUAL | made.CALLCHAIN)
 
 def everything(path: Path) -> tuple[PerfData, np.ndarray[Any, Any]]:
     with PerfData(path) as data:
-        records = [np.empty(0, dtype=RECORD), *data.records()]
+        records = [np.empty(0, record("perf_data", "perf_data_record")), *data.records()]
     return data, np.concatenate(records)
 
 
