@@ -19,7 +19,10 @@ __all__ = ["doctor"]
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Show what this machine is, and what about it spoils measurements. Changes nothing."""
+    """Show this machine, and what spoils measurements on it.
+
+    With each thing that does: what it costs, and the command that changes it. Nothing is changed.
+    """
     from perflib.machine.describe import describe
     from perflib.machine.doctor.diagnose import diagnose
     from perflib.machine.doctor.lines import check_lines, feature_lines, machine_lines

@@ -38,7 +38,7 @@ def run(
     preset: str | None,
     as_json: bool,
 ) -> None:
-    """Measure the experiment NAME on this machine, save the run and say what was found."""
+    """Measure experiment NAME, save the run, say what was found."""
     from perflib.model.store import saved_path
 
     if resume is not None:
@@ -92,7 +92,10 @@ def _resumed(named: str) -> tuple[Experiment, Run]:
 @parameter_option
 @json_option
 def analyse(name: str, samples: Path, assignments: tuple[str, ...], as_json: bool) -> None:
-    """Apply the analysis of experiment NAME to a table of samples from any machine."""
+    """Analyse a table of samples from any machine.
+
+    The analysis is that of experiment NAME; 'perflib list NAME' says which columns it needs.
+    """
     from perflib.experiments import get
     from perflib.model.run import Run
     from perflib.model.store import read_table

@@ -22,15 +22,16 @@ __all__ = ["batch", "investigate", "lab"]
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.argument("jupyter_options", nargs=-1, type=click.UNPROCESSED)
 def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
-    """Lay the notebooks out in FOLDER (default: the checkout's own) and open JupyterLab there.
+    """Open the notebooks in JupyterLab.
 
-    Notebooks that are there already are left as they are. Further options go to JupyterLab.
+    They are copied into FOLDER first, where those that are there already stay as they are; without
+    FOLDER the checkout's own are opened. Further options go to JupyterLab.
     """
     import os
 
-    from perflib.model.paths import lay_out_notebooks
+    from perflib.model.paths import place_notebooks
 
-    place = lay_out_notebooks(folder)
+    place = place_notebooks(folder)
     say(f"notebooks: {place}")
     argv = [sys.executable, "-m", "jupyterlab", str(place), *jupyter_options]
     os.execv(sys.executable, argv)
@@ -51,9 +52,9 @@ def batch(
     out: Path,
     timeout_s: float | None,
 ) -> None:
-    """Run NOTEBOOKS through papermill, once for each parameter set; a failed one stops no other.
+    """Run notebooks through papermill, once a parameter set.
 
-    A parameter given by -p counts for every set that does not give it itself.
+    A failed one stops no other. What -p gives counts for every set that does not give it itself.
     """
     from perflib import batch as batches
 
@@ -87,7 +88,10 @@ def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
 @preset_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the report.")
 def investigate(preset: str | None, out: Path | None) -> None:
-    """Run every notebook on this machine, quickly unless told otherwise, and write a report."""
+    """Run every notebook on this machine and write a report.
+
+    The preset is quick unless another is given.
+    """
     from perflib import batch as batches
 
     outcomes, report_path, summary = batches.investigate(preset or "quick", out)

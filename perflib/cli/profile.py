@@ -40,10 +40,10 @@ def profile(
     against: Path | None,
     as_json: bool,
 ) -> None:
-    """Read FILE, the text of 'perf script': what was sampled, and which functions have most of it.
+    """Show which functions 'perf script' found most in FILE.
 
-    The Parquet table has the samples of every event unless one is named. An output that is there
-    already is replaced.
+    FILE is the text that it writes. The Parquet table has the samples of every event unless one is
+    named. An output that is there already is replaced.
     """
     from perflib.instruments.perf.script import read
     from perflib.instruments.profile import export

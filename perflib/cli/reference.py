@@ -22,7 +22,10 @@ _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 @click.argument("name", required=False)
 @json_option
 def list_(name: str | None, as_json: bool) -> None:
-    """List the experiments, or all of one: parameters, columns, claims, tables, plots."""
+    """List the experiments, or show all of one (NAME).
+
+    All of one: its parameters, presets, columns of samples, claims, tables and plots.
+    """
     from perflib.experiments import NAMES, get
 
     if name is not None:

@@ -43,7 +43,7 @@ def runs(as_json: bool) -> None:
 @click.argument("run_id", metavar="RUN")
 @json_option
 def show(run_id: str, as_json: bool) -> None:
-    """Show a saved run: what was found, and where its numbers come from."""
+    """Show a saved run: what was found, and its provenance."""
     from perflib.experiments import get
     from perflib.model.store import load
 
@@ -75,7 +75,7 @@ def show(run_id: str, as_json: bool) -> None:
 @click.argument("second")
 @json_option
 def compare(first: str, second: str, as_json: bool) -> None:
-    """Compare two runs of one experiment: two machines, or two days."""
+    """Compare two runs of an experiment: two machines, or days."""
     from perflib.lab import interface
     from perflib.model.store import load
 
@@ -105,7 +105,7 @@ def compare(first: str, second: str, as_json: bool) -> None:
 @click.argument("run_ids", nargs=-1, metavar="[RUN]...")
 @json_option
 def ledger(run_ids: tuple[str, ...], as_json: bool) -> None:
-    """Show the hypotheses: what explains the extra time, what does not, and why.
+    """Show what explains the extra time, what does not, and why.
 
     Without RUN the newest run of each experiment on this machine is taken.
     """

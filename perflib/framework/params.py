@@ -1,4 +1,4 @@
-"""Parameters: one typed, documented record an experiment, and the doors it opens.
+"""Parameters: one typed, documented record an experiment; its interfaces are made from it.
 
 The command line, the form, papermill's cell and the documentation are all made from the fields of
 a ``Params`` class: type, default, bounds, unit and help stand there and nowhere else.

@@ -10,7 +10,7 @@ import platformdirs
 
 from perflib.model.errors import UserError
 
-__all__ = ["cache_dir", "data_dir", "kernels_dir", "lay_out_notebooks", "notebooks_dir"]
+__all__ = ["cache_dir", "data_dir", "kernels_dir", "notebooks_dir", "place_notebooks"]
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -41,7 +41,7 @@ def data_dir() -> Path:
     return Path(os.environ.get("PERFLIB_HOME") or platformdirs.user_data_dir("perflib"))
 
 
-def lay_out_notebooks(folder: Path | None) -> Path:
+def place_notebooks(folder: Path | None) -> Path:
     """Copy the notebooks to a user's folder; without one, a checkout's own are used in place.
 
     What lies there already stays as it is.
@@ -54,7 +54,7 @@ def lay_out_notebooks(folder: Path | None) -> Path:
     notebooks = notebooks_dir()
     if folder is None:
         if notebooks.parent.name == "_data":
-            msg = "say where to lay the notebooks out: perflib lab FOLDER"
+            msg = "say where the notebooks are to be copied: perflib lab FOLDER"
             raise UserError(msg)
         return notebooks
     try:
@@ -63,6 +63,6 @@ def lay_out_notebooks(folder: Path | None) -> Path:
             if not (folder / notebook.name).exists():
                 shutil.copyfile(notebook, folder / notebook.name)
     except OSError as error:
-        msg = f"the notebooks cannot be laid out in {folder}: {error.strerror}"
+        msg = f"the notebooks cannot be copied to {folder}: {error.strerror}"
         raise UserError(msg) from error
     return folder

@@ -8,11 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pandas as pd
 import pytest
 
 from perflib import experiments
-from perflib.cli import main
+from perflib.cli import cli, main
 from perflib.machine.describe import describe
 from perflib.measure.journal import Journal
 from perflib.model.errors import UserError
@@ -211,6 +212,15 @@ def test_doctor_without_a_compiler_says_what_is_missing(
     monkeypatch.setenv("PATH", str(home))
     assert call("doctor") == 0
     assert "no C compiler" in capsys.readouterr().out
+
+
+def test_help_has_a_whole_sentence_for_every_command() -> None:
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.get_short_help_str(60).endswith("."), name
+        assert not command.get_short_help_str(60).endswith("..."), name
 
 
 @pytest.mark.parametrize(
