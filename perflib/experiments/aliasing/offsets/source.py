@@ -8,8 +8,8 @@ values that they use; C functions as library, symbol and types.
 from __future__ import annotations
 
 import ctypes
-import importlib
 import inspect
+import pkgutil
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ _KEPT: list[Any] = []
 
 
 def portable(function: Any, arguments: Sequence[Any]) -> dict[str, Any]:
-    """What a worker needs to have the function: JSON.
+    """What a worker needs to have the function: plain values, its ``name`` among them.
 
     Parameters
     ----------
@@ -67,21 +67,19 @@ def portable(function: Any, arguments: Sequence[Any]) -> dict[str, Any]:
 
 
 def _imported(words: str) -> dict[str, Any]:
-    module, colon, name = words.partition(":")
-    if not colon or not name:
+    if not all(words.partition(":")):
         msg = f"{words!r} names no function: write 'module:function'"
         raise UserError(msg)
     try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+        found = pkgutil.resolve_name(words)
+    except (ImportError, AttributeError, ValueError) as error:
         msg = f"{words!r} cannot be imported: {error}"
         raise UserError(msg) from None
     if not callable(found):
         msg = f"{words!r} is no function, but {type(found).__name__}"
         raise UserError(msg)
-    return {"kind": "import", "module": module, "name": name}
+    name = words.replace(":", ".").rpartition(".")[2]
+    return {"kind": "import", "name": name, "path": words}
 
 
 def _python(function: FunctionType) -> dict[str, Any]:
@@ -205,7 +203,7 @@ def _c(kind: Any, library: str, symbol: str, arguments: Sequence[Any]) -> dict[s
             raise UserError(msg)
         else:
             types.append(wanted.cname)
-    return {"kind": "c", "library": library, "symbol": symbol, "types": types}
+    return {"kind": "c", "name": symbol, "library": library, "types": types}
 
 
 def _check_item(symbol: str, place: int, wanted: Any, given: Any) -> None:
@@ -228,10 +226,7 @@ def _check_item(symbol: str, place: int, wanted: Any, given: Any) -> None:
 def call_of(described: Mapping[str, Any]) -> Callable[..., Any]:
     """The function again, in the worker."""
     if described["kind"] == "import":
-        found: Any = importlib.import_module(described["module"])
-        for part in described["name"].split("."):
-            found = getattr(found, part)
-        return found  # type: ignore[no-any-return]
+        return pkgutil.resolve_name(described["path"])  # type: ignore[no-any-return]
     if described["kind"] == "source":
         namespace: dict[str, Any] = {"__name__": "swept"}
         exec(compile(described["source"], "<the swept function>", "exec"), namespace)  # noqa: S102
@@ -240,6 +235,6 @@ def call_of(described: Mapping[str, Any]) -> Callable[..., Any]:
 
     ffi = cffi.FFI()
     types = ", ".join(described["types"])
-    ffi.cdef(f"void {described['symbol']}({types});")  # whatever it returns is not looked at
+    ffi.cdef(f"void {described['name']}({types});")  # whatever it returns is not looked at
     _KEPT.append(ffi.dlopen(described["library"]))  # its functions crash once it is let go
-    return getattr(_KEPT[-1], described["symbol"])  # type: ignore[no-any-return]
+    return getattr(_KEPT[-1], described["name"])  # type: ignore[no-any-return]

@@ -175,7 +175,7 @@ def sweep_offsets(
     places = check_offsets(offsets, arguments[job.moves])
     core = topology().allowed_cpus()[0] if cpu is None else cpu
     conditions = Conditions(cpu=core, environment={**ONE_THREAD, **(environment or {})})
-    name = _name(function, job.function)
+    name = job.function["name"]
     with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
         file = Path(folder) / "job"
         with file.open("wb") as pickled:
@@ -202,9 +202,9 @@ def sweep_offsets(
             )  # fmt: skip
     samples = frame_of(journal.turns)
     failed = [turn["failed"] for turn in journal.turns if "failed" in turn]
+    if samples.empty:
+        raise MeasurementError(failed[-1]) if failed else KeyboardInterrupt
     problems = [*worker.unmet, *dict.fromkeys(failed)]
-    if samples.empty and not failed:
-        raise KeyboardInterrupt
     _mark_usable(samples, problems)
     provenance = {"asked": asdict(conditions), "got": worker.got}
     return OffsetSweep(name, samples, threshold_percent, stopped, problems, provenance)
@@ -251,18 +251,16 @@ def _mark_usable(samples: pd.DataFrame, problems: list[str]) -> None:
     MeasurementError
         None is usable.
     """
-    usable = pd.Series(dtype=bool)
-    if not samples.empty:
-        others = np.maximum(samples["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
-        alone = samples["others_ns"] <= others
-        usable = samples["ok"] = alone & samples.pop("pinned")
-        if not alone.all():
-            problems.append(
-                f"in {100 * (1 - alone.mean()):.0f} % of the samples other threads of the process "
-                "took time: they are not used. A library that has threads and does not obey its "
-                "environment must be told to use one by its own function"
-            )
-    if not usable.any():
+    others = np.maximum(samples["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
+    alone = samples["others_ns"] <= others
+    samples["ok"] = alone & samples.pop("pinned")
+    if not alone.all():
+        problems.append(
+            f"in {100 * (1 - alone.mean()):.0f} % of the samples other threads of the process took "
+            "time: they are not used. A library that has threads and does not obey its environment "
+            "must be told to use one by its own function"
+        )
+    if not samples["ok"].any():
         msg = f"no sample is usable: {'; '.join(problems) or 'the process was not pinned'}"
         raise MeasurementError(msg)
 
@@ -275,10 +273,3 @@ def _half_width(samples: pd.DataFrame) -> float:
     if not math.isfinite(width):
         width = table.difference(int(table.offsets[0]), int(table.offsets[-1])).half_width
     return width if math.isfinite(width) else math.inf
-
-
-def _name(function: Any, described: Mapping[str, Any]) -> str:
-    """One word for the function."""
-    if described["kind"] == "c":
-        return str(described["symbol"])
-    return str(getattr(function, "__name__", described["name"].rpartition(".")[2]))

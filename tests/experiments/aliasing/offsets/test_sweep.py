@@ -365,7 +365,7 @@ def test_a_cffi_function_is_found_again_by_its_symbol(library: Path) -> None:
     opened: Any = ffi.dlopen(str(library))
     total = opened.total
     described = portable(total, [*GOOD, 16])
-    assert (described["symbol"], described["types"]) == ("total", ["void *", "void *", "long"])
+    assert (described["name"], described["types"]) == ("total", ["void *", "void *", "long"])
     assert Path(described["library"]) == library
     assert sweep_offsets(total, *GOOD, 16, **QUICK).name == "total"
 
@@ -420,12 +420,14 @@ def test_a_crash_after_the_trial_costs_its_round(crashing: Path) -> None:
     assert swept.stopped == "precise enough"
     (problem,) = swept.problems
     assert "worker ended by signal SIGABRT" in problem
-    assert set(swept.samples["round"]) == set(range(1, 9))
+    rounds = swept.samples["round"].unique()
+    assert len(rounds) >= 8
+    assert rounds.tolist() == list(range(1, len(rounds) + 1))
     assert crashing.stat().st_size == 1
 
 
 def test_three_crashes_in_a_row_end_it(crashing: Path) -> None:
-    with pytest.raises(MeasurementError, match=r"no sample is usable: .*SIGABRT"):
+    with pytest.raises(MeasurementError, match="worker ended by signal SIGABRT"):
         sweep_offsets("crashes_later:f", *GOOD, 10, **{**QUICK, "budget_s": MANY_S})
     assert crashing.stat().st_size == 3
 
