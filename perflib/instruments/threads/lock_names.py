@@ -1,9 +1,11 @@
-"""What a futex is: the lock that it belongs to, by its address and by who waits for it."""
+"""The names and kinds of locks, from their addresses and from the stacks that wait for them."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy.typing as npt
@@ -11,7 +13,7 @@ import numpy.typing as npt
 from perflib.instruments.threads.formats import Lock
 from perflib.instruments.threads.symbols import Symbols
 
-__all__ = ["kind_of", "name_locks"]
+__all__ = ["Locks", "kind_of", "name_locks"]
 
 _KINDS = (  # of the innermost function that is one of these
     (re.compile(r"pthread_(\w*_)?mutex|futex_lock_pi"), "mutex"),
@@ -24,8 +26,8 @@ _KINDS = (  # of the innermost function that is one of these
 )
 _LOW_LEVEL = re.compile(r"lll_(\w*_)?lock")
 _NOT_A_CALLER = re.compile(
-    r"pthread_|lll_|futex|^(__)?(new_)?sem_|^std::|__gthread|^cnd_|^mtx_|^thrd_|^\[unknown\]$|"
-    r"^(syscall|\[.*\])$"
+    r"pthread_|lll_|futex|^(__)?(new_)?sem_|^std::|^_ZN?K?St|__gthread|^cnd_|^mtx_|^thrd_|"
+    r"^\[unknown\]$|^(syscall|\[.*\])$"
 )
 _NEAR_BYTES = 16  # between two words of one condition variable or read-write lock
 _MANY_WORDS = ("condition", "rwlock", "barrier")
@@ -41,6 +43,63 @@ def kind_of(stack: str) -> str:
     return "mutex" if any(_LOW_LEVEL.search(frame) for frame in frames) else "other"
 
 
+class Locks:
+    """The locks of a recording, by number.
+
+    A lock in a static variable has the variable's name, and all of one kind in it are one lock.
+    Another is named by its caller. All joins of a process are one lock.
+
+    Attributes
+    ----------
+    locks : list of Lock
+        So far, by their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.locks: list[Lock] = []
+        self._numbers: dict[tuple[int, int, str, int], int] = {}
+
+    def number(
+        self,
+        symbols: Symbols,
+        lock: Lock,
+        stack: str,
+        *,
+        program: int = 0,
+        place: int | None = None,
+    ) -> int:
+        """The number of a lock.
+
+        Parameters
+        ----------
+        symbols
+            The names of its process's addresses.
+        lock
+            Its kind, address and process; the name is found here.
+        stack
+            A stack that waits for it; "" if none is known.
+        program
+            Which of the programs that the process ran.
+        place
+            Where its first word is, if that is not at its address.
+        """
+        found = symbols.object_at(lock.address)
+        if lock.kind == "join":
+            name, place = "pthread_join", 0
+        elif found is not None:
+            name, place = found[0], lock.address - found[1]
+        else:
+            name = f"{lock.address:#x}" if lock.address else "futex"
+            if caller := _caller(stack):
+                name = f"lock in {caller}"
+            place = lock.address if place is None else place
+        key = (lock.pid, program, lock.kind, place)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.locks)
+            self.locks.append(replace(lock, name=name))
+        return self._numbers[key]
+
+
 def _caller(stack: str) -> str:
     frames = (frame for frame in stack.split(";")[::-1] if not _NOT_A_CALLER.search(frame))
     return next(frames, "")
@@ -53,9 +112,6 @@ def name_locks(
     symbols: Callable[[int], Symbols],
 ) -> tuple[list[Lock], list[int]]:
     """The locks that futexes belong to.
-
-    A lock in a static variable has the variable's name; all words of one kind in it are one lock.
-    Another is named by its caller. All joins of a process are one lock.
 
     Parameters
     ----------
@@ -73,9 +129,7 @@ def name_locks(
     tuple
         The locks, and of each futex the number of its lock.
     """
-    locks: dict[tuple[Any, ...], Lock] = {}
-    index: dict[tuple[Any, ...], int] = {}
-    known: dict[int, Symbols] = {}
+    locks, symbols_of = Locks(), functools.cache(symbols)
     numbers = [0] * len(keys)
     last: dict[tuple[int, str, str], tuple[int, int]] = {}  # the word before: its address and lock
     for at in sorted(range(len(keys)), key=lambda i: int(keys["address"][i])):
@@ -83,22 +137,13 @@ def name_locks(
         stack = stacks[number] if number >= 0 else ""
         kind = kind_of(stack)
         kind = hints.get((pid, address), kind) if kind == "other" else kind
-        if pid not in known:
-            known[pid] = symbols(pid)
-        found = known[pid].object_at(address)
-        place: Any = address
-        if kind == "join":
-            name = place = "pthread_join"
-        elif found is not None:
-            name = place = found[0]
-        else:
-            caller = _caller(stack)
-            name = f"lock in {caller}" if caller else f"{address:#x}"
-            before = last.get((pid, kind, caller))
-            if kind in _MANY_WORDS and before and address - before[0] <= _NEAR_BYTES:
-                place = before[1]
-            last[pid, kind, caller] = (address, place)
-        key = (pid, kind, place)
-        locks.setdefault(key, Lock(name, kind, address, pid))
-        numbers[at] = index.setdefault(key, len(index))
-    return list(locks.values()), numbers
+        place = address
+        if symbols_of(pid).object_at(address) is None:
+            word = (pid, kind, _caller(stack))
+            before, place = last.get(word, (address - _NEAR_BYTES - 1, address))
+            if kind not in _MANY_WORDS or address - before > _NEAR_BYTES:
+                place = address
+            last[word] = (address, place)
+        lock = Lock("", kind, address, pid)
+        numbers[at] = locks.number(symbols_of(pid), lock, stack, place=place)
+    return locks.locks, numbers

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from perflib.instruments.perf.recorder import CallGraph
 from perflib.model.errors import UserError, choose
 
-__all__ = ["SPIN_FUNCTIONS", "Settings"]
+__all__ = ["SPIN_FUNCTIONS", "Settings", "matches"]
 
 SPIN_FUNCTIONS = r"(?i)(?<!raw_)spin|_mm_pause|cpu_relax"
 """Functions in which a thread that runs does no work but asks for a lock again and again.
@@ -83,3 +85,8 @@ class Settings:
             except re.error as error:
                 msg = f"{name}={getattr(self, name)!r} is no regular expression: {error}"
                 raise UserError(msg) from None
+
+
+def matches(patterns: Sequence[str], *names: str) -> bool:
+    """Whether one of a program's names is one that a pattern of ``Settings.ignore`` names."""
+    return any(fnmatch.fnmatchcase(name, one) for name in names for one in patterns)

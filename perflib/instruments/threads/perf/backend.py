@@ -8,7 +8,6 @@ futex a piece of the stack, as the C library keeps no frame pointers.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import functools
 import itertools
 import os
@@ -25,13 +24,14 @@ import numpy.typing as npt
 from perflib.instruments.perf.control import ControlledPerf
 from perflib.instruments.perf.data import PerfData
 from perflib.instruments.perf.tool import PerfUnavailableError, find_perf, refusal
+from perflib.instruments.threads import futex
 from perflib.instruments.threads.lock_names import name_locks
 from perflib.instruments.threads.perf.events import Converted
 from perflib.instruments.threads.perf.stacks import Stacks, write_job_only
 from perflib.instruments.threads.perf.tracepoints import Tracepoints, tracefs
 from perflib.instruments.threads.perf.tree import Tree, read_tree
 from perflib.instruments.threads.recording import Recording
-from perflib.instruments.threads.settings import Settings
+from perflib.instruments.threads.settings import Settings, matches
 from perflib.instruments.threads.states import Pieces, StateMachine
 from perflib.instruments.threads.symbols import Symbols
 from perflib.instruments.threads.writer import Writer
@@ -40,8 +40,7 @@ from perflib.model.errors import MeasurementError
 __all__ = ["PerfThreads", "unavailable"]
 
 _INITIAL_PIDS = "pid:[4026531836]"  # the kernel's own number of it
-_WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2 = 0, 6, 9, 11, 13
-_FLAGS = (0, 128, 256, 384)  # of an operation: private, with the real-time clock
+_FLAGS = (0, futex.PRIVATE, futex.CLOCK_REALTIME, futex.PRIVATE | futex.CLOCK_REALTIME)
 _BUFFER_PAGES, _ALL_BUFFERS_PAGES = 4096, 65_536  # 16 MiB a CPU, 256 MiB in all
 _CLOCK = "CLOCK_MONOTONIC"
 _LIMIT = "size limit reached"
@@ -178,8 +177,7 @@ class PerfThreads(ControlledPerf):
 
     def _options(self) -> list[str]:
         chosen = self._settings
-        operations = [_WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2]
-        waits = [op | bits for op in operations for bits in _FLAGS]
+        waits = [op | bits for op in futex.WAITS for bits in _FLAGS]
         copied = f"call-graph=dwarf,stack-size={chosen.stack_bytes}"
         graph = copied if chosen.call_graph == "dwarf" else f"call-graph={chosen.call_graph}"
         graph = graph.replace("none", "no")
@@ -324,10 +322,7 @@ class _Belongs:
         if pid == self._root:  # the job itself, and what starts it
             return True
         files = self._files.get(pid)
-        names = [name, Path(files.popleft()).name if files else ""]
-        return not any(
-            fnmatch.fnmatchcase(one, pattern) for one in names for pattern in self._ignore
-        )
+        return not matches(self._ignore, name, Path(files.popleft()).name if files else "")
 
 
 def _write(writer: Writer, pieces: Pieces) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perflib.instruments.perf.data import PerfData, Type, lost
+from perflib.instruments.threads import futex
 from perflib.instruments.threads.formats import EVENT, Event
 from perflib.instruments.threads.perf.tracepoints import Tracepoints, numbers
 
@@ -25,7 +26,6 @@ _INTERRUPT = 0x58  # of common_flags: hard and soft interrupts, and those that c
 _EXIT_DEAD = 0x10
 _DEAD = 0x30  # of prev_state: a thread's last switch
 _NOBODY = -2
-_WAIT, _LOCK_PI, _PRIVATE = 0, (6, 13), 128  # a futex's operations
 _WAITERS, _MOST_PIDS = 1 << 31, 1 << 22
 
 
@@ -241,10 +241,10 @@ class Converted:
         A mutex with waiters is 2, or has the owner's number and the highest bit. A thread that ends
         clears its own number in a word that other processes may share, and joining waits for that.
         """
-        op, value = rows["b"] & 127, rows["c"] & 0xFFFFFFFF
-        plain = op == _WAIT
-        mutex = (plain & ((value == 2) | (value & _WAITERS != 0))) | np.isin(op, _LOCK_PI)
-        shared = rows["b"] & _PRIVATE == 0
+        op, value = rows["b"] & futex.COMMAND, rows["c"] & 0xFFFFFFFF
+        owned = np.isin(op, (futex.LOCK_PI, futex.LOCK_PI2))
+        mutex = ((op == futex.WAIT) & ((value == 2) | (value & _WAITERS != 0))) | owned
+        shared = rows["b"] & futex.PRIVATE == 0
         join = shared & (value > 1) & (value < _MOST_PIDS) & (value != rows["tid"]) & ~mutex
         for kind, chosen in (("mutex", mutex), ("join", join)):
             for pid, address in set(rows[chosen][["pid", "a"]].tolist()):

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perflib.instruments.threads import futex
 from perflib.instruments.threads.formats import LOCK_KINDS, LOST, SAMPLE, Flag, State
 from perflib.instruments.threads.preload.files import (
     WAIT,
@@ -30,8 +31,6 @@ from perflib.model.errors import MeasurementError
 
 __all__ = ["Parts", "write"]
 
-_FUTEX_WAIT, _LOCK_PI, _LOCK_PI2 = 0, 6, 13
-_COMMAND, _PRIVATE = 0x7F, 0x80
 _OTHER = LOCK_KINDS.index("other")
 _LONGEST_LOCK = np.uint64(64)  # bytes
 _SAME_NS = 30_000_000  # stat says when a thread began to a hundredth of a second
@@ -143,12 +142,10 @@ def write(parts: Parts, out: Path) -> Recording:
     )
     wanted = re.compile(parts.settings.threads)
     keep = np.array([wanted.search(row.name) is not None for row in rows], dtype=bool)
-    locks, lock_of = naming.named()
     writer.close(
         threads=table,
         stacks=list(naming.stacks),
-        locks=locks,
-        lock_of=lock_of,
+        locks=naming.locks,
         lost=_lost(parts, start_ns, end_ns),
         meta={
             **_meta(parts, start_ns, end_ns, every, rows),
@@ -366,7 +363,11 @@ def _numbers_of_locks(
     unique, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     numbers = [
         naming.lock(
-            (process.pid, process.generation, min(kind, _OTHER), address), stacks.get(stack, "")
+            process.pid,
+            process.generation,
+            LOCK_KINDS[min(kind, _OTHER)],
+            address,
+            stacks.get(stack, ""),
         )
         for (kind, address), stack in zip(
             unique.tolist(), waits["stack"][first].tolist(), strict=True
@@ -392,13 +393,13 @@ def _looked_locks(
         if not address:
             continue
         which = ~stamped & (looks["futex"] == address) & (looks["operation"] == operation)
-        kind = "condition" if operation & _PRIVATE else "join"
-        if operation & _COMMAND in (_FUTEX_WAIT, _LOCK_PI, _LOCK_PI2):
+        kind = "condition" if operation & futex.PRIVATE else "join"
+        if operation & futex.COMMAND in (futex.WAIT, futex.LOCK_PI, futex.LOCK_PI2):
             kind = "mutex"
         if address == UNKNOWN_FUTEX:
             kind = "other"
         place = 0 if kind in ("join", "other") else address
-        found[which] = naming.lock((row.pid, generation, LOCK_KINDS.index(kind), place), "")
+        found[which] = naming.lock(row.pid, generation, kind, place)
     return found
 
 

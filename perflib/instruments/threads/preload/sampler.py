@@ -12,7 +12,6 @@ its CPU: what a thread that runs has had since then is missing from it until the
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import os
 import threading
 import time
@@ -23,6 +22,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from perflib.instruments.threads import futex
+from perflib.instruments.threads.settings import matches
 from perflib.instruments.threads.symbols import read_maps
 from perflib.model.errors import MeasurementError
 
@@ -50,8 +51,7 @@ is no futex.
 UNKNOWN_FUTEX = 1
 """Instead of an address: it waits for a futex, but for which is not told to us."""
 
-_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
-_WAITS = (0, 6, 9, 11, 13)  # WAIT, LOCK_PI, WAIT_BITSET, WAIT_REQUEUE_PI, LOCK_PI2
+_FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 _MOST_FILES = 192  # kept open: opening costs more than reading
 _LIST_S = 0.05  # how often new threads are looked for
 _NAMES_S = 0.5
@@ -158,7 +158,7 @@ class Sampler:
         self._follow = follow
         self._ignore = ignore
         self._left = most_bytes // LOOK.itemsize
-        self._futex = _FUTEX.get(os.uname().machine, -1)
+        self._futex = _FUTEX_CALL.get(os.uname().machine, -1)
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         self._threads: list[SeenThread] = []
         self._live: dict[tuple[int, int], _Live] = {}
@@ -241,6 +241,8 @@ class Sampler:
     def _list(self) -> None:
         """Find the processes and threads that are new."""
         pending = [self.pid]
+        if self._follow:  # also those whose parents have ended meanwhile: daemons
+            pending += [pid for pid, wanted in self._processes.items() if wanted]
         found: set[int] = set()
         while pending:
             pid = pending.pop()
@@ -250,36 +252,17 @@ class Sampler:
             try:
                 tids = _numbers(f"/proc/{pid}/task")
             except OSError:
+                self._processes.pop(pid, None)
                 continue
-            if not self._wanted(pid):
+            if pid not in self._processes:
+                self._processes[pid] = not self._ignored(pid)
+            if not self._processes[pid]:
                 continue
             for tid in tids:
                 if (pid, tid) not in self._live:
                     self._begin(pid, tid)
                 if self._follow:
                     pending += _children(pid, tid)
-        if self._follow:  # whose parents have ended meanwhile: daemons
-            for pid in list(self._processes):
-                if pid not in found and self._processes[pid]:
-                    self._again(pid)
-
-    def _again(self, pid: int) -> None:
-        try:
-            tids = _numbers(f"/proc/{pid}/task")
-        except OSError:
-            del self._processes[pid]
-            return
-        for tid in tids:
-            if (pid, tid) not in self._live:
-                self._begin(pid, tid)
-            for child in _children(pid, tid):
-                if child not in self._processes and self._wanted(child):
-                    self._again(child)
-
-    def _wanted(self, pid: int) -> bool:
-        if pid not in self._processes:
-            self._processes[pid] = not self._ignored(pid)
-        return self._processes[pid]
 
     def _ignored(self, pid: int) -> bool:
         if not self._ignore:
@@ -287,7 +270,7 @@ class Sampler:
         names = [_text(f"/proc/{pid}/comm").rstrip("\n")]
         with contextlib.suppress(OSError):
             names.append(Path(f"/proc/{pid}/exe").readlink().name)
-        return any(fnmatch.fnmatchcase(name, one) for name in names for one in self._ignore)
+        return matches(self._ignore, *names)
 
     def _begin(self, pid: int, tid: int) -> None:
         folder = f"/proc/{pid}/task/{tid}"
@@ -423,7 +406,7 @@ class _Live:
             else:
                 if len(words) > 2 and words[0] == str(futex_call).encode():
                     operation = int(words[2], 16) & 0xFFFF
-                    if operation & 0x7F in _WAITS:
+                    if operation & futex.COMMAND in futex.WAITS:
                         return int(words[1], 16), operation
                 return 0, 0
         try:
