@@ -25,6 +25,7 @@ from scipy import stats as distributions
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
+from perflib.stats.few_cores import ALPHA, beyond_own, both_ways, few_leaves
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import robust_mean, t_interval
 
@@ -36,7 +37,6 @@ _LEAST_CORES = 4  # of which two and two can differ: less cannot be told from si
 _NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
 _DRAWS = 100  # of matrices without groups
 _CLEAR = 1e-8  # no kind of noise gives a p value below
-_ALPHA = 0.002  # of a false first split, and of all later ones together
 _GAPS = 0.75  # the share of known pairs from which on a matrix counts as whole
 _SKEW = 0.5  # the most that the scores of noise have, in the smallest matrices
 
@@ -57,7 +57,8 @@ class Groups:
     ``p``: of groups like these in a matrix without; 1 where there are too few cores to tell.
     ``bound``: one group: upper confidence bound (one-sided) of the log ratio by which the cores of
     two halves could be nearer to each other than to the other half; of two and three cores, by
-    which any cell could differ from their mean. NaN if not known, and for several groups.
+    which one could be farther from another than from itself or, of three without a diagonal, any
+    cell from their mean. NaN if the data cannot show groups, and for several groups.
     ``core``: log ratio by which all cells of a core are slower than usual in its group.
     ``own``: log ratio of the memory of others in the group to a core's own (off the diagonal to on
     it).
@@ -115,9 +116,10 @@ def find_groups(latency: Floats, confidence: float = 0.95, least: float = 0.02) 
     -----
     Both directions of a pair are averaged, and the diagonal is left out. A core that is slow in all
     its cells is no group of its own: off the diagonal the two look the same, so a group has two
-    cores or more, and ``core`` says how slow it is. Four cores are the fewest that can be two
-    groups. The chance of a false group in a matrix of noise is held to 0.2 % at the first split
-    and to as much over all later ones.
+    cores or more, and ``core`` says how slow it is. Four cores are the fewest of which the cells
+    between them can show two groups. Of two and three the diagonal can: cores that are farther
+    from each other than from themselves are of different groups. The chance of a false group in a
+    matrix of noise is held to 0.2 % at the first split and to as much over all later ones.
 
     The error of a cell is what blocks say, or what the partition leaves unexplained where that is
     more; so a single matrix can show groups too. But look at the sizes: with 10 % of noise in a
@@ -143,12 +145,17 @@ def find_groups(latency: Floats, confidence: float = 0.95, least: float = 0.02) 
         msg = "latencies must be positive"
         raise ValueError(msg)
     logs = _without_block_offsets(np.log(cells))
-    pairs = _both_ways(logs)
+    pairs = both_ways(logs)
     usual = _over_blocks(pairs)
     known = np.flatnonzero(np.isfinite(usual).any(axis=1))
     labels = np.full(cells.shape[1], -1, dtype=np.int64)
     error, looks = _block_error(pairs, usual)
-    leaves, p = _leaves(usual, known, error, looks, least)
+    few = known.size < _LEAST_CORES
+    leaves, p = (
+        few_leaves(beyond_own(logs, known), known, least)
+        if few
+        else _leaves(usual, known, error, looks, least)
+    )
     for number, leaf in enumerate(leaves):
         labels[leaf] = number
     return _described(np.log(cells), usual, labels, p, confidence, least, (error, looks))
@@ -162,14 +169,6 @@ def _without_block_offsets(logs: Floats) -> Floats:
     count = np.maximum(seen.sum(axis=1), 1)
     offset = np.where(seen, flat - usual, 0.0).sum(axis=1) / count
     return np.asarray(logs - offset[:, None, None])
-
-
-def _both_ways(logs: Floats) -> Floats:
-    """The mean of a pair's two directions, or the one that is known; the diagonal is NaN."""
-    other = logs.swapaxes(1, 2)
-    mean = (np.where(np.isnan(logs), other, logs) + np.where(np.isnan(other), logs, other)) / 2
-    mean[:, np.arange(mean.shape[1]), np.arange(mean.shape[1])] = np.nan
-    return mean
 
 
 def _over_blocks(pairs: Floats) -> Floats:
@@ -344,7 +343,7 @@ def _leaves(
     first_p, leaves, waiting = 1.0, [], [cores]
     while waiting:
         own = waiting.pop()
-        split, p, enough = None, 1.0, _ALPHA * own.size / max(cores.size, 1)
+        split, p, enough = None, 1.0, ALPHA * own.size / max(cores.size, 1)
         pairs = usual[np.ix_(own, own)]
         seen = _seen(pairs)
         if own.size >= _LEAST_CORES and _freedom(seen) > 0:
@@ -375,7 +374,7 @@ def _described(
     noise: tuple[float, int],
 ) -> Groups:
     """Classes of distance, hierarchy and partners of the smallest groups."""
-    pairs = _both_ways(logs)
+    pairs = both_ways(logs)
     typical, _ = _group_pairs(usual, labels, np.median)
     away = _core_effects(usual[None], typical, labels)[0]
     evened = usual - away[:, None] - away
@@ -532,6 +531,15 @@ def _bound(
         power = float((_residual(np.where(_seen(pairs), same, np.nan)) ** 2).sum()) / 2
         z = float(distributions.norm.ppf(confidence))
         return (math.sqrt(split.gain) + z) * math.sqrt(split.variance / power)
+    if cores.size < _LEAST_CORES and np.isfinite(logs[:, cores, cores]).all(axis=1).any():
+        above = np.triu_indices(cores.size, 1)
+        cells = beyond_own(logs, cores)[:, above[0], above[1]]
+        each = 1 - 2 * (1 - confidence) / max(cells.shape[1], 1)
+        ends = [t_interval(column, each) for column in cells.T]
+        # No core is nearer to another than to itself: an estimate below 0 is noise.
+        return float(np.max([max(0.0, one.effect) + one.half_width for one in ends], initial=0.0))
+    if cores.size < 3:
+        return math.nan  # one pair and nothing to compare it with
     cells = logs[:, cores][:, :, cores].reshape(len(logs), -1)
     cells = cells[:, np.isfinite(cells).any(axis=0)]
     away = cells - _block_means(cells)[:, None]

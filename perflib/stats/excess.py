@@ -56,8 +56,8 @@ class Excesses(NamedTuple):
         tail = (1 - confidence) / 2
         if together:
             tail /= max(1, int(self.tested.sum()))
-        reach = distributions.t.ppf(1 - tail, self.df) * self.error
-        return self.log_odds - reach, self.log_odds + reach
+        half_width = distributions.t.ppf(1 - tail, self.df) * self.error
+        return self.log_odds - half_width, self.log_odds + half_width
 
 
 class _Odds(NamedTuple):
@@ -76,8 +76,8 @@ def excesses(first: Floats, second: Floats, alpha: float) -> Excesses:
     Parameters
     ----------
     first, second
-        ``[round, function]``: samples (costs over the cost of one sample) on each arm; every round
-        has some on both.
+        ``[round, function]``: samples (costs over the cost of one sample) of each configuration;
+        every round has some of both.
     alpha
         How often any function may be named where none differs.
 
@@ -156,8 +156,8 @@ def _odds(first: Floats, second: Floats, common: Flags) -> _Odds:
             scatter = rounds / (rounds - 1) * (away**2).sum(axis=0)
             dispersion = np.where(score_variance > 0, scatter / score_variance, 1.0)
 
-    # Half a sample more on each arm, in a round of its own: finite also for a function that one
-    # arm never met, and nearer to the truth for one of few samples.
+    # Half a sample more of each configuration, in a round of its own: finite also for a function
+    # that one of them never met, and nearer to the truth for one of few samples.
     a = np.vstack([second, np.full_like(second[:1], 0.5)])
     b = np.vstack([rest_second, np.maximum(rest_second.mean(axis=0, keepdims=True), 0.5)])
     c = np.vstack([first, np.full_like(first[:1], 0.5)])
