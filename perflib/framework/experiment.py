@@ -145,6 +145,8 @@ class Experiment:
         UserError
             This machine cannot do what the parameters ask for.
         """
+        if reason := self.unavailable():
+            raise UserError(reason)
         plan: dict[str, Any] = self._part("measure").plan(params)
         return plan
 

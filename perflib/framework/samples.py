@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perflib.model.errors import UserError
 
-__all__ = ["round_starts", "usable"]
+__all__ = ["mean_of_known", "round_starts", "usable"]
 
 
 def usable(samples: pd.DataFrame, positive: Sequence[str]) -> pd.DataFrame:
@@ -45,3 +45,15 @@ def round_starts(
     starts = samples.groupby("round")["start_ns"].min().reindex(rounds).to_numpy(np.float64)
     starts = (starts - starts[0]) / 1e9
     return starts if np.isfinite(starts).all() and (np.diff(starts) > 0).all() else None
+
+
+def mean_of_known(values: NDArray[np.float64], axis: int = 1) -> NDArray[np.float64]:
+    """The mean along an axis of what is there; NaN where nothing is.
+
+    >>> mean_of_known(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist()
+    [1.0, nan]
+    """
+    there = np.isfinite(values)
+    count = there.sum(axis=axis)
+    total = np.where(there, values, 0.0).sum(axis=axis)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

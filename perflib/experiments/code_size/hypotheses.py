@@ -1,9 +1,9 @@
-"""What explains the time that large code takes: the source's list of suspects, held to this run.
+"""What explains the time that large code takes: the list of Guerri et al. 2015, for this run.
 
 Two things may want an explanation: that large code takes longer than small code, which it does on
-any machine, and that it does so more on one core than on the others, which the source saw. The
-suspects are told apart by what they leave alone: pages of 2 MiB take the iTLB's misses away and
-leave those of the caches as they are.
+any machine, and that it does so more on one core than on the others, which they saw. The causes
+differ in what they leave alone: pages of 2 MiB take the iTLB's misses away and leave those of the
+caches as they are.
 """
 
 from __future__ import annotations
@@ -15,32 +15,37 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.experiments.code_size.analyse import Reaches, kib, large_sizes, small_sizes
-from perflib.experiments.code_size.table import SMALL_PAGES, CodeTable
+from perflib.experiments.code_size.claims import HYPOTHESES
+from perflib.experiments.code_size.reaches import Reaches
+from perflib.experiments.code_size.table import CodeTable
+from perflib.framework.page_control import PageControl
+from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.model.finding import Finding
 from perflib.model.hypotheses import judge, unseen
+from perflib.model.sentences import size
 
-__all__ = ["HYPOTHESES", "hypotheses"]
+__all__ = ["hypotheses"]
 
 Floats = NDArray[np.float64]
 Contrast = Callable[[Floats, Floats], Floats]
 Bound = Literal["", "upper", "lower"]
-HYPOTHESES = ("iTLB misses", "instruction cache misses", "softirq activity", "frequency")
 _ITLB, _CACHE, _SOFTIRQ, _FREQUENCY = HYPOTHESES
-_FAR = 5.0  # samples so many times as long as their arm's median were disturbed by something else
+_FAR = 5.0  # in a sample so many times as long as its configuration's median, something interfered
 
 
 def hypotheses(
-    table: CodeTable, pattern: str, reaches: Reaches, threshold: float, *, broken: bool = False
+    table: CodeTable, pattern: str, reaches: Reaches, threshold: float, control: PageControl
 ) -> list[Finding]:
-    """A verdict on each suspect: for the slowest core, and for large code as such.
+    """A verdict on each cause: for the slowest core, and for large code as such.
 
-    ``broken``: pages of 2 MiB take as many entries of the TLB as those of 4 KiB do. What they save
-    is then the least that misses cost, and what is left on them the most that caches do.
+    Where huge pages are not backed by the host (``control``), they take as many entries of the TLB
+    as pages of 4 KiB do. What they save is then the least that misses cost, and what is left on
+    them the most that caches do.
     """
     if SMALL_PAGES not in table.backings or len(table.sizes(pattern)) < 2:
         return []
-    sizes = _Sizes(table, pattern, reaches, broken)
+    backed = not table.huge or control.prevents(table.huge[0]) is None
+    sizes = _Sizes(table, pattern, reaches, backed)
     found = []
     if len(table.cores) > 1:
         effects = table.core_difference(pattern, SMALL_PAGES, sizes.large).effects
@@ -66,12 +71,11 @@ def hypotheses(
 class _Sizes:
     """Large and small code, ``[round, cpu]`` each."""
 
-    def __init__(self, table: CodeTable, pattern: str, reaches: Reaches, broken: bool) -> None:
-        self.table, self._pattern, self.broken = table, pattern, broken
-        self.large = large_sizes(table, pattern)
-        self.small = small_sizes(table, pattern, reaches)
+    def __init__(self, table: CodeTable, pattern: str, reaches: Reaches, backed: bool) -> None:
+        self.table, self._pattern, self.backed = table, pattern, backed
+        self.large, self.small = table.large(pattern), table.small(pattern, reaches)
         sizes = table.code_bytes(pattern)
-        self.words = f"{kib(sizes[self.large[0]])} and more, beside {kib(sizes[self.small[-1]])}"
+        self.words = f"{size(sizes[self.large[0]])} and more, beside {size(sizes[self.small[-1]])}"
 
     def _mean(self, values: Floats) -> tuple[Floats, Floats]:
         return values[:, :, self.large].mean(axis=2), values[:, :, self.small].mean(axis=2)
@@ -92,10 +96,11 @@ class _Sizes:
         Within the samples of each core, size and backing; the slope and twice its error. Whatever
         comes together with a soft interrupt (the interrupt itself, a task that it wakes) counts.
         """
-        arm, both = ["cpu", "pattern", "backing", "n"], ["time_ns", "softirqs"]
-        rows = self.table.samples[[*arm, *both]].dropna()
-        rows = rows[rows["time_ns"] < _FAR * rows.groupby(arm)["time_ns"].transform("median")]
-        away = rows[both] - rows.groupby(arm)[both].transform("mean")
+        configuration, both = ["cpu", "pattern", "backing", "n"], ["time_ns", "softirqs"]
+        rows = self.table.samples[[*configuration, *both]].dropna()
+        median = rows.groupby(configuration)["time_ns"].transform("median")
+        rows = rows[rows["time_ns"] < _FAR * median]
+        away = rows[both] - rows.groupby(configuration)[both].transform("mean")
         scatter = float((away["softirqs"] ** 2).sum())
         if not scatter:
             return 0.0
@@ -157,18 +162,19 @@ def _judged(
     else:
         softirq = unseen(_SOFTIRQ, what, "the samples hold no counts of soft interrupts")
     if not sizes.table.huge:
-        why = "no huge pages were had, which would tell the iTLB's misses from the caches'"
+        why = "no huge pages were available, which would tell the iTLB's misses from the caches'"
         return [unseen(name, what, why) for name in (_ITLB, _CACHE)] + [softirq, frequency]
     left = blocks(sizes.log(sizes.table.huge[0]))
     how = "what 2 MiB pages save in the same code"
-    how += "; they are broken up here, so misses remain" if sizes.broken else ""
-    itlb = verdict(_ITLB, extra - left, how, "lower" if sizes.broken else "")
+    how += "" if sizes.backed else "; they are not backed by the host, so misses remain"
+    itlb = verdict(_ITLB, extra - left, how, "" if sizes.backed else "lower")
     at_one_clock = left - by_clock(sizes.table.huge[0]) if has_clock else left
     how = (
         "what is left on 2 MiB pages, at an equal frequency; branches are as hard to predict in "
         "the small code"
     )
     # Soft interrupts are as slow on any pages: where they may be it, the caches are not proven.
-    disturbed = has_counts and softirq.verdict == "inconclusive"
-    cache = verdict(_CACHE, at_one_clock, how, "upper" if sizes.broken or disturbed else "")
+    interference = has_counts and softirq.verdict == "inconclusive"
+    bound: Bound = "upper" if interference or not sizes.backed else ""
+    cache = verdict(_CACHE, at_one_clock, how, bound)
     return [itlb, cache, softirq, frequency]

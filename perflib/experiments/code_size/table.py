@@ -12,16 +12,17 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from perflib.framework.samples import round_starts, usable
+from perflib.experiments.code_size.reaches import Reaches
+from perflib.framework.samples import mean_of_known, round_starts, usable
+from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.stats.compare import CoreComparison, compare_cores
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, t_interval, time_blocks
 from perflib.stats.knees import Knees, find_knees
 
-__all__ = ["RINGS", "SMALL_PAGES", "CodeTable"]
+__all__ = ["RINGS", "CodeTable"]
 
 Floats = NDArray[np.float64]
-SMALL_PAGES = "4k"
 _PATTERNS = ("random", "page", "chase", "line")
 _BACKINGS = ("loaded", SMALL_PAGES, "thp", "collapse", "hugetlb", "hugectl")
 _SHAPES: dict[str, Any] = {"chase": "cyclic"}
@@ -32,7 +33,7 @@ class CodeTable:
     """The samples of one run as log time a step, ``[round, cpu, n]`` of each pattern and backing.
 
     Rows whose ``ok`` is false are left out. Everything is compared within rounds, and uncertainty
-    comes from the scatter of blocks of time.
+    comes from the scatter of batches.
     """
 
     def __init__(self, samples: pd.DataFrame) -> None:
@@ -58,7 +59,7 @@ class CodeTable:
 
     @property
     def sweeps(self) -> list[str]:
-        """The patterns whose times are looked at for themselves: all but the chase's control."""
+        """The patterns that are of interest for themselves: all but the chase's control."""
         return [name for name in self.patterns if name != "line"] or self.patterns
 
     @property
@@ -73,6 +74,16 @@ class CodeTable:
     def code_bytes(self, pattern: str) -> Floats:
         """The extent of the code at each of ``sizes``."""
         return np.array([self._extent[pattern, n] for n in self.sizes(pattern)])
+
+    def large(self, pattern: str) -> list[int]:
+        """Places of the sizes that count as large: from about half of the largest on."""
+        sizes = self.code_bytes(pattern)
+        return [int(place) for place in np.flatnonzero(sizes >= 0.49 * sizes.max())]
+
+    def small(self, pattern: str, reaches: Reaches) -> list[int]:
+        """Places of the sizes that the first-level cache holds; at least the smallest."""
+        fits = np.flatnonzero(self.code_bytes(pattern) <= reaches.caches.get("L1i", 0))
+        return [int(place) for place in fits] or [0]
 
     def values(self, pattern: str, backing: str, column: str = "step_ns") -> Floats:
         """``[round, cpu, n]``: a column of the samples; NaN where there is none."""
@@ -101,7 +112,7 @@ class CodeTable:
         """Time a step in ns at each size of the code, with its interval, of one core or of all."""
         log_ns = np.log(self.values(pattern, backing))
         chosen = log_ns if cpu is None else log_ns[:, [self.cores.index(cpu)]]
-        blocks = self.by_block(_mean(chosen))
+        blocks = self.by_block(mean_of_known(chosen))
         rows = [
             tuple(math.exp(value) for value in t_interval(blocks[:, column]))
             for column in range(blocks.shape[1])
@@ -125,7 +136,9 @@ class CodeTable:
         """
         curve = self.curve(pattern, backing)
         size = curve["code_bytes"].to_numpy(np.float64)
-        misses = [np.ones_like(size)] + [np.maximum(0, 1 - held / size) for held in holds.values()]
+        misses = [np.ones_like(size)] + [
+            np.maximum(0, 1 - level / size) for level in holds.values()
+        ]
         measured = curve["step_ns"].to_numpy(np.float64)
         weight = 1 / measured  # relative errors count alike
         shares = np.stack(misses, axis=1)
@@ -138,7 +151,7 @@ class CodeTable:
         """``[block, n]``: log of the time on 4 KiB pages over that on huge ones, within rounds."""
         ratio = np.log(self.values(pattern, SMALL_PAGES)) - np.log(self.values(pattern, huge))
         chosen = ratio if cpu is None else ratio[:, [self.cores.index(cpu)]]
-        return self.by_block(_mean(chosen))
+        return self.by_block(mean_of_known(chosen))
 
     def knees(self, pattern: str, huge: str) -> Knees:
         """Where the curve on 4 KiB pages leaves that on huge ones."""
@@ -165,7 +178,7 @@ class CodeTable:
         chase, line = (self.ring_places(pattern) for pattern in RINGS)
         of_chase = np.log(self.values("chase", SMALL_PAGES))[:, :, chase]
         of_line = np.log(self.values("line", SMALL_PAGES))[:, :, line]
-        return self.code_bytes("chase")[chase], self.by_block(_mean(of_chase - of_line))
+        return self.code_bytes("chase")[chase], self.by_block(mean_of_known(of_chase - of_line))
 
     def ring_places(self, pattern: str) -> list[int]:
         """Where in a ring's ``sizes`` those are that both rings have."""
@@ -187,7 +200,7 @@ class CodeTable:
         return compare_cores(log_ns.mean(axis=2), self.start_s)
 
     def difference_by_size(self, pattern: str, backing: str) -> list[CoreComparison]:
-        """The cores compared at each size: the source's figure of the runtime difference."""
+        """The cores compared at each size, as Guerri et al. 2015 drew the runtime difference."""
         return [
             self.core_difference(pattern, backing, [place])
             for place in range(len(self.sizes(pattern)))
@@ -209,7 +222,7 @@ class CodeTable:
         if not widths:  # one core, one backing: the time itself
             for pattern, backing in self._measured:
                 log_ns = np.log(self.values(pattern, backing))
-                own: Interval = t_interval(self.by_block(_mean(log_ns))[:, -1])
+                own: Interval = t_interval(self.by_block(mean_of_known(log_ns))[:, -1])
                 widths.append(100 * own.half_width)
         return max(width if math.isfinite(width) else math.inf for width in widths)
 
@@ -223,11 +236,3 @@ class CodeTable:
 def _place_in(order: Sequence[str]) -> Callable[[str], tuple[int, str]]:
     """To sort names in a given order, unknown ones (of a user's table) after it."""
     return lambda name: (order.index(name) if name in order else len(order), name)
-
-
-def _mean(values: Floats) -> Floats:
-    """``[round, n]``: the mean over cores of ``[round, cpu, n]``; NaN where none has a value."""
-    seen = np.isfinite(values)
-    total = np.where(seen, values, 0.0).sum(axis=1)
-    count = seen.sum(axis=1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -1,4 +1,4 @@
-"""One turn of a sweep over the size of the code: lay it on its pages, verify, run, verify."""
+"""One trial of a sweep over the size of the code: place it on its pages, verify, run, verify."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,46 +16,39 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from perflib.experiments.code_size.table import RINGS
+from perflib.framework.page_control import timed_pairs
 from perflib.instruments.counters.events import event
 from perflib.instruments.counters.groups import Group
 from perflib.instruments.counters.watched import watch
-from perflib.kernels import Build
+from perflib.kernels import Build, record
 from perflib.machine.activity.interrupts import CoreActivity, core_activity
 from perflib.machine.hardware.pmu import pmu
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.pages import smaps
-from perflib.measure.pages.text_backings import BACKINGS, explain
+from perflib.measure.pages.text_backings import BACKINGS, SMALL_PAGES, explain
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["Arm", "Bounds", "CodeTurns", "bounds_of", "calibrate", "page_reach"]
+__all__ = ["Bounds", "CodeTrials", "Configuration", "bounds_of", "calibrate", "page_reach"]
 
-SAMPLE = np.dtype(
-    [
-        ("begin_ns", "i8"), ("time_ns", "i8"), ("steps", "i8"), ("first_ip", "u8"),
-        ("last_ip", "u8"), ("checksum", "u8"), ("core_mhz", "f8"), ("involuntary_switches", "i8"),
-        ("cpu", "i8"),
-    ]
-)  # fmt: skip
 PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3}
 _PAGE_KIB, _HUGE_KIB = 4, 2048
 _TIMEOUT_S = 60.0
 _JUMP_BYTES = 5  # of a ring
-_REPEATS = 9  # of the control of page sizes, half a millisecond each
 _LEAST_STEPS = 2000
 _VISITS = 4  # warm-up: so many steps a piece of code leave one in fifty untouched
 _DUMPS = 2  # before and after
 _EVENT = "iTLB-load-misses:u"
 _MISSES = "itlb_misses"
-_MEASURED = ("core_mhz", "huge_bytes", "involuntary_switches")  # where the turn came so far
+_MEASURED = ("core_mhz", "huge_bytes", "involuntary_switches")  # unless the trial failed before
 _TUPLE = re.compile(r"\((\d+), ([\d.]+), (\d+)\)")
 
 
-class Arm(NamedTuple):
-    """What one turn measures: ``core`` counts the run's cores from 0."""
+class Configuration(NamedTuple):
+    """What one trial measures: ``core`` counts the run's cores from 0."""
 
     core: int
     pattern: str
@@ -73,10 +66,8 @@ class Bounds:
     chase_pages: int
     text_bytes: int
 
-    def pieces(
-        self, patterns: Sequence[str], sizes_kib: Sequence[int]
-    ) -> dict[str, dict[int, int]]:
-        """How many pieces of code make each size: ``{pattern: {KiB: n}}``.
+    def pieces(self, patterns: Iterable[str], sizes_kib: Iterable[int]) -> dict[str, list[int]]:
+        """How many pieces of code make the sizes, each number once: ``{pattern: [n]}``.
 
         A ring of the pattern ``line``, the control of the chase, has as many jumps as the chase of
         that size.
@@ -86,26 +77,26 @@ class Bounds:
         UserError
             A size beyond what was built, or below one piece.
         """
-        found: dict[str, dict[int, int]] = {}
+        found: dict[str, list[int]] = {}
         for pattern in patterns:
             bytes_each = self.piece_bytes if pattern == "random" else _PAGE_KIB << 10
             most = self.most * self.piece_bytes // bytes_each
             most = self.chase_pages if pattern in RINGS else most
-            for size in sizes_kib:
-                n = (size << 10) // bytes_each
+            numbers = {size: (size << 10) // bytes_each for size in sorted(sizes_kib)}
+            for size, n in numbers.items():
                 if not 1 <= n <= most:
                     low, high = -(-bytes_each // 1024), most * bytes_each >> 10
                     msg = (
-                        f"sizes_kib: {size} KiB cannot be had with pattern {pattern!r}: its code "
-                        f"goes from {low} to {high} KiB"
+                        f"sizes_kib: {size} KiB is not available with pattern {pattern!r}: its "
+                        f"code goes from {low} to {high} KiB"
                     )
                     raise UserError(msg)
-                found.setdefault(pattern, {})[size] = n
+            found[pattern] = list(dict.fromkeys(numbers.values()))
         return found
 
-    def huge_pages(self, pieces: Mapping[str, Mapping[int, int]]) -> int:
-        """2 MiB pages that one process needs: what lies there, and its replacement being laid."""
-        chase_kib = max(pieces.get("chase", {}), default=0)
+    def huge_pages(self, pieces: Mapping[str, Sequence[int]]) -> int:
+        """2 MiB pages that one process needs: of the code, and of what is about to replace it."""
+        chase_kib = _PAGE_KIB * max(pieces.get("chase", ()), default=0)
         pages = -(-chase_kib // _HUGE_KIB)
         if set(pieces) - set(RINGS):
             pages += self.text_bytes // (_HUGE_KIB << 10)
@@ -123,8 +114,8 @@ def _warm_steps(pattern: str, n: int) -> int:
     return max(2 * n if pattern in RINGS else _VISITS * n, _LEAST_STEPS)
 
 
-def _lay(worker: Worker, pattern: str, n: int, backing: str, seed: int) -> tuple[int, int, int]:
-    """Lay the code: the kernel's answer (0: it lies there), and the range of addresses."""
+def _place(worker: Worker, pattern: str, n: int, backing: str, seed: int) -> tuple[int, int, int]:
+    """Place the code: the kernel's answer (0: it lies there), and the range of addresses."""
     answer, (where,) = worker.call(
         "code_lay", PATTERNS[pattern], n, BACKINGS[backing], seed, Out("u8", 2),
         timeout_s=_TIMEOUT_S,
@@ -133,42 +124,42 @@ def _lay(worker: Worker, pattern: str, n: int, backing: str, seed: int) -> tuple
 
 
 def _run(worker: Worker, pattern: str, n: int, steps: int) -> Any:
-    answer, (sample,) = worker.call(
-        "code_run", _warm_steps(pattern, n), steps, Out(SAMPLE, 1), timeout_s=_TIMEOUT_S
+    sample = record(worker.target.name, "code_sample")
+    answer, (done,) = worker.call(
+        "code_run", _warm_steps(pattern, n), steps, Out(sample, 1), timeout_s=_TIMEOUT_S
     )
     if answer:
         msg = f"code_run() of pattern {pattern!r} fails: {os.strerror(int(answer))}"
         raise MeasurementError(msg)
-    return sample[0]
+    return done[0]
 
 
 def calibrate(
     build: Build,
     conditions: Conditions,
-    pieces: Mapping[str, Mapping[int, int]],
+    pieces: Mapping[str, Sequence[int]],
     backings: Sequence[str],
-    turn_ms: float,
+    trial_ms: float,
 ) -> tuple[dict[tuple[str, int], int], dict[str, str]]:
-    """Steps that take about ``turn_ms``, by pattern and n; and the backings that fail here."""
+    """Steps that take about ``trial_ms``, by pattern and n; and the backings that fail here."""
     steps: dict[tuple[str, int], int] = {}
     failed: dict[str, str] = {}
     with Worker(build, conditions) as worker:
-        for pattern, sizes in pieces.items():
-            largest = max(sizes.values())
+        for pattern, numbers in pieces.items():
             for name in backings:
                 if name in BACKINGS and name not in failed:
-                    answer, begin, end = _lay(worker, pattern, largest, name, 1)
+                    answer, begin, end = _place(worker, pattern, max(numbers), name, 1)
                     if answer:
                         failed[name] = explain(name, answer)
                     elif lacking := _unmet(name, worker, begin, end):
                         failed[name] = lacking
-            for n in dict.fromkeys(sizes.values()):
-                answer, _, _ = _lay(worker, pattern, n, "4k", 1)
+            for n in numbers:
+                answer, _, _ = _place(worker, pattern, n, SMALL_PAGES, 1)
                 if answer:
-                    raise MeasurementError(explain("4k", answer))
+                    raise MeasurementError(explain(SMALL_PAGES, answer))
                 done = _run(worker, pattern, n, _LEAST_STEPS)
                 each_ns = max(float(done["time_ns"]) / float(done["steps"]), 1e-3)
-                steps[pattern, n] = max(int(turn_ms * 1e6 / each_ns), _LEAST_STEPS)
+                steps[pattern, n] = max(int(trial_ms * 1e6 / each_ns), _LEAST_STEPS)
     return steps, failed
 
 
@@ -190,31 +181,26 @@ def _pages(worker: Worker, begin: int, end: int) -> smaps.TextPages:
 def page_reach(
     build: Build, conditions: Conditions, backings: Sequence[str]
 ) -> dict[str, list[list[float]]]:
-    """By backing, 4 KiB pages first: pairs of ns a load, through one page and through many.
-
-    See ``kernels_c/common/page_reach.h``. A backing that fails here is left out, and so is a pair
-    whose pages, by smaps, are not what was asked for.
-    """
-    found: dict[str, list[list[float]]] = {}
+    """The times of the control of page sizes, for the plan; see ``timed_pairs``."""
     with Worker(build, conditions) as worker:
-        for seed in range(_REPEATS):
-            for name in dict.fromkeys(["4k", *backings]):
-                if name in BACKINGS:
-                    answer, (pair, where) = worker.call(
-                        "code_page_reach", BACKINGS[name], seed, Out("f8", 2), Out("u8", 2),
-                        timeout_s=_TIMEOUT_S,
-                    )  # fmt: skip
-                    if not answer and not _unmet(name, worker, int(where[0]), int(where[1])):
-                        found.setdefault(name, []).append(pair.tolist())
-    return found
+
+        def pair(name: str, seed: int) -> list[float] | None:
+            answer, (times, where) = worker.call(
+                "code_page_reach", BACKINGS[name], seed, Out("f8", 2), Out("u8", 2),
+                timeout_s=_TIMEOUT_S,
+            )  # fmt: skip
+            failed = answer or _unmet(name, worker, int(where[0]), int(where[1]))
+            return None if failed else list(times)
+
+        return timed_pairs([name for name in backings if name in BACKINGS], pair)
 
 
-class CodeTurns:
-    """A worker on each core, which lays the code anew in every turn.
+class CodeTrials:
+    """A worker on each core, which places the code anew in every trial.
 
-    One process measures all backings of a core, so that the luck of a process cannot be taken for
-    an effect of the pages. Each turn has fresh pages, so that the luck of where they lie is
-    scatter.
+    One process measures all backings of a core, so that process-to-process variation is not taken
+    for an effect of the pages. Each trial has fresh pages, so that where they lie physically
+    widens the interval.
     """
 
     def __init__(
@@ -222,7 +208,7 @@ class CodeTurns:
         build: Build,
         program: Build | None,
         conditions: Sequence[Conditions],
-        arms: Sequence[Arm],
+        configurations: Sequence[Configuration],
         *,
         piece_bytes: int,
         seed: int,
@@ -231,7 +217,7 @@ class CodeTurns:
         self._workers = Workers(build, conditions)
         self._program = program
         self._conditions = conditions
-        self._arms = arms
+        self._configurations = configurations
         self._piece_bytes = piece_bytes
         self._seed = seed
         self._perf_map = perf_map
@@ -266,9 +252,9 @@ class CodeTurns:
         program = {"program": self._program.provenance} if self._program else {}
         return self._workers.provenance() | program
 
-    def take(self, round_: int, arm: int) -> Columns:
-        """One sample of an arm. The code's order is the same for all arms of a round."""
-        wanted = self._arms[arm]
+    def take(self, round_: int, configuration: int) -> Columns:
+        """One sample. The code's order is the same for all configurations of a round."""
+        wanted = self._configurations[configuration]
         cpu = self._conditions[wanted.core].cpu
         assert cpu is not None
         start_ns = time.monotonic_ns()
@@ -288,30 +274,34 @@ class CodeTurns:
 
     # --- in a worker -----------------------------------------------------------------------------
 
-    def _by_worker(self, arm: Arm, cpu: int, round_: int) -> dict[str, Any]:
-        worker = self._workers[arm.core]
-        answer, begin, end = _lay(worker, arm.pattern, arm.n, arm.backing, self._seed + round_)
+    def _by_worker(self, wanted: Configuration, cpu: int, round_: int) -> dict[str, Any]:
+        worker = self._workers[wanted.core]
+        answer, begin, end = _place(
+            worker, wanted.pattern, wanted.n, wanted.backing, self._seed + round_
+        )
         if answer:
-            self._problems[f"{arm.backing}, in some turns: {explain(arm.backing, answer)}"] = None
+            self._problems[
+                f"{wanted.backing}, in some trials: {explain(wanted.backing, answer)}"
+            ] = None
             return {"code_bytes": 0, "steps": 0, "time_ns": math.nan, "ok": False}
         self._write_map(worker)
         pages = _pages(worker, begin, end)
-        lacking = smaps.unmet(arm.backing, pages)
-        counters = self._opened(arm.core, worker)
+        lacking = smaps.unmet(wanted.backing, pages)
+        counters = self._opened(wanted.core, worker)
         before = core_activity(cpu)
         if counters is not None:
             counters.reset()
-        done = _run(worker, arm.pattern, arm.n, arm.steps)
+        done = _run(worker, wanted.pattern, wanted.n, wanted.steps)
         misses = float(counters.read()["scaled"].iloc[0]) if counters is not None else None
         meanwhile = core_activity(cpu) - before
-        lacking = lacking or _unmet(arm.backing, worker, begin, end)
+        lacking = lacking or _unmet(wanted.backing, worker, begin, end)
         if lacking:
-            self._problems[f"{arm.backing}, in some turns: {lacking}"] = None
-        right = self._right(arm, round_, int(done["checksum"]), cpu)
+            self._problems[f"{wanted.backing}, in some trials: {lacking}"] = None
+        right = self._right(wanted, round_, int(done["checksum"]), cpu)
         here = int(done["cpu"]) == cpu
         if not here:
-            self._problems[f"in some turns the thread was moved away from cpu{cpu}"] = None
-        last_bytes = _JUMP_BYTES if arm.pattern in RINGS else self._piece_bytes
+            self._problems[f"in some trials the thread migrated from cpu{cpu}"] = None
+        last_bytes = _JUMP_BYTES if wanted.pattern in RINGS else self._piece_bytes
         values = {
             "code_bytes": int(done["last_ip"]) + last_bytes - int(done["first_ip"]),
             "steps": int(done["steps"]),
@@ -325,9 +315,9 @@ class CodeTurns:
         }
         return values | ({_MISSES: misses} if misses is not None else {})
 
-    def _right(self, arm: Arm, round_: int, checksum: int, cpu: int) -> bool:
+    def _right(self, wanted: Configuration, round_: int, checksum: int, cpu: int) -> bool:
         """Did this core compute what the first of the round did?"""
-        first = self._checksums.setdefault((round_, arm.pattern, arm.n), checksum)
+        first = self._checksums.setdefault((round_, wanted.pattern, wanted.n), checksum)
         if checksum != first:
             self._problems[
                 f"cpu{cpu} ran other code than the first core of its round, or ran it wrongly: a "
@@ -364,13 +354,13 @@ class CodeTurns:
 
     # --- as a program ----------------------------------------------------------------------------
 
-    def _by_program(self, arm: Arm, cpu: int, seed: int) -> dict[str, Any]:
-        """Time and pages as the program under hugectl says them."""
+    def _by_program(self, wanted: Configuration, cpu: int, seed: int) -> dict[str, Any]:
+        """Time and pages as the program under hugectl reports them."""
         assert self._program is not None
-        wanted = ["hugectl", "--text", str(self._program.library), "--smaps"]
-        wanted += ["--pattern", arm.pattern]
-        wanted += ["--steps", str(arm.steps), "--seed", str(seed), str(arm.n)]
-        argv, environment = command(self._conditions[arm.core], wanted)
+        words = ["hugectl", "--text", str(self._program.library), "--smaps"]
+        words += ["--pattern", wanted.pattern]
+        words += ["--steps", str(wanted.steps), "--seed", str(seed), str(wanted.n)]
+        argv, environment = command(self._conditions[wanted.core], words)
         before = core_activity(cpu)
         try:
             answer = subprocess.run(
@@ -380,20 +370,20 @@ class CodeTurns:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise WorkerError(str(error)) from error
         meanwhile = core_activity(cpu) - before
-        said = _TUPLE.search(answer.stdout)
-        if answer.returncode or said is None:
-            msg = f"{' '.join(wanted)} ended with status {answer.returncode}: {answer.stderr[:500]}"
+        printed = _TUPLE.search(answer.stdout)
+        if answer.returncode or printed is None:
+            msg = f"{' '.join(words)} ended with status {answer.returncode}: {answer.stderr[:500]}"
             raise WorkerError(msg)
         found = _dumped_pages(answer.stderr)
         lacking = next(filter(None, map(_unmet_by_program, found)), "")
         if len(found) != _DUMPS:
-            lacking = "the program did not say what its pages are"
+            lacking = "the program did not report its pages"
         if lacking:
-            self._problems[f"{arm.backing}, in some turns: {lacking}"] = None
+            self._problems[f"{wanted.backing}, in some trials: {lacking}"] = None
         return {
-            "code_bytes": int(said[1]),
-            "steps": arm.steps,
-            "time_ns": float(said[2]) * 1e9,
+            "code_bytes": int(printed[1]),
+            "steps": wanted.steps,
+            "time_ns": float(printed[2]) * 1e9,
             "huge_bytes": found[-1].huge_bytes if found else 0,
             **_activity(meanwhile),
             "ok": not lacking,
@@ -401,7 +391,7 @@ class CodeTurns:
 
 
 def _activity(meanwhile: CoreActivity) -> dict[str, int]:
-    """What this kernel says of it."""
+    """What this kernel counts."""
     counts = {
         "softirqs": meanwhile.softirqs,
         "interrupts": meanwhile.interrupts,

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from perflib.experiments.code_size.analyse import broken_up, huge_pages_finding
 from perflib.experiments.memory_levels.analyse import (
     cache_findings,
     core_findings,
@@ -27,6 +26,7 @@ from perflib.experiments.memory_levels.analyse import (
 from perflib.experiments.memory_levels.measure import Arm, Turns, calibrate, page_reach
 from perflib.experiments.memory_levels.table import MemoryTable, primary
 from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.page_control import PageControl
 from perflib.framework.params import Cores, Params, Words, parameter
 from perflib.framework.published import published
 from perflib.machine.hardware.caches import caches
@@ -343,15 +343,15 @@ class MemoryLevels(Experiment):
         table = self.table_of(run)
         where = {place["cpu"]: place["where"] for place in table.machine.get("cpus", ())}
         threshold = params.threshold_percent
-        control = huge_pages_finding(run.provenance.get("plan", {}).get("page_reach", {}))
-        broken = bool(table.huge) and broken_up(control, table.huge[0])
+        control = PageControl.of(run)
+        broken = bool(table.huge) and control.prevents(table.huge[0]) is not None
         some = [
             *cache_findings(table),
             *unclaimed_findings(table),
             memory_finding(table),
             prefetch_finding(table),
             tlb_finding(table, threshold),
-            *control,
+            *control.findings,
             huge_pages_worth(table, threshold, broken=broken),
             *core_findings(table, threshold, where),
         ]

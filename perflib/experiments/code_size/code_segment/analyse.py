@@ -1,0 +1,78 @@
+"""What samples of the code segment say: knees, pages, cores, and what explains the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pandas as pd
+
+from perflib.experiments.code_size import tables as frames
+from perflib.experiments.code_size.analyse import (
+    core_findings,
+    knee_finding,
+    page_finding,
+    shared_tables,
+)
+from perflib.experiments.code_size.claims import KNEE, KNEE_OF_PATTERN, RING_KNEE
+from perflib.experiments.code_size.hypotheses import hypotheses
+from perflib.experiments.code_size.reaches import Reaches
+from perflib.experiments.code_size.table import CodeTable
+from perflib.framework.page_control import PageControl
+from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+
+__all__ = ["findings", "tables"]
+
+
+def findings(run: Run) -> list[Finding]:
+    """The knee of each pattern; each core; the pages; what explains the time of large code."""
+    machine = run.provenance.get("machine", {})
+    table, reaches, control = CodeTable(run.samples), Reaches.of(machine), PageControl.of(run)
+    threshold = run.params["threshold_percent"]
+    pages = [page_finding(table, pattern, threshold, control) for pattern in table.sweeps]
+    main = table.sweeps[0]  # that of Guerri et al., where it was measured
+    return [
+        *control.findings,
+        *_knees(run, table, reaches, control),
+        *[one for one in pages if one is not None],
+        *core_findings(table, main, reaches, threshold, machine),
+        *hypotheses(table, main, reaches, threshold, control),
+    ]
+
+
+def _knees(run: Run, table: CodeTable, reaches: Reaches, control: PageControl) -> list[Finding]:
+    """The chase's knee, against the best control there is; those of the other patterns."""
+    judged = partial(
+        knee_finding,
+        reaches=reaches.tlbs,
+        tolerance=run.params["knee_percent"],
+        visible=run.params["visible_percent"],
+    )
+    prevented = control.prevents(table.huge[0]) if table.huge else None
+    on_huge = bool(table.huge) and SMALL_PAGES in table.backings
+    ring = table.has_ring_control and (prevented is not None or not on_huge)
+    found = [judged(RING_KNEE, table.ring_knees(), pattern="chase")] if ring else []
+    for pattern in ("chase", "page", "random") if on_huge else ():
+        if pattern in table.patterns and not (pattern == "chase" and ring):
+            claim = KNEE_OF_PATTERN if found else KNEE
+            knees = table.knees(pattern, table.huge[0])
+            found.append(judged(claim, knees, pattern=pattern, prevented=prevented))
+    return found
+
+
+def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The derived tables; see ``CodeSegment.tables``."""
+    table, reaches = CodeTable(run.samples), Reaches.of(run.provenance.get("machine", {}))
+    made: dict[str, Callable[[], pd.DataFrame]] = {
+        f"time_{pattern}": partial(frames.times, table, pattern, reaches)
+        for pattern in table.sweeps
+    }
+    made["knees"] = lambda: frames.knees(table)
+    if table.has_ring_control:
+        made["ring_ratio"] = lambda: frames.ring_ratio(table)
+    made |= shared_tables(run, table, table.sweeps[0])
+    if "simulated" in run.provenance:
+        made["misses"] = lambda: frames.misses(table, run.provenance["simulated"])
+    return made

@@ -1,0 +1,140 @@
+"""How both sweeps are measured: every core, size and backing once a round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perflib.experiments.code_size import CodeParams
+from perflib.experiments.code_size.table import CodeTable
+from perflib.experiments.code_size.trials import (
+    CodeTrials,
+    Configuration,
+    bounds_of,
+    calibrate,
+    page_reach,
+)
+from perflib.framework.experiment import Session
+from perflib.kernels import Build
+from perflib.measure.pages.backings import resolve
+from perflib.measure.pages.text_backings import BACKINGS, SMALL_PAGES
+from perflib.model.errors import MeasurementError
+
+__all__ = ["Sweep", "pilot", "plan", "take", "trials"]
+
+_KNOWN = (*(name for name in BACKINGS if name != "loaded"), "hugectl")
+_APART = {("chase", "hugectl"), ("line", "hugectl")}
+_NOTHING_LEFT = (
+    "hugectl puts a program's own text on huge pages, and the ring of pattern 'chase' is no part "
+    "of it: name another pattern or backing"
+)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What the two experiments run.
+
+    Parameters
+    ----------
+    kernel
+        Its code is swept.
+    patterns
+        The orders in which it runs.
+    program
+        The same as a program that hugectl can start, where there is one.
+    perf_map
+        Whether a profiler that attaches shall find the names of the pieces.
+    """
+
+    kernel: Build
+    patterns: tuple[str, ...]
+    program: Callable[[], Build] | None = None
+    perf_map: bool = False
+
+    def lacking(self, backing: str) -> str:
+        """Why hugectl has no program to start."""
+        if backing != "hugectl":
+            return ""
+        if self.program is None:
+            return f"hugectl starts programs, and {self.kernel.name} is none"
+        try:
+            self.program()
+        except MeasurementError as error:  # the library to link with is not there
+            return str(error)
+        return ""
+
+
+def plan(sweep: Sweep, params: CodeParams) -> dict[str, Any]:
+    """The cores, the pieces of code of each size, and the backings that are available."""
+    cores = params.resolved_cores()
+    bounds = bounds_of(sweep.kernel, params.conditions(cores[0]))
+    pieces = bounds.pieces(sweep.patterns, params.sizes_kib)
+    pages = len(cores) * bounds.huge_pages(pieces)
+    return {
+        "cores": cores,
+        "piece_bytes": bounds.piece_bytes,
+        "pieces": pieces,
+        "hugetlb_pages": pages,
+        **resolve(params.backings, _KNOWN, pages, params.settings, sweep.lacking),
+    }
+
+
+def pilot(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """How many steps each size takes, the backings that fail, and the control of page sizes."""
+    cores, where = plan["cores"], params.conditions(plan["cores"][0])
+    steps, failed = calibrate(
+        sweep.kernel, where, plan["pieces"], plan["backings"], params.trial_ms
+    )
+    absent = plan["absent"] | failed
+    backings = [name for name in plan["backings"] if name not in failed]
+    if not backings:
+        reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
+        msg = f"none of the backings is available here: {reasons}"
+        raise MeasurementError(msg)
+    # The ring on few pages stands beside the chase on small ones: once is enough.
+    control = SMALL_PAGES if SMALL_PAGES in backings else backings[0]
+    configurations = [
+        Configuration(core, pattern, n, backing, count)
+        for core in range(len(cores))
+        for (pattern, n), count in steps.items()
+        for backing in backings
+        if (pattern, backing) not in _APART and (pattern != "line" or backing == control)
+    ]
+    if not configurations:
+        raise MeasurementError(_NOTHING_LEFT)
+    return {
+        "absent": absent,
+        "backings": backings,
+        "page_reach": page_reach(sweep.kernel, where, backings),
+        "configurations": configurations,
+    }
+
+
+def trials(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> CodeTrials:
+    """What takes a trial."""
+    hugectl = "hugectl" in plan["backings"] and sweep.program is not None
+    return CodeTrials(
+        sweep.kernel,
+        sweep.program() if hugectl and sweep.program is not None else None,
+        [params.conditions(cpu) for cpu in plan["cores"]],
+        [Configuration(*one) for one in plan["configurations"]],
+        piece_bytes=plan["piece_bytes"],
+        seed=params.seed,
+        perf_map=sweep.perf_map,
+    )
+
+
+def take(sweep: Sweep, params: CodeParams, session: Session) -> str:
+    """Every core, size and backing once a round."""
+    plan = session.plan
+    with trials(sweep, params, plan) as taken:
+        stopped = session.rounds(
+            params,
+            len(plan["configurations"]),
+            taken.take,
+            lambda samples: CodeTable(samples).half_width,
+        )
+        session.note(taken)
+    session.problems += [f"{name}: {why}" for name, why in plan["absent"].items()]
+    return stopped
