@@ -78,7 +78,7 @@ class Worker:
 
     def __init__(self, target: Build | PythonTarget, conditions: Conditions) -> None:
         check(conditions)
-        self.target = target
+        self.target: Any = target  # which of the two it is, whoever made the worker knows
         self.conditions = conditions
         self.got: dict[str, Any] = {}
         self.unmet: list[str] = []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.kernels import build
+from perflib.kernels import build, record
 from perflib.machine.libraries.blas import ONE_THREAD, Blas
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker, WorkerError
@@ -22,7 +22,6 @@ from perflib.model.errors import MeasurementError
 
 __all__ = [
     "FUNCTIONS",
-    "SAMPLE",
     "TRIAL",
     "Arm",
     "OffsetTurns",
@@ -32,17 +31,16 @@ __all__ = [
     "with_calls",
 ]
 
-SAMPLE = np.dtype(
-    [
-        ("first", "u8"), ("second", "u8"), ("begin_ns", "i8"), ("time_ns", "i8"), ("calls", "i8"),
-        ("others_ns", "i8"), ("checksum", "u8"), ("core_mhz", "f8"),
-        ("involuntary_switches", "i8"), ("cpu", "i8"),
-    ]
-)  # fmt: skip
 # The numbers by which the kernel knows its functions.
 FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1, "memcpy": 2}
 DGEMV = "dgemv"
 _ITEM_BYTES = {DGEMV: 8}
+# Columns of samples, and the fields of the kernel's that they are.
+_COLUMNS = {
+    "calls": "calls", "time_ns": "time_ns", "start_ns": "begin_ns", "first_address": "first",
+    "second_address": "second", "core_mhz": "core_mhz", "others_ns": "others_ns",
+    "involuntary_switches": "involuntary_switches",
+}  # fmt: skip
 _TIMEOUT_S = 120.0
 _MOST_OTHERS = 0.02  # share of the time that other threads may take, as clocks are read in turn
 _OTHERS_NS = 20_000
@@ -171,24 +169,16 @@ class OffsetTurns:
         samples = self.sweep(wanted, offsets)
         ok = self._usable(wanted, offsets, samples)
         cpu = self._conditions[wanted.core].cpu
-        count = len(offsets)
         return {
-            "cpu": [cpu] * count,
-            "function": [wanted.name] * count,
+            "cpu": [cpu] * len(offsets),
+            "function": [wanted.name] * len(offsets),
             "offset_bytes": offsets,
-            "calls": samples["calls"].tolist(),
-            "time_ns": samples["time_ns"].astype(float).tolist(),
-            "start_ns": samples["begin_ns"].tolist(),
-            "first_address": samples["first"].tolist(),
-            "second_address": samples["second"].tolist(),
-            "core_mhz": samples["core_mhz"].tolist(),
-            "others_ns": samples["others_ns"].tolist(),
-            "involuntary_switches": samples["involuntary_switches"].tolist(),
+            **{column: samples[name].tolist() for column, name in _COLUMNS.items()},
             "ok": ok.tolist(),
         }
 
     def sweep(self, arm: Arm, offsets: Sequence[int]) -> NDArray[Any]:
-        """``SAMPLE`` of each offset, in the order given.
+        """The kernel's ``offset_sample`` of each offset, in the order given.
 
         Raises
         ------
@@ -206,8 +196,8 @@ class OffsetTurns:
             function, which = "blas_sweep", int(arm.order == "column")
         answer, (samples,) = worker.call(
             function, which, arm.n, np.array(moved, dtype=np.int64), len(moved),
-            int(self._together), arm.warm_calls, arm.calls, Out(SAMPLE, len(moved)),
-            timeout_s=_TIMEOUT_S,
+            int(self._together), arm.warm_calls, arm.calls,
+            Out(record(worker.target, "offset_sample"), len(moved)), timeout_s=_TIMEOUT_S,
         )  # fmt: skip
         if answer:
             msg = f"{arm.name}: {_explained(int(answer))}"
