@@ -119,7 +119,7 @@ Pairs = Annotated[dict[str, str], BeforeValidator(_read_pairs)]
 class Params(BaseModel):
     """What every experiment lets its user say. A misspelt name is an error, never ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     cores: Cores = parameter(
         "physical",
