@@ -13,6 +13,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -142,20 +143,13 @@ def test_every_development_dependency_is_used() -> None:
 
 # --- who imports whom ----------------------------------------------------------------------------
 
-# Imports run downwards only: a module may import modules of its own layer and of those below.
-LAYERS = (
-    {"errors", "paths"},
-    {"copies", "finding", "hypotheses", "kernels", "reference", "run", "stats", "store"},
-    {"machine"},
-    {"conditions", "guard", "system_settings"},
-    {"counters", "jobs", "measure", "profiling", "threads"},
-    {"experiments", "offsets", "remedies"},
-    {"batch", "fleet", "lab"},
-    {"__main__", "cli"},
-)
-# What stands at the bottom imports nothing of the project but itself.
-BOTTOM = {"errors", "finding", "hypotheses", "paths", "run", "stats"}
-ONLY_IN_LAB = {"IPython", "anywidget", "ipywidgets", "matplotlib", "seaborn", "traitlets"}
+# The rooms from the ground up: a module imports from its own room and from those before it.
+ROOMS = (
+    "stats", "model", "kernels", "machine", "measure", "instruments", "framework", "experiments",
+    "remedies", "lab", "batch", "cli", "__main__",
+)  # fmt: skip
+ON_SCREEN = {"IPython", "anywidget", "ipywidgets", "matplotlib", "seaborn", "traitlets"}
+HEAVY = {*ON_SCREEN, "duckdb", "numpy", "pandas", "scipy"}
 
 
 def name_of(path: Path) -> str:
@@ -163,63 +157,125 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def part_of(module: str) -> str:
-    """``measure`` of ``perflib.measure.schedule``; empty for the package itself."""
+NAMES = {name_of(path) for path in MODULES}
+
+
+def while_running(tree: ast.AST) -> Iterator[ast.stmt]:
+    """All import statements but those for the type checker; those in functions among them."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from (found for part in node.orelse for found in while_running(part))
+        else:
+            yield from while_running(node)
+
+
+def module_of(imported_name: str) -> str:
+    """The module that a name is imported from: ``from perflib.a import b`` may mean either."""
+    return imported_name if imported_name in NAMES else imported_name.rpartition(".")[0]
+
+
+@functools.cache
+def uses(path: Path) -> frozenset[str]:
+    """The modules of the project that a module imports when it runs."""
+    found = imported(while_running(parsed(path)))
+    return frozenset(module_of(name) for name in found if name.split(".")[0] == "perflib")
+
+
+def room_of(module: str) -> str:
     return module.removeprefix("perflib").lstrip(".").partition(".")[0]
 
 
-def layer_of(part: str) -> int:
-    found = [level for level, parts in enumerate(LAYERS) if part in parts]
-    assert found, f"perflib.{part} has no layer: give it one in tests/test_packaging.py"
-    return found[0]
-
-
-def project_imports(path: Path) -> set[str]:
-    found = imported(anywhere(parsed(path)))
-    return {name for name in found if name.startswith("perflib.") and part_of(name)}
+def test_every_room_has_its_place_and_every_place_its_room() -> None:
+    assert {room_of(name) for name in NAMES} - {""} == set(ROOMS)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_imports_run_downwards(path: Path) -> None:
-    part = part_of(name_of(path))
-    if not part:
-        assert not project_imports(path)
+    name = name_of(path)
+    if name == "perflib":  # the interface imports what is asked of it, by name
+        assert not uses(path)
         return
-    for name in project_imports(path):
-        other = part_of(name)
-        if name_of(path) == "perflib.measure.launch" and other == "conditions":
-            continue
-        assert layer_of(other) <= layer_of(part), f"{name_of(path)} imports {name}, which is above"
-        if part in BOTTOM and other != part:
-            allowed = {"errors", "stats", "finding", "run"}
-            assert other in allowed, f"{name_of(path)} stands at the bottom, but imports {name}"
+    for other in uses(path) - {name}:
+        assert other != "perflib", f"{name} imports the interface of notebooks"
+        above = ROOMS.index(room_of(other)) - ROOMS.index(room_of(name))
+        assert above <= 0, f"{name} imports {other}, which is above"
+
+
+def child_of(package: str, module: str) -> str:
+    """The part of a package that a module is or lies in; the package's own name is ``__init__``."""
+    return module.removeprefix(package).lstrip(".").partition(".")[0] or "__init__"
+
+
+@pytest.mark.parametrize("package", sorted(name_of(p) for p in MODULES if p.name == "__init__.py"))
+def test_no_circle_among_the_parts_of_a_folder(package: str) -> None:
+    graph: dict[str, set[str]] = {}
+    for path in MODULES:
+        name = name_of(path)
+        if f"{name}.".startswith(f"{package}."):
+            inside = {one for one in uses(path) if f"{one}.".startswith(f"{package}.")}
+            here = child_of(package, name)
+            graph.setdefault(here, set()).update(child_of(package, one) for one in inside)
+    for here, others in graph.items():
+        others.discard(here)
+    list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
 
 
 def test_no_experiment_imports_another() -> None:
-    from perflib.experiments import NAMES
+    from perflib import experiments
 
-    for path in (TOP / "perflib" / "experiments").glob("*.py"):
-        others = tuple(f"perflib.experiments.{name}." for name in NAMES if name != path.stem)
-        assert not [name for name in project_imports(path) if f"{name}.".startswith(others)]
-
-
-def test_only_lab_imports_figures_and_widgets_at_import_time() -> None:
+    homes = {type(experiments.get(name)).__module__ for name in experiments.NAMES}
     for path in MODULES:
-        if "lab" not in path.relative_to(TOP).parts:
-            heavy = {name.split(".")[0] for name in imported(at_import(parsed(path)))}
-            assert not heavy & ONLY_IN_LAB, path
+        home = next((one for one in homes if f"{name_of(path)}.".startswith(f"{one}.")), None)
+        if home is not None:
+            others = tuple(f"{one}." for one in homes - {home})
+            assert not [one for one in uses(path) if f"{one}.".startswith(others)], path
 
 
-def test_a_batch_worker_starts_without_figures_and_widgets() -> None:
-    code = (
-        "import sys, perflib.cli, perflib.batch, perflib.experiments as e\n"
-        "for name in e.NAMES: e.get(name)\n"
-        f"print(sorted(set(sys.modules) & {ONLY_IN_LAB!r}))"
-    )
+def test_only_what_draws_imports_figures_and_widgets() -> None:
+    """At import time: the lab, and an experiment's figures, which are imported to be drawn."""
+    for path in MODULES:
+        drawing = path.stem in {"figures", "plots"} or room_of(name_of(path)) == "lab"
+        if not drawing:
+            found = {name.split(".")[0] for name in imported(at_import(parsed(path)))}
+            assert not found & ON_SCREEN, path
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import perflib",
+        "import perflib.cli",
+        "import perflib.experiments as e; [e.get(name).documentation() for name in e.NAMES]",
+        "import perflib as pl; repr(pl.experiment('kv_per_core'))",
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_used(code: str) -> None:
+    code = f"import sys; {code}; print(sorted(set(sys.modules) & {HEAVY!r}))"
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=TOP
     )
     assert answer.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there() -> None:
+    import perflib as pl
+
+    assert set(pl.__all__) == set(pl._LAZY) == set(dir(pl))
+    for name in pl.__all__:
+        assert getattr(pl, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = pl.nothing
+
+
+def test_notebooks_import_the_interface_alone() -> None:
+    for path in (TOP / "notebooks").glob("*.ipynb"):
+        for cell in json.loads(path.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                found = imported(anywhere(ast.parse("".join(cell["source"]))))
+                inside = {name for name in found if name.startswith("perflib.")}
+                assert not inside, f"{path.name}: {', '.join(sorted(inside))}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
