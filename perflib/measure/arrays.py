@@ -11,10 +11,9 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
-from perflib.kernels import build
+from perflib.kernels import build, record
 from perflib.measure.conditions import Conditions
 from perflib.measure.pages import smaps
 from perflib.measure.pages.placement import misplaced, pages_by_node
@@ -28,18 +27,8 @@ __all__ = ["LINE_BYTES", "ORDERS", "SAMPLE", "Arrays"]
 # The numbers by which the kernel knows the orders of the lines.
 ORDERS: Mapping[str, int] = {"random": 0, "page": 1, "sequential": 2, "lmbench": 3, "window": 4}
 LINE_BYTES = 64
-SAMPLE = np.dtype(
-    [
-        ("begin_ns", "i8"), ("time_ns", "i8"), ("loads", "i8"), ("reached_bytes", "u8"),
-        ("core_mhz", "f8"), ("involuntary_switches", "i8"), ("cpu", "i8"),
-    ]
-)  # fmt: skip
-_ARRAY = np.dtype(
-    [
-        ("begin", "u8"), ("end", "u8"), ("lines", "u8"), ("line_bytes", "u8"), ("at", "u8"),
-        ("cpu", "i8"),
-    ]
-)  # fmt: skip
+SAMPLE = record("memory_chase", "chase_sample")
+_ARRAY = record("memory_chase", "chase_array")
 _ARGUMENT, _PINNING, _CYCLE = 1, 7, 8  # stages of the kernel's answers
 _TIMEOUT_S = 60.0
 
