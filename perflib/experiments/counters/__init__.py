@@ -167,12 +167,16 @@ class Counters(Experiment):
     renamed = {"got": "obtained"}
 
     def unavailable(self) -> str:
-        """Try to open the counters of every set for a moment."""
+        """Try to open the counters of every set for a moment, also of user space alone."""
         from perflib.experiments.counters.measure import countable, nothing
         from perflib.experiments.counters.trials import sets_of
 
-        found, absent = countable(sets_of(CountersParams()))
-        return "" if found else nothing(absent)
+        absent: dict[str, str] = {}
+        for params in (CountersParams(), CountersParams(domain="user")):
+            found, absent = countable(sets_of(params))
+            if found:
+                return ""
+        return nothing(absent)
 
 
 experiment = Counters()

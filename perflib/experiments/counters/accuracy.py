@@ -53,7 +53,7 @@ def errors_by_round(counts: pd.DataFrame) -> pd.DataFrame:
     -------
     The rows of all modes but the reference, and ``error_percent``, ``scatter_percent`` (the mean
     error of the references of all other rounds against this round's), ``scatter_average_percent``
-    (of all rounds of this event and number of jobs).
+    (of all rounds of this event and number of jobs); NaN where the round has no reference.
 
     Raises
     ------
@@ -66,12 +66,14 @@ def errors_by_round(counts: pd.DataFrame) -> pd.DataFrame:
         first = ", ".join(f"{name}={twice.iloc[0][name]}" for name in key)
         msg = f"the samples have {first} more than once"
         raise UserError(msg)
-    reference = counts[counts["mode"] == ONE_SET].set_index(_RUN)["value"].astype(np.float64)
-    groups = reference.groupby(level=_RUN[:2], sort=False)
-    beside = pd.DataFrame({"reference": reference, "scatter_percent": groups.transform(_scatter)})
-    average = beside.groupby(level=_RUN[:2])["scatter_percent"].mean()
-    rows = counts[counts["mode"] != ONE_SET].join(beside, on=_RUN)
-    rows = rows.join(average.rename("scatter_average_percent"), on=_RUN[:2])
+    reference = counts[counts["mode"] == ONE_SET][[*_RUN, "value"]]
+    reference = reference.rename(columns={"value": "reference"})
+    scatter = reference.groupby(_RUN[:2])["reference"].transform(_scatter)
+    reference = reference.assign(scatter_percent=scatter)
+    average = reference.groupby(_RUN[:2])["scatter_percent"].transform("mean")
+    rows = counts[counts["mode"] != ONE_SET].merge(
+        reference.assign(scatter_average_percent=average), on=_RUN, how="left"
+    )
     return rows.assign(error_percent=100 * relative_errors(rows["reference"], rows["value"]))
 
 
@@ -102,7 +104,7 @@ def errors_by_event(rows: pd.DataFrame, repeatable_percent: float) -> pd.DataFra
         errors = part["error_percent"].dropna().to_numpy(np.float64)
         if errors.size:
             average = t_interval(errors)
-            scatter = float(part["scatter_average_percent"].iloc[0])
+            scatter = float(part["scatter_average_percent"].max())
             found.append(
                 {
                     "event": event,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import os
 import subprocess
@@ -13,19 +14,22 @@ import pytest
 
 from perflib.experiments import get
 from perflib.experiments.counters import CountersParams
-from perflib.experiments.counters.analyse import CountersTable, subject_of
-from perflib.experiments.counters.measure import (
+from perflib.experiments.counters.analyse import CountersTable
+from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
+from perflib.experiments.counters.measure import countable
+from perflib.experiments.counters.modes import (
     ALONE,
+    KERNEL,
     NOTHING,
     ONE_SET,
+    ROTATED,
     SAMPLED,
-    arms_of,
-    countable,
+    configurations,
 )
+from perflib.instruments.counters.events import Event
 from perflib.instruments.counters.groups import in_domain
 from perflib.instruments.counters.sets import events_of
 from perflib.instruments.perf.tool import PerfUnavailableError
-from perflib.lab import figures
 from perflib.machine.hardware.pmu import Pmu
 from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
@@ -33,7 +37,7 @@ from perflib.model.finding import Finding
 from perflib.model.run import Run
 
 COUNTERS = get("counters")
-MODES = (ALONE, ONE_SET, "rotated", "kernel", SAMPLED)
+MODES = (ALONE, ONE_SET, ROTATED, KERNEL, SAMPLED)
 CALLS = "page-faults"
 TICKS = "task-clock"
 
@@ -72,63 +76,97 @@ def samples(
             level = 2e8 * (1 + 0.1 * generator.normal())  # of the whole round
             for mode in MODES:
                 slower = (1 + cost.get(mode, 0.0)) * (1 + noise * generator.normal())
-                turn = {
+                trial = {
                     "round": round_,
                     "mode": mode,
                     "jobs": count,
                     "time_ns": 1.1 * level * slower * (1 + 0.05 * generator.normal()),
                     "cpu_time_ns": level * slower,
                     "due": 0 if mode == ALONE else 100,
-                    "got": 0 if mode == ALONE else round(100 * (1 - missed.get(mode, 0.0))),
+                    "obtained": 0 if mode == ALONE else round(100 * (1 - missed.get(mode, 0.0))),
                 }
                 if mode == ALONE:
-                    rows.append({**turn, "set": NOTHING, "event": NOTHING, "value": math.nan})
+                    rows.append({**trial, "set": NOTHING, "event": NOTHING, "value": math.nan})
                     continue
                 wrong = error.get(mode, 0.0) * generator.choice([-1, 1])
                 for event, spread in ((CALLS, scatter), ("context-switches", 0.5)):
                     value = 1e3 * (1 + wrong) * math.exp(spread * generator.normal())
-                    rows.append({**turn, "set": "software", "event": event, "value": value})
+                    rows.append({**trial, "set": "software", "event": event, "value": value})
     return pd.DataFrame(rows)
 
 
+def run_of(table: pd.DataFrame, **params: object) -> Run:
+    return Run("r", "counters", CountersParams.make(params).model_dump(mode="json"), table)
+
+
 def findings(table: pd.DataFrame, **params: object) -> dict[str, Finding]:
-    made = CountersParams.make(params).model_dump(mode="json")
-    return {f.subject: f for f in COUNTERS.analyse(Run("r", "counters", made, table))}
+    return {finding.subject: finding for finding in COUNTERS.analyse(run_of(table, **params))}
 
 
-def test_null_nothing_is_wrong_nothing_is_dear_nothing_is_missed() -> None:
+def supported(found: dict[str, Finding]) -> list[str]:
+    return [subject for subject, finding in found.items() if finding.verdict == "supported"]
+
+
+def codes(finding: Finding) -> list[str]:
+    return [reason.code for reason in finding.reasons]
+
+
+def test_null_nothing_is_wrong_nothing_is_costly_nothing_is_missed() -> None:
     found = findings(samples())
     assert {finding.verdict for finding in found.values()} == {"refuted"}
     assert len(found) == 2 * (3 + 4 + 4)  # the reference has no error against itself
-    assert "Left out, as no two runs agree on them: context-switches." in found["kernel×1"].reason
+    assert {finding.of for finding in found.values()} == set(COUNTERS.claims)
+    assert {finding.kind for finding in found.values()} == {"anomaly"}
+    left_out = [one for one in found["kernel×1"].reasons if one.code == "left_out"]
+    assert [one.numbers for one in left_out] == [{"events": ["context-switches"]}]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_null_a_scatter_from_run_to_run_is_no_error_of_the_turns(seed: int) -> None:
-    found = findings(samples(seed, scatter=0.04))
-    assert not [f for f in found.values() if f.verdict == "supported"]
+def test_null_a_scatter_from_run_to_run_is_no_error_of_the_mode(seed: int) -> None:
+    assert not supported(findings(samples(seed, scatter=0.04)))
 
 
 def test_a_mode_that_is_wrong_is_named_and_no_other() -> None:
-    found = findings(samples(error={"rotated": 0.3}))
-    wrong = [subject for subject, f in found.items() if f.verdict == "supported"]
-    assert wrong == ["rotated×1", "rotated×3"]
-    assert found["rotated×1"].low < 30 < found["rotated×1"].high
-    assert f"Farthest off: {CALLS}" in found["rotated×1"].reason
-    evidence = found["rotated×1"].evidence["events"]
-    assert {one["event"] for one in evidence} == {CALLS, "context-switches"}
+    found = findings(samples(error={ROTATED: 0.3}))
+    assert supported(found) == ["rotated×1", "rotated×3"]
+    wrong = found["rotated×1"]
+    assert (wrong.of, wrong.about) == (MISCOUNTS, {"mode": ROTATED, "jobs": 1})
+    assert wrong.low < 30 < wrong.high
+    assert codes(wrong) == ["beyond_scatter", "left_out", "worst"]
+    assert wrong.reasons[-1].numbers["event"] == CALLS
+    assert {one["event"] for one in wrong.evidence["events"]} == {CALLS, "context-switches"}
+
+
+def test_an_error_within_the_scatter_is_none() -> None:
+    plain = np.array([100, 100, 107.5])  # two runs differ by 4.8 % on average
+    parts = [
+        pd.DataFrame({"round": range(3), "mode": mode, "jobs": 1, "event": CALLS, "value": value})
+        for mode, value in ((ONE_SET, plain), (ROTATED, 1.051 * plain))
+    ]
+    (error,) = findings(pd.concat(parts)).values()
+    assert error.low > 5
+    assert (error.verdict, codes(error)[0]) == ("inconclusive", "within_scatter")
+
+
+def test_sentences_name_the_way_of_counting_and_the_load() -> None:
+    found = findings(samples(error={ROTATED: 0.3}, cost={SAMPLED: 0.05}))
+    assert found["rotated×1"].plain.startswith("Multiplexing by perflib miscounts with one job: ")
+    assert found["sampled×3 cost"].plain.endswith(" of CPU time with 3 jobs at once")
+    assert found["one-set×1 missed"].claim == "one-set×1 misses more than 5 % of its readings"
+    assert found["one-set×1 missed"].about == {"mode": ONE_SET, "jobs": 1}
 
 
 def test_the_threshold_decides_what_is_wrong() -> None:
-    table = samples(error={"rotated": 0.08})
+    table = samples(error={ROTATED: 0.08})
     assert findings(table, error_percent=3.0)["rotated×3"].verdict == "supported"
     assert findings(table, error_percent=20.0)["rotated×3"].verdict == "refuted"
 
 
-def test_costs_go_by_cpu_time_and_tell_the_wall_time_too() -> None:
-    found = findings(samples(cost={"rotated": 0.03, SAMPLED: 0.01}))
-    dear = [subject for subject, f in found.items() if f.verdict == "supported"]
-    assert dear == ["rotated×1 cost", "rotated×3 cost"]
+def test_costs_go_by_cpu_time_and_report_the_wall_time_too() -> None:
+    found = findings(samples(cost={ROTATED: 0.03, SAMPLED: 0.01}))
+    assert supported(found) == ["rotated×1 cost", "rotated×3 cost"]
+    assert found["rotated×1 cost"].of is COSTS
+    assert found["rotated×1 cost"].facts["time"] == "CPU time"
     assert found["rotated×1 cost"].low < 3 < found["rotated×1 cost"].high
     evidence = found["rotated×1 cost"].evidence
     assert set(evidence) == {"CPU time, percent", "wall time, percent"}
@@ -139,15 +177,17 @@ def test_costs_go_by_cpu_time_and_tell_the_wall_time_too() -> None:
     assert strict["sampled×1 cost"].verdict == "supported"
 
 
-def test_missed_readings_are_told() -> None:
-    found = findings(samples(missed={SAMPLED: 0.2}))
-    assert [s for s, f in found.items() if f.verdict == "supported"] == [
-        "sampled×1 missed",
-        "sampled×3 missed",
-    ]
+def test_missed_readings_are_reported() -> None:
+    run = run_of(samples(missed={SAMPLED: 0.2}))
+    found = {finding.subject: finding for finding in COUNTERS.analyse(run)}
+    assert supported(found) == ["sampled×1 missed", "sampled×3 missed"]
+    assert found["sampled×1 missed"].of is MISSES
     assert found["sampled×1 missed"].effect == pytest.approx(20)
-    assert "of its samples" in found["sampled×1 missed"].claim
-    assert "of its readings" in found["kernel×1 missed"].claim
+    assert found["sampled×1 missed"].facts["what"] == "samples"
+    assert found["kernel×1 missed"].facts["what"] == "readings"
+    table = COUNTERS.derived(run)["missed"]().set_index(["mode", "jobs"])
+    assert table.loc[(SAMPLED, 3), "missed_percent"] == pytest.approx(20)
+    assert table.loc[(KERNEL, 1), "missed_percent"] == 0
 
 
 def test_one_round_says_nothing_yet() -> None:
@@ -182,8 +222,6 @@ def test_rows_without_a_count_are_no_zero() -> None:
     empty = extra.assign(set="branches", event=NOTHING, value=math.nan)
     found = CountersTable(pd.concat([table, lost, empty]))
     assert "cycles" not in set(found.errors["event"])
-    row = found.accuracy[found.accuracy["event"] == "cycles"].iloc[0]
-    assert row["verdict"] == "not counted"
     pd.testing.assert_frame_equal(found.costs, CountersTable(table).costs)
 
 
@@ -191,8 +229,8 @@ def test_a_mode_that_never_scaled_says_so() -> None:
     table = samples(rounds=4)
     table["status"] = np.where(table["mode"] == "rotated", "scaled", "counted")
     found = findings(table)
-    assert "Nothing had to be scaled" in found["kernel×1"].reason
-    assert "Nothing had to be scaled" not in found["rotated×1"].reason
+    assert "never_scaled" in codes(found["kernel×1"])
+    assert "never_scaled" not in codes(found["rotated×1"])
 
 
 # --- tables that users bring ---------------------------------------------------------------------
@@ -201,13 +239,21 @@ def test_a_mode_that_never_scaled_says_so() -> None:
 def test_the_least_table_is_enough() -> None:
     table = samples()[["round", "mode", "jobs", "event", "value"]]
     COUNTERS.check_samples(table)
-    assert {f.subject for f in findings(table).values()} == {
-        subject_of(mode, jobs) for mode in MODES[2:] for jobs in (1, 3)
+    assert {(f.about["mode"], f.about["jobs"]) for f in findings(table).values()} == {
+        (mode, jobs) for mode in MODES[2:] for jobs in (1, 3)
     }
-    times = samples().drop(columns=["value", "got", "due", "set", "cpu_time_ns"])
+    times = samples().drop(columns=["value", "obtained", "due", "set", "cpu_time_ns"])
     found = findings(times)
-    assert {subject.split()[-1] for subject in found} == {"cost"}
-    assert "of wall time" in found["rotated×1 cost"].claim
+    assert {finding.of for finding in found.values()} == {COSTS}
+    assert found["rotated×1 cost"].facts["time"] == "wall time"
+    assert not len(COUNTERS.derived(run_of(times))["errors"]())
+
+
+def test_a_table_of_an_earlier_version_is_read() -> None:
+    table = samples(missed={SAMPLED: 0.2})
+    old = table.rename(columns={"obtained": "got"})
+    COUNTERS.check_samples(old)
+    assert supported(findings(old)) == supported(findings(table))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +261,7 @@ def test_the_least_table_is_enough() -> None:
     [
         (lambda t: t.rename(columns={"mode": "mod"}), "did you mean 'mod'"),
         (lambda t: t.assign(jobs="one"), "'jobs' holds no numbers"),
-        (lambda t: t[t["mode"] == "rotated"], "nothing to compare with"),
+        (lambda t: t[t["mode"] == ROTATED], "nothing to compare with"),
         (lambda t: t.drop(columns=["value", "time_ns", "cpu_time_ns"]), "nothing to compare with"),
     ],
 )
@@ -233,47 +279,48 @@ def test_a_table_that_cannot_be_analysed_is_refused(
 
 
 def test_the_command_line_takes_a_table(tmp_path: Path) -> None:
-    samples(error={"rotated": 0.3}).to_csv(tmp_path / "counts.csv", index=False)
+    samples(error={ROTATED: 0.3}).to_csv(tmp_path / "counts.csv", index=False)
     argv = [sys.executable, "-m", "perflib", "analyse", "counters", "--samples"]
     done = subprocess.run(
-        [*argv, str(tmp_path / "counts.csv")], capture_output=True, text=True, check=False
+        [*argv, str(tmp_path / "counts.csv"), "--json"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "rotated×1" in done.stdout
-    assert "supported" in done.stdout
+    verdicts = {one["subject"]: one["verdict"] for one in json.loads(done.stdout)["findings"]}
+    assert verdicts["rotated×1"] == "supported"
 
 
 # --- figures -------------------------------------------------------------------------------------
 
 
 def test_figures_show_modes_and_jobs_with_units() -> None:
-    params = CountersParams.make({}).model_dump(mode="json")
-    drawn = figures(Run("r", "counters", params, samples(error={"rotated": 0.3})))
+    drawn = COUNTERS.figures(run_of(samples(error={ROTATED: 0.3})))
     assert list(drawn) == ["errors", "costs"]  # no series without provenance
-    assert [axes.get_title(loc="left") for axes in drawn["errors"].axes] == ["1 job", "3 jobs"]
+    assert [axes.get_title() for axes in drawn["errors"].axes] == [
+        "1 job",
+        "3 jobs at once",
+    ]
     axes = drawn["errors"].axes[0]
     assert {label.get_text() for label in axes.get_yticklabels()} == {CALLS, "context-switches"}
     assert "%" in axes.get_xlabel()
     _, labels = axes.get_legend_handles_labels()
-    assert {"rotated", "kernel", SAMPLED, "two runs of one set at a time"} < set(labels)
+    assert {ROTATED, KERNEL, SAMPLED, "two runs of one set at a time"} < set(labels)
     costs = drawn["costs"].axes
-    assert [panel.get_title(loc="left") for panel in costs] == ["CPU time", "wall time"]
+    assert [panel.get_title() for panel in costs] == ["CPU time", "wall time"]
     assert [t.get_text() for t in costs[0].get_xticklabels()] == list(MODES[1:])
 
 
 def test_one_round_can_be_drawn() -> None:
-    params = CountersParams.make({}).model_dump(mode="json")
-    assert figures(Run("r", "counters", params, samples(rounds=1)))
+    assert COUNTERS.figures(run_of(samples(rounds=1)))
 
 
 # --- the schedule --------------------------------------------------------------------------------
 
 
 def test_every_mode_meets_every_number_of_jobs_and_one_set_comes_with_each_set() -> None:
-    arms = arms_of([1, 3], ["software", "faults"], sampled=True)
-    assert len(arms) == len(set(arms)) == 2 * 6
-    assert {arm.set for arm in arms if arm.mode == ONE_SET} == {"software", "faults"}
-    assert SAMPLED not in {arm.mode for arm in arms_of([1], ["software"], sampled=False)}
+    found = configurations([1, 3], ["software", "faults"], sampled=True)
+    assert len(found) == len(set(found)) == 2 * 6
+    assert {one.set for one in found if one.mode == ONE_SET} == {"software", "faults"}
+    assert SAMPLED not in {one.mode for one in configurations([1], ["software"], sampled=False)}
 
 
 def test_only_sets_of_which_nothing_is_counted_are_left_out() -> None:
@@ -329,20 +376,20 @@ def test_a_short_run_counts_in_every_mode(measured: Run) -> None:
     table = measured.samples
     plan = measured.provenance["plan"]
     done = {tuple(pair) for pair in table[["mode", "jobs"]].drop_duplicates().to_numpy()}
-    assert done == {(mode, jobs) for mode, jobs, _ in plan["arms"]}
-    assert {ALONE, ONE_SET, "rotated", "kernel"} <= {mode for mode, _ in done}
+    assert done == {(mode, jobs) for mode, jobs, _ in plan["configurations"]}
+    assert {ALONE, ONE_SET, ROTATED, KERNEL} <= {mode for mode, _ in done}
     assert (table["time_ns"] > 0).all()
     assert (table["cpu_time_ns"] > 0).all()
     whole = table[(table["mode"] == ONE_SET) & (table["event"] == TICKS)]
     assert (whole["status"] == "counted").all()
     assert (whole["value"] > 0).all()
-    turns = table[(table["mode"] == "rotated") & (table["event"] == TICKS)]
-    assert turns["status"].eq("scaled").any()
-    shared = turns.groupby(["round", "jobs"])[["running_ns", "cpu_time_ns"]].sum()
-    sets = turns.groupby(["round", "jobs"])["set"].nunique()
+    slices = table[(table["mode"] == ROTATED) & (table["event"] == TICKS)]
+    assert slices["status"].eq("scaled").any()
+    shared = slices.groupby(["round", "jobs"])[["running_ns", "cpu_time_ns"]].sum()
+    sets = slices.groupby(["round", "jobs"])["set"].nunique()
     assert (shared["running_ns"] < 1.2 * shared["cpu_time_ns"] / sets).all()
-    read = table[table["mode"].isin([ONE_SET, "rotated", "kernel"])]
-    assert (read["got"] <= read["due"]).all()
+    read = table[table["mode"].isin([ONE_SET, ROTATED, KERNEL])]
+    assert (read["obtained"] <= read["due"]).all()
     assert measured.provenance["conditions"][0]["unmet"] == []
 
 
@@ -356,6 +403,8 @@ def test_the_clock_agrees_with_the_time_that_the_job_had(measured: Run) -> None:
 def test_sets_that_this_machine_lacks_are_rows_that_say_so(measured: Run) -> None:
     assert COUNTERS.unavailable() == ""
     absent = measured.provenance["plan"]["absent"]
+    left_out = COUNTERS.derived(measured)["not_counted"]()
+    assert set(left_out["set"]) - {"(sampling)"} == set(absent)
     rows = measured.samples[measured.samples["set"].isin(list(absent))]
     assert set(rows["set"]) == set(absent)
     assert rows["value"].isna().all()
@@ -364,16 +413,26 @@ def test_sets_that_this_machine_lacks_are_rows_that_say_so(measured: Run) -> Non
 
 def test_the_series_of_one_job_is_kept_and_drawn(measured: Run) -> None:
     series = measured.provenance["series"]
-    assert {one["mode"] for one in series} >= {ONE_SET, "rotated", "kernel"}
+    assert {one["mode"] for one in series} >= {ONE_SET, ROTATED, KERNEL}
     assert {one["jobs"] for one in series} == {1}
-    drawn = figures(measured)
-    assert "over_time" in drawn
+    drawn = COUNTERS.figures(measured)
+    assert list(drawn) == list(COUNTERS.plots)
     assert "(ms)" in drawn["over_time"].axes[-1].get_xlabel()
+
+
+def test_ratios_are_those_of_one_set_at_a_time(measured: Run) -> None:
+    ratios = COUNTERS.derived(measured)["ratios"]().set_index(["ratio", "set"])
+    rows = measured.samples
+    rows = rows[(rows["mode"] == ONE_SET) & (rows["jobs"] == 1) & (rows["set"] == "software")]
+    counted = rows.pivot_table(index="round", columns="event", values="value")
+    value = ratios["value"].loc[("page-faults-per-ms", "software")]
+    assert value == pytest.approx((1e6 * counted[CALLS] / counted[TICKS]).mean())
 
 
 def test_a_run_has_findings_and_leaves_no_process(measured: Run) -> None:
     found = COUNTERS.analyse(measured)
-    assert {subject_of("rotated", 1), subject_of("kernel", 2)} <= {f.subject for f in found}
+    assert {"rotated×1", "kernel×2"} <= {finding.subject for finding in found}
+    assert {finding.of for finding in found} == set(COUNTERS.claims)
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
     names = [Path(f"/proc/{child}/comm").read_text().strip() for child in children]
     assert "kv" not in names
@@ -394,7 +453,7 @@ def test_a_job_that_fails_says_so() -> None:
         COUNTERS.measure(CountersParams.make(given | {"budget_s": 5.0, "jobs": [1]}))
 
 
-def test_without_perf_counters_are_held_against_each_other_alone(
+def test_without_perf_counters_are_compared_with_each_other_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_perf() -> Path:
@@ -412,17 +471,43 @@ def test_nothing_to_count_is_an_error_with_the_reason(monkeypatch: pytest.Monkey
     def nothing(sets: dict[str, object]) -> tuple[list[str], dict[str, str]]:
         return [], dict.fromkeys(sets, "not allowed: kernel.perf_event_paranoid is 4")
 
-    monkeypatch.setattr("perflib.experiments.counters.countable", nothing)
+    monkeypatch.setattr("perflib.experiments.counters.measure.countable", nothing)
+    params = CountersParams.make(SMALL)
+    with pytest.raises(UserError, match=r"nothing can be counted here: .* is 4$"):
+        COUNTERS.measure(params)
     with pytest.raises(MeasurementError, match=r"nothing can be counted here: .* is 4$"):
-        COUNTERS.measure(CountersParams.make(SMALL))
+        COUNTERS.pilot(params, {"cores": [0], "copies": 1})
     assert COUNTERS.unavailable().endswith("is 4")
+
+
+def test_user_space_alone_may_be_counted_where_the_kernel_may_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def paranoid(sets: dict[str, list[Event]]) -> tuple[list[str], dict[str, str]]:
+        user = all(one.name.endswith(":u") for events in sets.values() for one in events)
+        return (list(sets), {}) if user else ([], dict.fromkeys(sets, "not allowed"))
+
+    monkeypatch.setattr("perflib.experiments.counters.measure.countable", paranoid)
+    assert COUNTERS.unavailable() == ""
 
 
 @pytest.mark.parametrize(("available", "event"), [(True, "cycles:u"), (False, "cpu-clock:u")])
 def test_what_is_sampled_follows_the_machine_and_the_domain(
     available: bool, event: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perflib.experiments.counters.pmu", lambda: Pmu(available, "said"))
-    monkeypatch.setattr("perflib.experiments.counters.why_not_sampled", lambda *_: "not here")
-    plan = COUNTERS.plan(CountersParams.make(SMALL | {"domain": "user"}))
-    assert plan["sampled"] == event
+    measure = "perflib.experiments.counters.measure"
+    monkeypatch.setattr(f"{measure}.pmu", lambda: Pmu(available, "reported"))
+    monkeypatch.setattr(f"{measure}._why_not_sampled", lambda *_: "not here")
+    params = CountersParams.make(SMALL | {"domain": "user"})
+    found = COUNTERS.pilot(params, COUNTERS.plan(params))
+    assert found["sampled"] == event
+    assert SAMPLED not in {mode for mode, _, _ in found["configurations"]}
+
+
+def test_the_plan_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(*_: object) -> None:
+        pytest.fail("the plan measures")
+
+    for name in ("run_job", "_why_not_sampled"):
+        monkeypatch.setattr(f"perflib.experiments.counters.measure.{name}", measured)
+    assert COUNTERS.plan(CountersParams.make({})).keys() == {"cores", "copies"}
