@@ -1,6 +1,6 @@
-"""Rounds: every arm once in each, in a fresh random order, until it is enough.
+"""Rounds: a trial of every configuration in each, in random order, until it is enough.
 
-A machine whose speed drifts slows all arms of a round alike; comparing within rounds takes it out.
+A machine whose speed drifts slows all trials of a round alike; comparing within rounds takes it out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perflib.model.errors import MeasurementError
 __all__ = ["Columns", "Progress", "Status", "frame_of", "round_order", "take_rounds"]
 
 Columns = dict[str, list[Any]]
-_CHECKS_GROW = 1.15  # precision is looked at each time the run has grown by this factor
+_CHECKS_GROW = 1.15  # precision is computed each time the run has grown by this factor
 _FAILURES_IN_A_ROW = 3
 
 
@@ -39,18 +39,18 @@ class Status:
 Progress = Callable[[Status], None]
 
 
-def round_order(seed: int, round_: int, arms: int) -> list[int]:
-    """The order of the arms in a round: random, and the same whenever the run is resumed."""
-    return random.Random(f"{seed}/{round_}").sample(range(arms), arms)
+def round_order(seed: int, round_: int, count: int) -> list[int]:
+    """The order of the configurations in a round: random, and the same whenever the run is resumed."""
+    return random.Random(f"{seed}/{round_}").sample(range(count), count)
 
 
-def frame_of(turns: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """The tidy table of a journal's turns: one row a sample."""
+def frame_of(trials: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """The tidy table of a journal's trials: one row a sample."""
     parts: Columns = {}
-    for turn in turns:
-        columns: Columns = turn.get("columns", {})
+    for trial in trials:
+        columns: Columns = trial.get("columns", {})
         count = len(next(iter(columns.values()), []))
-        labels = {name: [turn[name]] * count for name in ("round", "position")}
+        labels = {name: [trial[name]] * count for name in ("round", "position")}
         for name, values in {**labels, **columns}.items():
             parts.setdefault(name, []).extend(values)
     return pd.DataFrame(parts)
@@ -65,8 +65,8 @@ def _left_s(elapsed_s: float, budget_s: float, half_width: float | None, target:
 
 def take_rounds(
     journal: Journal,
-    arms: int,
-    turn: Callable[[int, int], Columns],
+    configurations: int,
+    trial: Callable[[int, int], Columns],
     *,
     seed: int,
     budget_s: float,
@@ -81,12 +81,13 @@ def take_rounds(
     Parameters
     ----------
     journal
-        Where turns go, and those that were taken before are.
-    arms
-        How many arms there are.
-    turn
-        ``turn(round, arm)`` measures one and returns its columns, none to leave the arm out of the
-        round; a ``WorkerError`` costs that turn only, three in a row on one arm end the run.
+        Where trials go, and those that were taken before are.
+    configurations
+        How many there are.
+    trial
+        ``trial(round, configuration)`` measures one and returns its columns, none to leave the
+        configuration out of the round; a ``WorkerError`` costs that trial only, three in a row of
+        one configuration end the run.
     seed
         Of the orders.
     budget_s, least_s
@@ -94,9 +95,9 @@ def take_rounds(
     target
         The half-width to reach, in the unit that ``half_width`` returns for the samples so far.
     progress
-        Called after every turn.
+        Called after every trial.
     stop
-        Ends the run after the current turn when set.
+        Ends the run after the current trial when set.
 
     Returns
     -------
@@ -106,7 +107,7 @@ def take_rounds(
     begin = time.monotonic() - sum(entry["wall_s"] for entry in journal.turns)
     next_check_s = least_s
     width: float | None = None
-    failures = [0] * arms
+    failures = [0] * configurations
 
     def samples() -> pd.DataFrame:
         return frame_of(journal.turns)
@@ -114,25 +115,25 @@ def take_rounds(
     round_ = 0
     try:
         while True:
-            for position, arm in enumerate(round_order(seed, round_, arms)):
-                if (round_, arm) in taken:
+            for position, which in enumerate(round_order(seed, round_, configurations)):
+                if (round_, which) in taken:
                     continue
                 if stop is not None and stop.is_set():
                     return "interrupted"
                 started = time.monotonic()
-                entry: dict[str, Any] = {"round": round_, "position": position, "arm": arm}
+                entry: dict[str, Any] = {"round": round_, "position": position, "arm": which}
                 try:
-                    columns = turn(round_, arm)
-                    failures[arm] = 0
+                    columns = trial(round_, which)
+                    failures[which] = 0
                     if not columns:
                         continue
                     entry["columns"] = columns
                 except WorkerError as error:
                     entry["failed"] = str(error)
-                    failures[arm] += 1
+                    failures[which] += 1
                 entry["wall_s"] = round(time.monotonic() - started, 6)
                 journal.append(entry)
-                if failures[arm] == _FAILURES_IN_A_ROW:
+                if failures[which] == _FAILURES_IN_A_ROW:
                     return "failed"
                 if progress is not None:
                     elapsed = time.monotonic() - begin
@@ -152,5 +153,5 @@ def take_rounds(
     except MeasurementError as error:
         if not journal.turns:
             raise
-        msg = f"{error}\n{len(journal.turns)} turns are kept: see 'perflib runs'"
+        msg = f"{error}\n{len(journal.turns)} trials are kept: see 'perflib runs'"
         raise MeasurementError(msg) from error

@@ -239,7 +239,7 @@ def test_error_of_the_measurement_says_that_turns_are_kept(clock: Clock, journal
             raise MeasurementError(msg)
         return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
 
-    with pytest.raises(MeasurementError, match=r"the disk is full\n3 turns are kept"):
+    with pytest.raises(MeasurementError, match=r"the disk is full\n3 trials are kept"):
         take(journal, turn)
     assert len(journal.turns) == 3
 
