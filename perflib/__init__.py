@@ -14,6 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perflib.framework.published import published
+    from perflib.lab import counters
     from perflib.lab.interface import compare, experiment, ledger, load, report, runs
     from perflib.lab.machine import describe, doctor
     from perflib.lab.neighbour import busy_neighbour
@@ -45,8 +47,10 @@ _LAZY = {
     "GAP_CAUSES": "perflib.machine.activity.noise",
     "busy_neighbour": "perflib.lab.neighbour",
     "compare_cores": "perflib.stats.compare",
+    "counters": "perflib.lab.counters",  # a module of its own
     "naive_interval": "perflib.stats.naive",
     "percent": "perflib.stats.interval",
+    "published": "perflib.framework.published",
     # what can go wrong
     "MeasurementError": "perflib.model.errors",
     "PerflibError": "perflib.model.errors",
@@ -61,6 +65,7 @@ __all__ = [
     "busy_neighbour",
     "compare",
     "compare_cores",
+    "counters",
     "describe",
     "doctor",
     "experiment",
@@ -68,6 +73,7 @@ __all__ = [
     "load",
     "naive_interval",
     "percent",
+    "published",
     "report",
     "runs",
     "show",
@@ -81,7 +87,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         msg = f"module 'perflib' has no attribute {name!r}"
         raise AttributeError(msg)
-    value = getattr(importlib.import_module(_LAZY[name]), name)
+    module = importlib.import_module(_LAZY[name])
+    value = getattr(module, name, module)
     globals()[name] = value
     return value
 
