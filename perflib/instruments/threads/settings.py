@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from perflib.instruments.perf.recorder import CallGraph
+from perflib.instruments.perf.tool import CallGraph
 from perflib.model.errors import UserError, choose
 
 __all__ = ["SPIN_FUNCTIONS", "Settings", "matches"]
@@ -33,7 +33,7 @@ class Settings:
     sample_period_us
         CPU time between two samples of a thread's stack.
     call_graph
-        How the callers of these samples are found (`recorder.CallGraph`). The
+        How the callers of these samples are found (`perf.tool.CallGraph`). The
         callers of waits are always found from a copy of the stack.
     stack_bytes
         How much of the stack is copied for that.
@@ -85,6 +85,10 @@ class Settings:
             except re.error as error:
                 msg = f"{name}={getattr(self, name)!r} is no regular expression: {error}"
                 raise UserError(msg) from None
+
+    def keeps(self, names: Iterable[str]) -> list[bool]:
+        """Which threads are kept, by their names."""
+        return [re.search(self.threads, name) is not None for name in names]
 
 
 def matches(patterns: Sequence[str], *names: str) -> bool:

@@ -88,7 +88,7 @@ class Writer:
         lost: npt.NDArray[np.void] | None,
         meta: dict[str, Any],
         lock_of: Sequence[int] | None = None,
-        keep: npt.NDArray[np.bool_] | None = None,
+        keep: Sequence[bool] | npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Put the intervals in order, and write everything else.
 

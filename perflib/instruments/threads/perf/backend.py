@@ -11,7 +11,6 @@ import contextlib
 import functools
 import itertools
 import os
-import re
 import subprocess
 import time
 from collections import deque
@@ -255,7 +254,7 @@ class PerfThreads(ControlledPerf):
                 locks=locks,
                 lock_of=lock_of,
                 lost=machine.lost,
-                keep=np.array([bool(re.search(chosen.threads, name)) for name in threads["name"]]),
+                keep=chosen.keeps(threads["name"]),
                 meta=self._meta(pid, data, found, machine, stacks, (start_ns, end_ns)),
             )
         return Recording.open(out)

@@ -12,9 +12,8 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -60,7 +59,7 @@ class States:
     Examples
     --------
     >>> with States(folder, Settings()) as backend:  # doctest: +SKIP
-    ...     backend.sampler(pid)
+    ...     backend.started(pid)
     ...     time.sleep(10)
     >>> recording = backend.recording(pid, Path("recorded"))  # doctest: +SKIP
     """
@@ -75,21 +74,13 @@ class States:
         self._from_ns = 0
         self._until_ns = _FOREVER_NS
 
-    @staticmethod
-    def unavailable() -> str:
-        """Why it cannot be used on this machine; empty where it can."""
-        return states.unavailable()
+    unavailable = staticmethod(states.unavailable)
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._sampler is not None:
             self._sampler.stop()
 
@@ -97,8 +88,8 @@ class States:
         """Variables that a job which we start must have: none."""
         return {}
 
-    def sampler(self, pid: int) -> Sampler:
-        """Begin to look at the threads of a process.
+    def started(self, pid: int) -> None:
+        """The process to be recorded is there: its threads are sampled from now on.
 
         Raises
         ------
@@ -116,11 +107,6 @@ class States:
             most_bytes=settings.max_data_mb * _MB // _LOOKS_SHARE,
         )
         self._sampler = one.__enter__()
-        return self._sampler
-
-    def started(self, pid: int) -> None:
-        """The process to be recorded is there."""
-        self.sampler(pid)
 
     def enable(self) -> None:
         """Record from now on."""
@@ -173,18 +159,15 @@ class Preloaded(States):
     Examples
     --------
     >>> with Preloaded(folder, Settings()) as backend:  # doctest: +SKIP
-    ...     job = subprocess.Popen(argv, env={**os.environ, **backend.environment(os.environ)})
-    ...     backend.sampler(job.pid)
+    ...     job = subprocess.Popen(argv, env={**os.environ, **backend.environment()})
+    ...     backend.started(job.pid)
     ...     job.wait()
     >>> recording = backend.recording(job.pid, Path("recorded"))  # doctest: +SKIP
     """
 
     name = "preload"
 
-    @staticmethod
-    def unavailable() -> str:
-        """Why it cannot be used on this machine; empty where it can."""
-        return unavailable()
+    unavailable = staticmethod(unavailable)
 
     def __enter__(self) -> Self:
         built = build("thread_waits").library
@@ -206,22 +189,14 @@ class Preloaded(States):
         self._entered_ns = time.monotonic_ns()
         return self
 
-    def environment(self, of_job: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Variables that the job must have.
-
-        Parameters
-        ----------
-        of_job
-            The environment that it would have: its LD_PRELOAD is kept, with ours at the end.
-        """
-        theirs = (of_job or {}).get("LD_PRELOAD", "")
-        library = f"{theirs}:{self._library}" if theirs else str(self._library)
-        return {"LD_PRELOAD": library, _VARIABLE: str(self.folder)}
+    def environment(self) -> dict[str, str]:
+        """Variables that the job must have; an LD_PRELOAD of its own stands before ours."""
+        return {"LD_PRELOAD": str(self._library), _VARIABLE: str(self.folder)}
 
     def started(self, pid: int) -> None:
         """The process to be recorded is there; or was, if it was a short one."""
         with contextlib.suppress(MeasurementError):
-            self.sampler(pid)
+            super().started(pid)
 
     def enable(self) -> None:
         """Record from now on; the library itself knows ``skip_s``, counted from the job's start."""
@@ -262,9 +237,8 @@ class Preloaded(States):
     def _parts(self, pid: int) -> Parts:
         shared = np.fromfile(self.folder / "shared", SHARED)[0]
         processes = read_processes(self.folder)
-        looks = self._looks()
         if not any(process.pid == pid for process in processes):
-            program = looks.programs.get(pid, "")
+            program = self._looks().programs.get(pid, "")
             msg = (
                 f"the job{f' ({program})' if program else ''} did not load the library that stamps "
                 "waits: it is linked statically, for another architecture, runs with privileges of "
@@ -279,16 +253,13 @@ class Preloaded(States):
                 "waits and the states sampled from outside cannot be put together"
             )
             raise MeasurementError(msg)
-        return Parts(
-            backend=self.name,
-            pid=pid,
+        most_bytes = int(shared["most_bytes"])
+        return replace(
+            super()._parts(pid),
             processes=processes,
-            looks=looks,
             from_ns=int(shared["from_ns"]),
             until_ns=int(shared["until_ns"]),
-            cpus=self._cpus,
-            settings=self.settings,
-            full=int(shared["used_bytes"]) + _LOOKS_SHARE * 32768 > int(shared["most_bytes"]),
+            full=int(shared["used_bytes"]) + _LOOKS_SHARE * 32768 > most_bytes,
         )
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib.instruments.threads import futex
-from perflib.instruments.threads.formats import LOCK_KINDS, LOST, SAMPLE, Flag, State
+from perflib.instruments.threads.formats import LOCK_KINDS, LOST, SAMPLE, State
 from perflib.instruments.threads.preload.files import (
     WAIT,
     ProcessFile,
@@ -33,6 +33,7 @@ __all__ = ["Parts", "write"]
 
 _OTHER = LOCK_KINDS.index("other")
 _LONGEST_LOCK = np.uint64(64)  # bytes
+_OF_A_ROW = ("tid", "pid", "name", "start_ns", "end_ns")
 _SAME_NS = 30_000_000  # stat says when a thread began to a hundredth of a second
 
 
@@ -103,56 +104,39 @@ def write(parts: Parts, out: Path) -> Recording:
     if not rows or end_ns <= start_ns:
         msg = "nothing was recorded: the job had ended before the time that is recorded began"
         raise MeasurementError(msg)
-    naming = Naming(parts.looks)
-    writer = Writer(out)
-    look_order = np.argsort(parts.looks.looks["thread"], kind="stable")
-    look_threads = parts.looks.looks["thread"][look_order]
-    owners = _Owners(rows)
+    naming, owners, others = Naming(parts.looks), _Owners(rows), _Others(parts.looks.busy)
     spins = re.compile(parts.settings.spin_functions)
+    order = np.argsort(parts.looks.looks["thread"], kind="stable")
+    threads = parts.looks.looks["thread"][order]
     samples = [np.empty(0, SAMPLE)]
-    others = _Others(parts.looks.busy)
-    for number, row in enumerate(rows):
-        looks = np.empty(0, parts.looks.looks.dtype)
-        if row.seen is not None:
-            span = np.searchsorted(look_threads, [row.seen.number, row.seen.number + 1])
-            looks = parts.looks.looks[np.sort(look_order[span[0] : span[1]])]
-        life, sampled, spun = _life(parts, row, looks, naming, owners, spins)
-        for part in thread_intervals(life):
-            intervals = _clipped(spinning(part, *spun), start_ns, end_ns)
-            for process, _ in row.stamped:
-                if process.lost_waits + process.lost_samples:
-                    touched = intervals["end_ns"] > process.first_lost_ns
-                    touched &= intervals["start_ns"] < process.last_lost_ns
-                    intervals["flags"][touched] |= np.uint8(Flag.LOST)
-            writer.add(np.full(len(intervals), number, np.int32), intervals)
-            others.add(intervals)
-        sampled["thread"] = number
-        inside = (sampled["time_ns"] >= start_ns) & (sampled["time_ns"] < end_ns)
-        samples.append(sampled[inside])
-    every = np.concatenate(samples)
-    writer.add_samples(every[np.argsort(every["time_ns"], kind="stable")])
-    table = pd.DataFrame(
-        {
-            "tid": [row.tid for row in rows],
-            "pid": [row.pid for row in rows],
-            "name": [row.name for row in rows],
-            "start_ns": [max(row.start_ns, start_ns) for row in rows],
-            "end_ns": [min(row.end_ns, end_ns) for row in rows],
-        }
-    )
-    wanted = re.compile(parts.settings.threads)
-    keep = np.array([wanted.search(row.name) is not None for row in rows], dtype=bool)
-    writer.close(
-        threads=table,
-        stacks=list(naming.stacks),
-        locks=naming.locks,
-        lost=_lost(parts, start_ns, end_ns),
-        meta={
-            **_meta(parts, start_ns, end_ns, every, rows),
-            "others_busy_ns": others.busy_ns(),
-        },
-        keep=keep,
-    )
+    with Writer(out) as writer:
+        for number, row in enumerate(rows):
+            looks = np.empty(0, parts.looks.looks.dtype)
+            if row.seen is not None:
+                low, high = np.searchsorted(threads, [row.seen.number, row.seen.number + 1])
+                looks = parts.looks.looks[np.sort(order[low:high])]
+            life, sampled, spun = _life(parts, row, looks, naming, owners, spins)
+            for part in thread_intervals(life):
+                intervals = _clipped(spinning(part, *spun), start_ns, end_ns)
+                writer.add(np.full(len(intervals), number, np.int32), intervals)
+                others.add(intervals)
+            sampled["thread"] = number
+            inside = (sampled["time_ns"] >= start_ns) & (sampled["time_ns"] < end_ns)
+            samples.append(sampled[inside])
+        every = np.concatenate(samples)
+        writer.add_samples(every)
+        table = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in _OF_A_ROW})
+        table["start_ns"], table["end_ns"] = (
+            table[name].clip(start_ns, end_ns) for name in ("start_ns", "end_ns")
+        )
+        writer.close(
+            threads=table,
+            stacks=list(naming.stacks),
+            locks=naming.locks,
+            lost=_lost(parts, start_ns, end_ns),
+            meta=_meta(parts, start_ns, end_ns, every, rows) | {"others_busy_ns": others.busy_ns()},
+            keep=parts.settings.keeps(table["name"]),
+        )
     return Recording.open(out)
 
 
@@ -196,24 +180,24 @@ def _rows(parts: Parts) -> list[_Row]:
     return sorted(rows, key=lambda row: (row.start_ns, row.pid, row.tid))
 
 
+def _successor_ns(parts: Parts, process: ProcessFile) -> int | None:
+    """When the process became another program, and lost its other threads; None: it did not."""
+    later = (
+        other.start_ns
+        for other in parts.processes
+        if other.pid == process.pid and other.generation > process.generation
+    )
+    return min(later, default=None)
+
+
 def _end(parts: Parts, row: _Row, last_ns: dict[tuple[int, int], int]) -> int:
     """When a thread ended, as far as it is known."""
     seen_ns = row.seen.seen_ns if row.seen is not None else 0
     if not row.stamped:
         return max(seen_ns, row.start_ns)
     process, thread = row.stamped[-1]
-    if thread.end_ns:
-        return thread.end_ns
-    if process.end_ns:
-        return process.end_ns
-    later = [
-        other.start_ns
-        for other in parts.processes
-        if other.pid == process.pid and other.generation > process.generation
-    ]
-    if later:  # it became another program, and lost its other threads
-        return min(later)
-    return max(seen_ns, last_ns[process.pid, process.generation])
+    stamped_ns = thread.end_ns or process.end_ns or _successor_ns(parts, process)
+    return stamped_ns or max(seen_ns, last_ns[process.pid, process.generation])
 
 
 def _last_ns(process: ProcessFile) -> int:
@@ -284,7 +268,8 @@ def _life(
     for process, thread in row.stamped:
         symbols = naming.symbols(process.pid, process.generation, process.maps)
         records = thread.records()
-        written = _whole(records, thread, _program_end(parts, process, thread, end_ns))
+        program_end_ns = _successor_ns(parts, process) or end_ns
+        written = _whole(records, thread, min(thread.end_ns or end_ns, program_end_ns))
         waits.append(written)
         texts = {
             number: naming.stack(symbols, frames, exact=False)
@@ -331,15 +316,6 @@ def _life(
         look_locks=_looked_locks(row, looks, every, naming),
     )
     return life, np.concatenate(samples), (spans[:, 0], spans[:, 1])
-
-
-def _program_end(parts: Parts, process: ProcessFile, thread: ThreadFile, end_ns: int) -> int:
-    later = [
-        other.start_ns
-        for other in parts.processes
-        if other.pid == process.pid and other.generation > process.generation
-    ]
-    return min([thread.end_ns or end_ns, *later])
 
 
 def _whole(records: Records, thread: ThreadFile, end_ns: int) -> npt.NDArray[np.void]:

@@ -112,12 +112,15 @@ def record(
     environment: Mapping[str, str] | None = None,
 ) -> Ran:
     own = {**os.environ, **(environment or {})}
+    before = [own["LD_PRELOAD"]] if "LD_PRELOAD" in own else []
     words = [str(word) for word in argv]
     with (
         Preloaded(folder / "data", settings) as backend,
         subprocess.Popen(
             words,
-            env={**own, **backend.environment(own)},
+            env=own
+            | (ours := backend.environment())
+            | {"LD_PRELOAD": ":".join([*before, ours["LD_PRELOAD"]])},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -306,7 +309,7 @@ def test_the_environment_is_otherwise_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no setpriv: apt-get install util-linux")
 def test_a_job_that_goes_on_as_another_user_without_privileges(
     tmp_path_factory: pytest.TempPathFactory, job: Path
 ) -> None:
