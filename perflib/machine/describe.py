@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from perflib.machine.cpulist import format_cpus
-from perflib.machine.files import fields, integer, text
+from perflib.machine.files import assignments, fields, integer, kib_of, text
 from perflib.machine.hardware import cgroup, hypervisor, pmu
 from perflib.machine.hardware.caches import Cache, caches
 from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason, signature
@@ -64,8 +64,8 @@ def describe(root: Path = Path("/"), *, leaves: Leaves | None = None) -> dict[st
         "microcode": cpuinfo.get("microcode"),
         "architecture": platform.machine() if root == Path("/") else None,
         "kernel": text(root / "proc/sys/kernel/osrelease"),
-        "system": _os_name(root),
-        "memory_bytes": _memory_bytes(root),
+        "system": assignments(root / "etc/os-release").get("PRETTY_NAME"),
+        "memory_bytes": kib_of(root / "proc/meminfo", "MemTotal"),
         "hypervisor": host,
         "container": hypervisor.container(root),
         "topology": _topology_summary(places),
@@ -125,18 +125,6 @@ def _cache_summary(found: Iterable[Cache]) -> list[dict[str, Any]]:
         del entry["shared_cpus"]
         summary.append({"name": str(cache), **entry, "shared_by": groups})
     return summary
-
-
-def _os_name(root: Path) -> str | None:
-    for line in (text(root / "etc/os-release") or "").splitlines():
-        if line.startswith("PRETTY_NAME="):
-            return line.partition("=")[2].strip("\"'")
-    return None
-
-
-def _memory_bytes(root: Path) -> int | None:
-    words = fields(root / "proc/meminfo").get("MemTotal", "").split()
-    return int(words[0]) * 1024 if words else None
 
 
 def _frequency(root: Path) -> dict[str, int | str | None]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["fields", "integer", "number_of", "text"]
+__all__ = ["assignments", "fields", "integer", "kib_of", "mounts", "number_of", "text"]
 
 _LARGEST_BYTES = 1 << 20
 
@@ -44,6 +45,27 @@ def fields(path: Path) -> dict[str, str]:
         if colon:
             found.setdefault(name.strip(), value.strip())
     return found
+
+
+def assignments(path: Path) -> dict[str, str]:
+    """The ``NAME=value`` lines of a file such as /etc/os-release, without quotation marks."""
+    lines = (line.partition("=") for line in (text(path) or "").splitlines())
+    return {name: value.strip("\"'") for name, equals, value in lines if equals}
+
+
+def kib_of(path: Path, name: str) -> int | None:
+    """Bytes of a ``name: 1234 kB`` line, as /proc/meminfo has them; ``None``: there is none."""
+    words = fields(path).get(name, "").split()
+    return int(words[0]) * 1024 if words else None
+
+
+def mounts(root: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """Each mount of this process: what the kernel says of the mount, and of its file system."""
+    for line in (text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        mount, system = before.split(), after.split()
+        if len(mount) > 4 and len(system) > 1:
+            yield mount, system
 
 
 def number_of(path: Path) -> int:

@@ -52,7 +52,7 @@ _REASONS: Mapping[str, str] = {
 
 def subject(finding: Finding) -> str:
     """The short name of what a finding is about."""
-    return render(finding.of.subject, finding.about)
+    return render(finding.of.subject, finding.about).strip()  # what it begins with may be empty
 
 
 def claim(finding: Finding) -> str:
@@ -113,10 +113,11 @@ def size(size_bytes: float) -> str:
     >>> size(32768), size(1572864)
     ('32 KiB', '1.5 MiB')
     """
-    if size_bytes < _KIB:
-        return f"{size_bytes:.4g} B"
-    kib = size_bytes / _KIB
-    return f"{kib:.4g} KiB" if kib < _KIB else f"{kib / _KIB:.4g} MiB"
+    for unit in ("B", "KiB", "MiB"):
+        if size_bytes < _KIB:
+            return f"{size_bytes:.4g} {unit}"
+        size_bytes /= _KIB
+    return f"{size_bytes:.4g} GiB"
 
 
 def number(value: float, half_width: float = math.nan) -> str:

@@ -24,7 +24,7 @@ from typing import Self
 
 from inotify_simple import INotify, flags
 
-from perflib.machine.files import fields
+from perflib.machine.processes import is_gone
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["LOOK_S", "Follower"]
@@ -140,7 +140,7 @@ class Follower:
                 return
             else:
                 self._wait(begun)
-                gone = self._pid is not None and _is_gone(self._pid)
+                gone = self._pid is not None and is_gone(self._pid)
             if time.monotonic() - begun >= self._timeout_s:
                 return
 
@@ -262,8 +262,3 @@ class Follower:
 
     def _is_longer(self) -> bool:
         return self._file is not None and os.fstat(self._file).st_size > self._offset
-
-
-def _is_gone(pid: int) -> bool:
-    """Whether a process has ended, waited for by its parent or not."""
-    return fields(Path(f"/proc/{pid}/status")).get("State", "Z")[:1] in "ZX"

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
 from perflib.instruments.joblog.logformat import LogFormat
+from perflib.machine.processes import has_ended, signal_name
 from perflib.measure import launch
 from perflib.model.errors import MeasurementError, UserError, choose
 
@@ -182,7 +183,7 @@ def run_job(
             if on_event is not None:
                 on_event(event, job.pid)
         wall_s = time.monotonic() - started
-        in_time = _has_ended(job)
+        in_time = has_ended(job.pid)
     finally:
         _kill_group(job)
         returncode = job.wait()
@@ -192,7 +193,7 @@ def run_job(
     if not in_time:
         _fail(f"did not end within {timeout_s:g} s and was killed", argv, result)
     if returncode < 0:
-        _fail(f"died of {_signal_name(-returncode)}", argv, result)
+        _fail(f"died of {signal_name(-returncode)}", argv, result)
     return result
 
 
@@ -216,13 +217,6 @@ def _fail(what: str, argv: Sequence[str], result: JobResult) -> None:
         f"{problems}\nThe last lines of its output:\n{last}"
     )
     raise JobError(msg, what, result)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return f"{signal.Signals(number).name} ({signal.strsignal(number)})"
-    except ValueError:
-        return f"signal {number}"
 
 
 # --- the process and its terminal --------------------------------------------------------------
@@ -273,9 +267,9 @@ def _output(
     poller.register(terminal, select.POLLIN)
     listening = True
     while time.monotonic() < deadline:
-        ended = _has_ended(job)
+        ended = has_ended(job.pid)
         if ended:
-            _kill_group(job)  # what it left behind would go on writing, and disturb
+            _kill_group(job)  # what it left behind would go on writing, and interfere
             if not listening:
                 return
         if poller.poll(100 if listening else 5):
@@ -300,11 +294,6 @@ def _read(terminal: int) -> bytes:
         if error.errno != errno.EIO:
             raise
         return b""
-
-
-def _has_ended(job: subprocess.Popen[bytes]) -> bool:
-    """Whether the job has ended; it stays a zombie, so that its group's number stays its own."""
-    return os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _kill_group(job: subprocess.Popen[bytes]) -> None:

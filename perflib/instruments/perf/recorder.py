@@ -12,14 +12,14 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perflib.instruments.perf.control import PRIORITY, ControlledPerf
 from perflib.instruments.perf.data import PerfData, Type, lost
-from perflib.instruments.perf.tool import kernel_allowed
+from perflib.instruments.perf.tool import CallGraph, kernel_allowed
 from perflib.machine.files import integer, text
 from perflib.machine.hardware.hypervisor import hypervisor
 from perflib.machine.hardware.pmu import pmu
@@ -27,8 +27,6 @@ from perflib.machine.hardware.topology import topology
 from perflib.model.errors import UserError, choose
 
 __all__ = ["CallGraph", "Recorder", "away_from", "prompt"]
-
-CallGraph = Literal["none", "fp", "dwarf", "lbr"]
 
 _FIELDS = "comm,pid,tid,cpu,time,period,event,ip,sym,symoff,dso"
 

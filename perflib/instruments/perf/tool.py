@@ -7,11 +7,14 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Literal
 
-from perflib.machine.files import fields, integer, text
+from perflib.machine.files import assignments, fields, integer
+from perflib.machine.processes import is_gone, may_count_kernel
 from perflib.model.errors import MeasurementError
 
 __all__ = [
+    "CallGraph",
     "PerfUnavailableError",
     "ProcessGoneError",
     "explain",
@@ -19,6 +22,8 @@ __all__ = [
     "kernel_allowed",
     "refusal",
 ]
+
+CallGraph = Literal["none", "fp", "dwarf", "lbr"]  # how perf finds the callers
 
 _INSTALL = {
     "debian": "apt-get install linux-perf",
@@ -30,7 +35,6 @@ _INSTALL = {
     "alpine": "apk add perf",
     "gentoo": "emerge dev-util/perf",
 }
-_CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 _REFUSED = re.compile(r"[Pp]ermission|not permitted|perf_event_paranoid|Access to performance")
 _TOO_OLD = re.compile(r"unknown option [`'\"]?control|control-fifo|Cannot parse.*control")
 _LINES = 12
@@ -64,8 +68,7 @@ def kernel_allowed(perf: Path | None = None, root: Path = Path("/")) -> bool:
 
     ``perf``: the program, which may have capabilities of its own (``setcap``).
     """
-    capabilities = int(fields(root / "proc/self/status").get("CapEff", "0"), 16)
-    if capabilities & (1 << _CAP_PERFMON | 1 << _CAP_SYS_ADMIN):
+    if may_count_kernel(root):
         return True
     try:
         if perf is not None and os.getxattr(perf, "security.capability"):
@@ -140,20 +143,13 @@ def refusal(perf: Path, pid: int | None, root: Path = Path("/")) -> str:
 
 def _owner(pid: int, root: Path) -> int | None:
     """The user a process runs as; None where it is gone, or has ended and waits for its parent."""
-    status = fields(root / f"proc/{pid}/status")
-    if not status or status.get("State", "Z")[:1] in "ZX":
-        return None
-    return int(status["Uid"].split()[1])
+    uids = fields(root / f"proc/{pid}/status").get("Uid", "").split()
+    return int(uids[1]) if uids and not is_gone(pid, root) else None
 
 
 def _install(root: Path) -> str:
-    release = dict(
-        line.split("=", 1)
-        for line in (text(root / "etc/os-release") or "").splitlines()
-        if "=" in line
-    )
-    families = [release.get("ID", ""), *release.get("ID_LIKE", "").strip("\"'").split()]
-    for family in (name.strip("\"'") for name in families):
+    release = assignments(root / "etc/os-release")
+    for family in [release.get("ID", ""), *release.get("ID_LIKE", "").split()]:
         if family.split("-")[0] in _INSTALL:
             return f"Install it, as root: {_INSTALL[family.split('-')[0]]}"
     return "Install your distribution's package, as root; its name is perf or linux-perf."

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from perflib.machine.processes import has_ended, signal_name
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["SimulatorError", "find_program", "find_tool", "run_under"]
@@ -113,7 +114,9 @@ def run_under(
         raise SimulatorError(msg, tail)
     if process.returncode:
         number = process.returncode
-        how = f"died of signal {-number}" if number < 0 else f"ended with exit status {number}"
+        how = (
+            f"died of {signal_name(-number)}" if number < 0 else f"ended with exit status {number}"
+        )
         last = "\n".join(f"  {line}" for line in tail.splitlines()[-15:]) or "  (nothing)"
         msg = f"{name} {how}: nothing is counted. The last lines of its errors:\n{last}"
         raise SimulatorError(msg, tail)
@@ -129,7 +132,7 @@ def _no_core_files(pid: int) -> None:
 
 def _wait(pid: int, deadline: float) -> bool:
     """Whether a child ended in time; it stays a zombie, so that its number stays its own."""
-    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    while not has_ended(pid):
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from perflib.machine.files import fields
 from perflib.machine.hardware import cgroup, hypervisor
 from perflib.machine.hardware.cpuid import Leaves
 from perflib.machine.hardware.topology import Topology, topology
+from perflib.machine.processes import may_count_kernel
 
 __all__ = ["Check", "Patient", "State", "examine"]
 
 State = Literal["good", "warn", "unknown"]
-
-_CAP_SYS_ADMIN, _CAP_PERFMON = 1 << 21, 1 << 38
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,6 @@ class Patient:
 
 def examine(root: Path, leaves: Leaves) -> Patient:
     """Read the facts below ``root``."""
-    capabilities = int(fields(root / "proc/self/status").get("CapEff", "0"), 16)
     return Patient(
         root=root,
         topology=topology(root),
@@ -59,5 +56,5 @@ def examine(root: Path, leaves: Leaves) -> Patient:
         leaves=leaves,
         hypervisor=hypervisor.hypervisor(root, leaves),
         container=hypervisor.container(root),
-        privileged=bool(capabilities & (_CAP_SYS_ADMIN | _CAP_PERFMON)),
+        privileged=may_count_kernel(root),
     )

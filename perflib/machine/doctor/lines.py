@@ -7,18 +7,11 @@ from typing import Any
 
 from perflib.machine.doctor.checkup import Check
 from perflib.machine.hardware.features import FeatureState
+from perflib.model.sentences import size
 
 __all__ = ["check_lines", "feature_lines", "machine_lines"]
 
 _MARKS = {"good": "ok     ", "warn": "WARNING", "unknown": "unknown"}
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} GiB"
 
 
 def machine_lines(machine: Mapping[str, Any]) -> Iterator[str]:
@@ -40,7 +33,7 @@ def machine_lines(machine: Mapping[str, Any]) -> Iterator[str]:
     memory = machine["memory_bytes"]
     yield (
         f"{machine['system']}, kernel {machine['kernel']}, "
-        f"{_bytes(memory) if memory else 'unknown'} of memory; "
+        f"{size(memory) if memory else 'unknown'} of memory; "
         f"hypervisor: {machine['hypervisor'] or 'none seen'}; "
         f"container: {machine['container'] or 'none seen'}; CPU quota: "
         f"{limits['quota_cpus'] or 'none'}; clock source: {machine['clocksource']}"
@@ -55,8 +48,8 @@ def machine_lines(machine: Mapping[str, Any]) -> Iterator[str]:
             f"CPUs {' | '.join(cache['shared_by'])}"
         )
     for tlb in machine["tlbs"]:
-        pages = " or ".join(_bytes(size) for size in tlb["page_bytes"])
-        reach = _bytes(tlb["entries"] * min(tlb["page_bytes"]))
+        pages = " or ".join(size(page) for page in tlb["page_bytes"])
+        reach = size(tlb["entries"] * min(tlb["page_bytes"]))
         yield (
             f"L{tlb['level']} {tlb['kind']} TLB for pages of {pages}: {tlb['entries']} entries, "
             f"reach {reach}"

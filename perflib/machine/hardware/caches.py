@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import integer, number_of, text
+from perflib.model.sentences import size
 
 __all__ = ["Cache", "CacheKind", "caches", "sharing"]
 
@@ -34,7 +35,7 @@ class Cache:
     def __str__(self) -> str:
         """Short and for a reader: ``L1d 32 KiB``."""
         suffix = {"data": "d", "instruction": "i", "unified": ""}[self.kind]
-        return f"L{self.level}{suffix} {_size(self.size_bytes)}"
+        return f"L{self.level}{suffix} {size(self.size_bytes)}"
 
 
 def caches(root: Path = Path("/")) -> tuple[Cache, ...]:
@@ -63,25 +64,18 @@ def sharing(caches: tuple[Cache, ...], cpu: int) -> dict[str, tuple[int, ...]]:
 
 
 def _cache(index: Path, cpu: int) -> Cache | None:
-    level, size = integer(f"{index}/level"), text(f"{index}/size") or ""
+    level, words = integer(f"{index}/level"), text(f"{index}/size") or ""
     kind = (text(f"{index}/type") or "").lower()
     if level is None or kind not in ("data", "instruction", "unified"):
         return None
-    if not size or not size.rstrip("KMG").isdigit():
+    if not words or not words.rstrip("KMG").isdigit():
         return None
     return Cache(
         level=level,
         kind=cast(CacheKind, kind),
-        size_bytes=int(size.rstrip("KMG")) * _UNITS.get(size[-1], 1),
+        size_bytes=int(words.rstrip("KMG")) * _UNITS.get(words[-1], 1),
         ways=integer(f"{index}/ways_of_associativity") or None,
         line_bytes=integer(f"{index}/coherency_line_size"),
         sets=integer(f"{index}/number_of_sets"),
         shared_cpus=tuple(parse_cpus(text(f"{index}/shared_cpu_list") or str(cpu))),
     )
-
-
-def _size(size_bytes: int) -> str:
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= factor and size_bytes % (factor // 4) == 0:
-            return f"{size_bytes / factor:g} {unit}"
-    return f"{size_bytes} B"

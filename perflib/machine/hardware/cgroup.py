@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from perflib.machine.cpulist import parse_cpus
-from perflib.machine.files import integer, text
+from perflib.machine.files import integer, mounts, text
 
 __all__ = ["Limits", "limits"]
 
@@ -70,13 +70,13 @@ def limits(root: Path = Path("/")) -> Limits:
 
 def _groups(root: Path) -> dict[str, list[Path]]:
     """For each controller (``""``: version 2) the process's group and those above it."""
-    mounts = list(_mounts(root))
+    mounted = list(_mounts(root))
     found: dict[str, list[Path]] = {}
     for line in (text(root / "proc/self/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, group = rest.partition(":")
         for controller in [""] if number == "0" else controllers.split(","):
-            for options, mounted_group, mount_point in mounts:
+            for options, mounted_group, mount_point in mounted:
                 if controller in options:
                     found[controller] = _upwards(root, group, mounted_group, mount_point)
                     break
@@ -85,12 +85,10 @@ def _groups(root: Path) -> dict[str, list[Path]]:
 
 def _mounts(root: Path) -> Iterator[tuple[set[str], str, str]]:
     """Each mounted hierarchy: its controllers, the group that it shows as its top, and where."""
-    for line in (text(root / "proc/self/mountinfo") or "").splitlines():
-        before, _, after = line.partition(" - ")
-        words, kind = before.split(), after.split()
-        if len(words) > 4 and kind and kind[0] in ("cgroup", "cgroup2"):
-            options = set(kind[-1].split(",")) if kind[0] == "cgroup" else {""}
-            yield options, words[3], words[4]
+    for mount, (kind, *_, options) in mounts(root):
+        if kind in ("cgroup", "cgroup2"):
+            controllers = set(options.split(",")) if kind == "cgroup" else {""}
+            yield controllers, mount[3], mount[4]
 
 
 def _upwards(root: Path, group: str, mounted_group: str, mount_point: str) -> list[Path]:

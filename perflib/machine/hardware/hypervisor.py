@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.files import fields, text
+from perflib.machine.files import fields, mounts, text
 from perflib.machine.hardware.cpuid import Leaves, ascii_of
 
 __all__ = ["container", "hypervisor", "reports_steal"]
@@ -94,8 +94,4 @@ def container(root: Path = Path("/")) -> str | None:
 
 
 def _root_filesystem(root: Path) -> str | None:
-    for line in (text(root / "proc/self/mountinfo") or "").splitlines():
-        before, _, after = line.partition(" - ")
-        if before.split()[4:5] == ["/"]:
-            return after.split()[0]
-    return None
+    return next((system[0] for mount, system in mounts(root) if mount[4] == "/"), None)

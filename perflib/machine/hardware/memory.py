@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perflib.machine.files import fields
+from perflib.machine.files import kib_of
 from perflib.machine.hardware import cgroup
 
 __all__ = ["free_bytes"]
@@ -15,6 +15,5 @@ def free_bytes(root: Path = Path("/")) -> int | None:
 
     ``None``: neither says.
     """
-    words = fields(root / "proc/meminfo").get("MemAvailable", "").split()
-    known = [int(words[0]) * 1024 if words else None, cgroup.limits(root).memory_bytes]
+    known = [kib_of(root / "proc/meminfo", "MemAvailable"), cgroup.limits(root).memory_bytes]
     return min((size for size in known if size is not None), default=None)

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from perflib.machine.cpulist import format_cpus, parse_cpus
-from perflib.machine.files import fields, integer, number_of, text
+from perflib.machine.files import fields, integer, kib_of, number_of, text
 from perflib.machine.hardware import cgroup
 from perflib.machine.hardware.caches import Cache
 from perflib.model.errors import UserError
@@ -217,19 +217,11 @@ def _nodes(root: Path) -> list[Node]:
         Node(
             node=number_of(place),
             cpus=tuple(sorted(_cpus(text(f"{place}/cpulist")))),
-            memory_bytes=_memory_bytes(text(f"{place}/meminfo")),
+            memory_bytes=kib_of(place / "meminfo", f"Node {number_of(place)} MemTotal"),
             distances=tuple(int(word) for word in (text(f"{place}/distance") or "").split()),
         )
         for place in places
     ]
-
-
-def _memory_bytes(meminfo: str | None) -> int | None:
-    for line in (meminfo or "").splitlines():
-        words = line.split()  # Node 0 MemTotal: 24684084 kB
-        if "MemTotal:" in words:
-            return int(words[words.index("MemTotal:") + 1]) * 1024
-    return None
 
 
 def _cpus(words: str | None) -> set[int]:

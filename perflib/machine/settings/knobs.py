@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from perflib.machine.settings.guard import read_setting
 from perflib.model.errors import UserError, choose
 
 __all__ = ["KNOBS", "Knob", "knob"]
 
 _CPU = "sys/devices/system/cpu"
 _THP = "sys/kernel/mm/transparent_hugepage"
-_CHOSEN = re.compile(r"\[([^\]]+)\]")
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,9 @@ class Knob:
         Empty where the file cannot be read.
         """
         try:
-            text = path.read_text().strip()
+            return read_setting(str(path))
         except OSError:
             return ""
-        chosen = _CHOSEN.search(text)  # always [madvise] never
-        return chosen.group(1) if chosen else text
 
     def encode(self, value: str, path: Path) -> str:
         """What to write into ``path`` (one of ``paths()``) for a value as a user says it.

@@ -1,0 +1,41 @@
+"""Processes of this machine: whether one has ended, of what, and what this one may do."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from perflib.machine.files import fields
+
+__all__ = ["has_ended", "is_gone", "may_count_kernel", "signal_name"]
+
+_CAP_SYS_ADMIN, _CAP_PERFMON = 1 << 21, 1 << 38
+
+
+def has_ended(child: int) -> bool:
+    """Whether a child has ended; it stays a zombie, so that its number, and its group's, stay."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def is_gone(pid: int, root: Path = Path("/")) -> bool:
+    """Whether any process has ended, whether its parent has waited for it or not."""
+    return fields(root / f"proc/{pid}/status").get("State", "Z")[:1] in "ZX"
+
+
+def signal_name(number: int) -> str:
+    """A signal in words.
+
+    >>> signal_name(9), signal_name(99)
+    ('SIGKILL (Killed)', 'signal 99')
+    """
+    try:
+        return f"{signal.Signals(number).name} ({signal.strsignal(number)})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def may_count_kernel(root: Path = Path("/")) -> bool:
+    """Whether this process may count and sample whatever ``perf_event_paranoid`` says."""
+    capabilities = int(fields(root / "proc/self/status").get("CapEff", "0"), 16)
+    return bool(capabilities & (_CAP_SYS_ADMIN | _CAP_PERFMON))
