@@ -4,28 +4,26 @@ import pandas as pd
 import pytest
 
 from perflib import experiments
-from perflib.lab import ledger
-from perflib.model.finding import Finding
+from perflib.lab.ledger import ledger
+from perflib.model.claims import EXPLAINS
 from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
+from perflib.stats.decide import Decision, Reason
+from perflib.stats.interval import Interval
+from tests.model.made import slower
 
 WHAT = "the extra time of core 8 with large code"
 HIDDEN = unseen("frequency", WHAT, "No <cycle> counter here.")
-MISSES = Finding(
-    claim=f"iTLB misses explain most of {WHAT}",
-    subject="hypothesis: iTLB misses",
-    verdict="supported",
-    effect=90.0,
-    low=88.0,
-    high=92.0,
-    unit="percent of the extra time",
-    reason="Because.",
-    evidence={"explains": WHAT},
+MISSES = EXPLAINS.found(
+    Decision("supported", (Reason("unseen", {"why": "Because."}),)),
+    Interval(90.0, 88.0, 92.0),
+    about={"cause": "iTLB misses", "explains": WHAT},
+    threshold=50.0,
 )
 
 
 def test_findings_alone_have_no_column_of_runs() -> None:
-    shown = ledger([MISSES, Finding("x", "cpu1", "refuted", 0, 0, 0, "percent"), HIDDEN])
+    shown = ledger([MISSES, slower(1, "refuted", 0.0), HIDDEN])
     assert shown.columns == ["hypothesis", "verdict", "share", "which extra time", "because"]
     first, second = shown.rows
     assert first == ["frequency", "◐ inconclusive", "–", WHAT, "No <cycle> counter here."]
@@ -37,7 +35,7 @@ def test_verdicts_have_a_colour_a_sign_and_a_word() -> None:
     assert '<td class="supported">● supported</td>' in html
     assert '<td class="inconclusive">◐ inconclusive</td>' in html
     assert "No &lt;cycle&gt; counter" in html
-    assert "td.supported { color" in html
+    assert "td.supported { font-weight" in html
 
 
 def test_runs_are_analysed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

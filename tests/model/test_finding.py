@@ -1,4 +1,4 @@
-"""Findings: as a sentence, and as JSON."""
+"""Findings: as sentences, as JSON, and as changes between two runs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.model.finding import Finding, changes
+from perflib.model.changes import changes
+from perflib.model.finding import Finding
+from perflib.stats.decide import Reason, Witness
+from perflib.stats.interval import Interval
+from tests.model.made import LEVEL, SLOWER, level, slower
 
-FOUND = Finding(
-    claim="cpu8 is more than 1 % slower than the median of the other cores",
-    subject="cpu8",
-    verdict="supported",
-    effect=12.345,
-    low=11.5,
-    high=13.0,
-    unit="percent",
-    reason="Every third of the run shows it.",
+FOUND = SLOWER.decided(
+    Interval(12.3, 11.5, 13.1),
+    1.0,
+    about={"cpu": 8},
+    to_support=[Witness(True, Reason("open"), Reason("because", {"what": ["a", "b", "c"]}))],
 )
 
 
-def test_sentence_has_verdict_effect_interval_and_reason() -> None:
-    assert str(FOUND) == (
-        "supported: cpu8 is more than 1 % slower than the median of the other cores: "
-        "+12.35 percent [+11.50, +13.00]. Every third of the run shows it."
-    )
-    unexplained = dataclasses.replace(FOUND, reason="", effect=-1.0)
-    assert str(unexplained).endswith("-1.00 percent [+11.50, +13.00].")
+def test_a_finding_is_its_claim_with_verdict_numbers_and_reasons() -> None:
+    assert (FOUND.subject, FOUND.verdict, FOUND.kind) == ("cpu8", "supported", "anomaly")
+    assert FOUND.claim == "cpu8 is more than 1 % slower than the others"
+    assert FOUND.reason == "Because of a, b and c."
+    assert FOUND.plain == "cpu8 is slower than the others: 12.30 % ± 0.80"
+    assert str(FOUND) == f"supported: {FOUND.claim}: 12.30 % ± 0.80. Because of a, b and c."
 
 
 def test_it_cannot_be_changed() -> None:
@@ -47,13 +46,18 @@ def test_json_has_every_field_of_the_contract() -> None:
         "claim": FOUND.claim,
         "subject": "cpu8",
         "verdict": "supported",
-        "effect": 12.345,
+        "effect": 12.3,
         "low": 11.5,
-        "high": 13.0,
+        "high": 13.1,
         "unit": "percent",
         "confidence": 0.95,
-        "reason": "Every third of the run shows it.",
+        "reason": "Because of a, b and c.",
         "evidence": {},
+        "kind": "anomaly",
+        "about": {"claim": "slower", "cpu": 8},
+        "quantity": "slowdown",
+        "threshold": 1.0,
+        "plain": FOUND.plain,
     }
 
 
@@ -104,22 +108,58 @@ def test_any_evidence_can_be_written_as_strict_json(evidence: dict[str, Any]) ->
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
-def test_an_estimate_or_an_interval_that_there_is_not_is_not_printed() -> None:
-    bare = dataclasses.replace(FOUND, effect=math.nan, low=math.nan, high=math.nan, reason="None.")
-    assert str(bare) == f"supported: {FOUND.claim}. None."
-    single = dataclasses.replace(FOUND, low=math.nan, high=math.nan, reason="")
-    assert str(single).endswith(": +12.35 percent.")
+# --- sentences ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ends", "estimate"),
+    [
+        ((12.3, 11.5, 13.1), "12.30 % ± 0.80"),
+        ((-0.1, -0.3, 0.1), "−0.10 % ± 0.20"),
+        ((10.0, 9.0, 14.0), "10.0 % [9.0, 14.0]"),
+        ((150.0, 100.0, 200.0), "150 % ± 50"),
+        ((3.0, math.nan, math.nan), "3.00 %"),
+        ((math.nan, math.nan, math.nan), "nothing could be estimated"),
+    ],
+)
+def test_an_estimate_has_as_many_digits_as_it_is_worth(
+    ends: tuple[float, float, float], estimate: str
+) -> None:
+    finding = SLOWER.decided(Interval(*ends), 1.0, about={"cpu": 0})
+    assert estimate in str(finding)
+    assert estimate in finding.plain
+
+
+def test_what_has_no_plain_sentence_of_its_own_stays_open() -> None:
+    assert slower(3, "inconclusive", 1.0).plain == (
+        "It stays open whether cpu3 is more than 1 % slower than the others: 1.00 % ± 0.40."
+    )
+
+
+def test_sizes_are_for_readers() -> None:
+    assert level(32768).claim == "a level of memory ends at 32 KiB"
+    assert level(3 << 19).plain == "A level of memory ends at 1.5 MiB"
+
+
+def test_a_template_that_names_what_is_not_there_is_a_mistake() -> None:
+    with pytest.raises(KeyError):
+        _ = LEVEL.decided(Interval(1, 1, 1), 1.0).claim
+
+
+# --- two runs ----------------------------------------------------------------------------------
 
 
 def test_changes_compare_what_is_about_the_same() -> None:
-    def explained(what: str, effect: float, unit: str = "percent") -> Finding:
-        return dataclasses.replace(
-            FOUND, effect=effect, low=effect - 1, high=effect + 1, unit=unit,
-            evidence={"explains": what},
-        )  # fmt: skip
-
-    first = [explained("core 1", 10.0), explained("large code", 40.0)]
-    second = [explained("large code", 41.0), explained("core 1", 15.0), explained("core 2", 1.0)]
+    first = [slower(1, "supported", 10.0, 1.0), slower(2, "supported", 40.0, 1.0)]
+    second = [slower(cpu, "supported", effect, 1.0) for cpu, effect in ((2, 41), (1, 15), (3, 1))]
     found = changes(first, second)
-    assert [change.effect for change in found] == [1.0, 5.0]
-    assert changes(first, [explained("core 1", 3.0, "KiB")]) == []
+    assert [(change.subject, change.effect) for change in found] == [("cpu2", 1.0), ("cpu1", 5.0)]
+    assert [change.verdict for change in found] == ["inconclusive", "supported"]
+    assert changes(first, second, 20.0)[0].verdict == "refuted"
+    other = [finding.in_unit("KiB") for finding in second]
+    assert changes(first, other) == []
+
+
+def test_changes_of_a_run_from_itself_are_none() -> None:
+    same: list[Finding] = [slower(cpu, "supported", 10.0, 1.0) for cpu in range(3)]
+    assert {change.verdict for change in changes(same, same, 2.0)} == {"refuted"}
