@@ -21,8 +21,8 @@ from perflib.experiments.aliasing.offsets.arguments import default_offsets
 from perflib.experiments.aliasing.offsets.measure import (
     DGEMV,
     FUNCTIONS,
-    Arm,
-    OffsetTurns,
+    Configuration,
+    OffsetTrials,
     with_calls,
 )
 from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
@@ -162,7 +162,7 @@ class AliasOffsets(Experiment):
         Column("calls", "integer", "", "how often the function was called", True),
         Column("time_ns", "number", "ns", "wall time of all calls", True),
         Column("cpu", "integer", "", "the core"),
-        Column("position", "integer", "", "place of the function's turn in its round"),
+        Column("position", "integer", "", "place of the function's trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
         Column("first_address", "integer", "", "where the buffer that is read lies"),
         Column("second_address", "integer", "", "where the buffer that is written lies"),
@@ -183,8 +183,8 @@ class AliasOffsets(Experiment):
             raise UserError(reason)
         cores = params.resolved_cores()
         libraries, absent = self._libraries(params)
-        arms = [
-            Arm(core, *what)
+        configurations = [
+            Configuration(core, *what)
             for core in range(len(cores))
             for what in self._wanted(params, libraries)
         ]
@@ -193,10 +193,10 @@ class AliasOffsets(Experiment):
             "libraries": [vars(library) for library in libraries],
             "absent": absent,
             "openblas_coretype": {**os.environ, **params.environment}.get("OPENBLAS_CORETYPE"),
-            "arms": arms,
+            "arms": configurations,
         }
-        with self._turns(params, plan) as turns:
-            plan["arms"] = with_calls(turns, arms, params.sample_ms)
+        with self._trials(params, plan) as trials:
+            plan["arms"] = with_calls(trials, configurations, params.sample_ms)
         return plan
 
     @staticmethod
@@ -238,9 +238,9 @@ class AliasOffsets(Experiment):
         return found
 
     @staticmethod
-    def _turns(params: AliasOffsetsParams, plan: Mapping[str, Any]) -> OffsetTurns:
-        return OffsetTurns(
-            [Arm(*arm) for arm in plan["arms"]],
+    def _trials(params: AliasOffsetsParams, plan: Mapping[str, Any]) -> OffsetTrials:
+        return OffsetTrials(
+            [Configuration(*configuration) for configuration in plan["arms"]],
             [params.conditions(cpu) for cpu in plan["cores"]],
             [Blas(**library) for library in plan["libraries"]],
             sorted(set(params.offsets)),
@@ -251,11 +251,11 @@ class AliasOffsets(Experiment):
     def take(self, params: AliasOffsetsParams, session: Session) -> str:
         """Every function at every offset once a round; then the simulated aliases."""
         plan = session.plan
-        with self._turns(params, plan) as turns:
+        with self._trials(params, plan) as trials:
             stopped = session.rounds(
-                params, len(plan["arms"]), turns.take, self._half_width, least_s=_LEAST_S
+                params, len(plan["arms"]), trials.take, self._half_width, least_s=_LEAST_S
             )
-            session.note(turns)
+            session.note(trials)
         session.provenance["blas"] = plan["libraries"]
         session.provenance["openblas_coretype"] = plan["openblas_coretype"]
         if plan["absent"]:

@@ -1,4 +1,4 @@
-"""One turn of alias_offsets: a function timed at every offset, in random order, in its worker."""
+"""One trial of alias_offsets: a function timed at every offset, in random order, in its worker."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from perflib.model.errors import MeasurementError
 __all__ = [
     "FUNCTIONS",
     "TRIAL",
-    "Arm",
-    "OffsetTurns",
+    "Configuration",
+    "OffsetTrials",
     "calls_for",
     "fitting",
     "visiting",
@@ -53,12 +53,12 @@ TRIAL = (_TOGETHER_DISTANCE,) * 3  # offsets of the calls that say how long one 
 _STAGES = {1: "its arguments", 2: "its memory", 3: "the library", 4: "its result"}
 
 
-class Arm(NamedTuple):
+class Configuration(NamedTuple):
     """A function, how it is built or in which library it is, and of what size.
 
     ``core`` counts the run's cores from 0. ``build``: the kernel's variant, or the library's name.
     ``order``: ``column`` or ``row`` of dgemv, else empty. ``calls``, ``warm_calls``: each sample's.
-    ``visits``: how many samples each offset has in a turn.
+    ``visits``: how many samples each offset has in a trial.
     """
 
     core: int
@@ -88,28 +88,28 @@ def visiting(seed: str, offsets: Sequence[int], visits: int) -> list[int]:
     return [offset for _ in range(visits) for offset in draw.sample(offsets, len(offsets))]
 
 
-class OffsetTurns:
+class OffsetTrials:
     """A worker for each build of the kernel and for each BLAS library, on each core.
 
     Parameters
     ----------
-    arms
+    configurations
         What is measured.
     conditions
         What the workers of each core are to have.
     libraries
-        Those that arms name.
+        Those that configurations name.
     offsets
         In bytes; a function is given those that are multiples of its items.
     seed
-        Of the order of the offsets in each turn.
+        Of the order of the offsets in each trial.
     together
         Both buffers move, in whole cache lines: the null test.
     """
 
     def __init__(
         self,
-        arms: Sequence[Arm],
+        configurations: Sequence[Configuration],
         conditions: Sequence[Conditions],
         libraries: Sequence[Blas],
         offsets: Sequence[int],
@@ -117,27 +117,27 @@ class OffsetTurns:
         seed: int,
         together: bool = False,
     ) -> None:
-        self._arms = arms
+        self._configurations = configurations
         self._conditions = conditions
         self._libraries = {library.name: library for library in libraries}
         self._offsets = list(offsets)
         self._seed = seed
         self._together = together
         self._groups: dict[str, Workers] = {}
-        for arm in arms:
-            if arm.build not in self._groups:
-                self._groups[arm.build] = self._workers(arm)
+        for wanted in configurations:
+            if wanted.build not in self._groups:
+                self._groups[wanted.build] = self._workers(wanted)
         self._started = contextlib.ExitStack()
         self._opened: dict[tuple[str, int], int | None] = {}
         self._checksums: dict[str, int] = {}
         self._problems: dict[str, None] = {}
 
-    def _workers(self, arm: Arm) -> Workers:
-        if arm.function != DGEMV:
-            return Workers(build("alias_offsets", variant=arm.build), self._conditions)
+    def _workers(self, wanted: Configuration) -> Workers:
+        if wanted.function != DGEMV:
+            return Workers(build("alias_offsets", variant=wanted.build), self._conditions)
         alone = [
-            replace(wanted, environment={**ONE_THREAD, **wanted.environment})
-            for wanted in self._conditions
+            replace(each, environment={**ONE_THREAD, **each.environment})
+            for each in self._conditions
         ]
         return Workers(build("alias_blas"), alone)
 
@@ -161,11 +161,11 @@ class OffsetTurns:
         """Kernel and conditions of each build and library."""
         return {"kernels": {name: workers.provenance() for name, workers in self._groups.items()}}
 
-    def take(self, round_: int, arm: int) -> Columns:
-        """Every offset as often as the arm says, in a fresh random order each time."""
-        wanted = self._arms[arm]
+    def take(self, round_: int, which: int) -> Columns:
+        """Every offset as often as the configuration says, in a fresh random order each time."""
+        wanted = self._configurations[which]
         fit = fitting(wanted.function, self._offsets)
-        offsets = visiting(f"{self._seed}/{round_}/{arm}", fit, wanted.visits)
+        offsets = visiting(f"{self._seed}/{round_}/{which}", fit, wanted.visits)
         samples = self.sweep(wanted, offsets)
         ok = self._usable(wanted, offsets, samples)
         cpu = self._conditions[wanted.core].cpu
@@ -177,7 +177,7 @@ class OffsetTurns:
             "ok": ok.tolist(),
         }
 
-    def sweep(self, arm: Arm, offsets: Sequence[int]) -> NDArray[Any]:
+    def sweep(self, wanted: Configuration, offsets: Sequence[int]) -> NDArray[Any]:
         """The kernel's ``offset_sample`` of each offset, in the order given.
 
         Raises
@@ -187,29 +187,29 @@ class OffsetTurns:
         MeasurementError
             The kernel refused, or the library cannot be opened.
         """
-        worker = self._groups[arm.build][arm.core]
+        worker = self._groups[wanted.build][wanted.core]
         # With both moving, by whole lines: a place in a line has a cost of its own.
         moved = [_line(offset) if self._together else offset for offset in offsets]
-        function, which = "offsets_sweep", FUNCTIONS.get(arm.function, 0)
-        if arm.function == DGEMV:
-            self._open(arm, worker)
-            function, which = "blas_sweep", int(arm.order == "column")
+        function, number = "offsets_sweep", FUNCTIONS.get(wanted.function, 0)
+        if wanted.function == DGEMV:
+            self._open(wanted, worker)
+            function, number = "blas_sweep", int(wanted.order == "column")
         answer, (samples,) = worker.call(
-            function, which, arm.n, np.array(moved, dtype=np.int64), len(moved),
-            int(self._together), arm.warm_calls, arm.calls,
+            function, number, wanted.n, np.array(moved, dtype=np.int64), len(moved),
+            int(self._together), wanted.warm_calls, wanted.calls,
             Out(record(worker.target, "offset_sample"), len(moved)), timeout_s=_TIMEOUT_S,
         )  # fmt: skip
         if answer:
-            msg = f"{arm.name}: {_explained(int(answer))}"
+            msg = f"{wanted.name}: {_explained(int(answer))}"
             raise MeasurementError(msg)
         return samples
 
-    def _open(self, arm: Arm, worker: Worker) -> None:
+    def _open(self, wanted: Configuration, worker: Worker) -> None:
         """Open the library in its worker, anew where the worker was."""
-        key = arm.build, arm.core
+        key = wanted.build, wanted.core
         if worker.pid is not None and self._opened.get(key) == worker.pid:
             return
-        library = self._libraries[arm.build]
+        library = self._libraries[wanted.build]
         words = [
             np.frombuffer(os.fsencode(word) + b"\0", dtype=np.uint8)
             for word in (library.path, library.dgemv, library.set_threads)
@@ -223,27 +223,27 @@ class OffsetTurns:
             raise MeasurementError(msg)
         self._opened[key] = worker.pid
 
-    def _usable(self, arm: Arm, offsets: Sequence[int], samples: NDArray[Any]) -> NDArray[np.bool_]:
+    def _usable(
+        self, wanted: Configuration, offsets: Sequence[int], samples: NDArray[Any]
+    ) -> NDArray[np.bool_]:
         """Which samples are what was asked for; why the others are not is a problem of the run."""
-        cpu = self._conditions[arm.core].cpu
-        first = self._checksums.setdefault(arm.name, int(samples["checksum"][0]))
-        wanted = np.full(len(offsets), _TOGETHER_DISTANCE)
-        if not self._together:
-            wanted = np.array(offsets) % _PERIOD
+        cpu = self._conditions[wanted.core].cpu
+        first = self._checksums.setdefault(wanted.name, int(samples["checksum"][0]))
+        apart = _TOGETHER_DISTANCE if self._together else np.array(offsets) % _PERIOD
         others = np.maximum(samples["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
         checks = {
-            f"{arm.name}: the thread was moved away from cpu{cpu}": samples["cpu"] == cpu,
-            f"{arm.name}: its result differs from sample to sample": samples["checksum"] == first,
-            f"{arm.name}: the buffers do not lie where they should": (
-                (samples["second"] - samples["first"]) % _PERIOD == wanted
+            f"the thread migrated from cpu{cpu}": samples["cpu"] == cpu,
+            "its result differs from sample to sample": samples["checksum"] == first,
+            "the buffers do not lie where they should": (
+                (samples["second"] - samples["first"]) % _PERIOD == apart
             ),
-            f"{arm.name}: other threads of the process took time, although it is to use one": (
+            "other threads of the process took time, although it is to use one": (
                 samples["others_ns"] <= others
             ),
         }
         for words, held in checks.items():
             if not held.all():
-                self._problems[words] = None
+                self._problems[f"{wanted.name}: {words}"] = None
         return np.asarray(np.all(list(checks.values()), axis=0))
 
 
@@ -274,18 +274,22 @@ def calls_for(trial_ns: Sequence[float], sample_ms: float) -> tuple[int, int, in
     return (calls, max(1, calls // 10), _VISITS) if calls else (1, int(each_ns < _LONG_NS), 1)
 
 
-def with_calls(turns: OffsetTurns, arms: Sequence[Arm], sample_ms: float) -> list[Arm]:
-    """The arms with as many calls and samples as take ``sample_ms`` at each offset of a turn."""
+def with_calls(
+    trials: OffsetTrials, configurations: Sequence[Configuration], sample_ms: float
+) -> list[Configuration]:
+    """Configurations with as many calls and samples as take ``sample_ms`` at an offset.
+
+    They come with one call a sample, and those of one name get the same on all cores.
+    """
     counted: dict[str, tuple[int, int, int]] = {}
-    for arm in arms:
-        if arm.name not in counted:
+    found = []
+    for wanted in configurations:
+        if wanted.name not in counted:
             try:
-                samples = turns.sweep(arm, TRIAL)
+                samples = trials.sweep(wanted, TRIAL)
             except WorkerError as error:
                 raise MeasurementError(str(error)) from error
-            counted[arm.name] = calls_for((samples["time_ns"] / arm.calls).tolist(), sample_ms)
-    return [
-        arm._replace(calls=calls, warm_calls=warm_calls, visits=visits)
-        for arm in arms
-        for calls, warm_calls, visits in [counted[arm.name]]
-    ]
+            counted[wanted.name] = calls_for(samples["time_ns"].tolist(), sample_ms)
+        calls, warm_calls, visits = counted[wanted.name]
+        found.append(wanted._replace(calls=calls, warm_calls=warm_calls, visits=visits))
+    return found

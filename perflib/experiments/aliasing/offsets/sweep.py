@@ -193,15 +193,15 @@ def sweep_offsets(
 
             calls, warm_calls, visits = calls_for(timed(TRIAL, 1, 1)["time_ns"], sample_ms)
 
-            def turn(round_: int, _: int) -> Columns:
+            def trial(round_: int, _: int) -> Columns:
                 return timed(visiting(f"{seed}/{round_}", places, visits), warm_calls, calls)
 
             stopped = take_rounds(
-                journal, 1, turn, seed=seed, budget_s=budget_s, least_s=0.0,
+                journal, 1, trial, seed=seed, budget_s=budget_s, least_s=0.0,
                 target=precision_percent, half_width=_half_width,
             )  # fmt: skip
     samples = frame_of(journal.turns)
-    failed = [turn["failed"] for turn in journal.turns if "failed" in turn]
+    failed = [one["failed"] for one in journal.turns if "failed" in one]
     if samples.empty:
         raise MeasurementError(failed[-1]) if failed else KeyboardInterrupt
     problems = [*worker.unmet, *dict.fromkeys(failed)]

@@ -66,13 +66,13 @@ class Extreme:
     half of the blocks of time chose, in the other half, so that the choice does not flatter it; it
     is held within the ends.
     ``p``: how often chance alone makes any offset as extreme.
-    ``stretches``: of thirds of the run.
+    ``segments``: of thirds of the run.
     """
 
     offset_bytes: int
     difference: Interval
     p: float
-    stretches: tuple[float, ...]
+    segments: tuple[float, ...]
 
 
 class OffsetTable:
@@ -196,12 +196,12 @@ class OffsetTable:
         ends = effects[place] - reach, effects[place] + reach
         effect = min(max(_cross_estimate(levels), ends[0]), ends[1])
         thirds = [robust_mean(part) for part in np.array_split(levels, _STRETCHES)]
-        stretches = [against_others(part)[place] for part in thirds]
+        segments = [against_others(part)[place] for part in thirds]
         return Extreme(
             int(self.offsets[place]),
             _percent(Interval(*(sign * value for value in (effect, *ends[::sign])))),
             float((1 + (noise >= effects[place]).sum()) / (1 + len(noise))),
-            tuple(_percent_of(sign * float(part)) for part in stretches),
+            tuple(_percent_of(sign * float(part)) for part in segments),
         )
 
 

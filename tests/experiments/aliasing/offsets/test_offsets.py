@@ -16,7 +16,12 @@ import pytest
 from perflib.experiments.aliasing import offsets as alias_offsets
 from perflib.experiments.aliasing.offsets import experiment, period_of
 from perflib.experiments.aliasing.offsets import simulated as alias_offsets_simulated
-from perflib.experiments.aliasing.offsets.measure import Arm, OffsetTurns, fitting, with_calls
+from perflib.experiments.aliasing.offsets.measure import (
+    Configuration,
+    OffsetTrials,
+    fitting,
+    with_calls,
+)
 from perflib.experiments.aliasing.offsets.table import aliasing
 from perflib.kernels import build
 from perflib.machine.libraries.blas import Blas
@@ -66,9 +71,13 @@ def test_periods() -> None:
 
 
 def test_a_name_says_what_ran() -> None:
-    assert Arm(0, "convolution", "O2-restrict", 2048).name == "convolution-O2-restrict-2048"
-    assert Arm(1, "memcpy", "O3", 64).name == "memcpy-64"
-    assert Arm(0, "dgemv", "blis-pthread", 128, "row").name == "dgemv-blis-pthread-row-128"
+    assert (
+        Configuration(0, "convolution", "O2-restrict", 2048).name == "convolution-O2-restrict-2048"
+    )
+    assert Configuration(1, "memcpy", "O3", 64).name == "memcpy-64"
+    assert (
+        Configuration(0, "dgemv", "blis-pthread", 128, "row").name == "dgemv-blis-pthread-row-128"
+    )
     assert fitting("dgemv", [0, 4, 8, 12, 16]) == [0, 8, 16]
     assert fitting("copy", [0, 4, 8]) == [0, 4, 8]
 
@@ -231,20 +240,20 @@ def threaded(tmp_path_factory: pytest.TempPathFactory) -> Blas:
     return Blas("threaded", "reference", str(path), "cblas_dgemv", "")
 
 
-def turns_of(library: Blas, n: int = 256) -> OffsetTurns:
+def trials_of(library: Blas, n: int = 256) -> OffsetTrials:
     cpu = min(os.sched_getaffinity(0))
-    arm = Arm(0, "dgemv", library.name, n, "column", calls=4)
-    return OffsetTurns([arm], [Conditions(cpu=cpu)], [library], [0, 8, 2048], seed=1)
+    configuration = Configuration(0, "dgemv", library.name, n, "column", calls=4)
+    return OffsetTrials([configuration], [Conditions(cpu=cpu)], [library], [0, 8, 2048], seed=1)
 
 
 @needs_this_processor
 def test_a_blas_that_uses_threads_all_the_same_is_found_out(threaded: Blas) -> None:
-    with turns_of(threaded) as turns:
-        columns = turns.take(0, 0)
+    with trials_of(threaded) as trials:
+        columns = trials.take(0, 0)
         assert columns["ok"] == [False] * 3
         assert sorted(columns["offset_bytes"]) == [0, 8, 2048]
         assert all(others > 0 for others in columns["others_ns"])
-        (problem,) = turns.unmet
+        (problem,) = trials.unmet
     assert problem.startswith("dgemv-threaded-column-256: other threads of the process took time")
 
 
@@ -262,47 +271,49 @@ def test_the_kind_of_core_that_openblas_was_told_is_recorded() -> None:
 def test_a_library_that_went_away_is_told() -> None:
     gone = Blas("gone", "reference", "nowhere/libgone.so", "cblas_dgemv", "")
     with (
-        turns_of(gone) as turns,
+        trials_of(gone) as trials,
         pytest.raises(MeasurementError, match=r"libgone\.so cannot be used: .*libgone"),
     ):
-        turns.take(0, 0)
+        trials.take(0, 0)
 
 
 @needs_this_processor
 def test_one_thread_is_asked_for_before_the_library_is_loaded(threaded: Blas) -> None:
-    with turns_of(threaded) as turns:
-        asked = turns.provenance()["kernels"]["threaded"]["conditions"][0]["got"]["environment"]
+    with trials_of(threaded) as trials:
+        asked = trials.provenance()["kernels"]["threaded"]["conditions"][0]["got"]["environment"]
     assert asked["OPENBLAS_NUM_THREADS"] == asked["MKL_NUM_THREADS"] == "1"
 
 
 @needs_this_processor
 def test_a_sample_whose_result_differs_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    arm = Arm(0, "copy", "O2", 64)
+    configuration = Configuration(0, "copy", "O2", 64)
     cpu = min(os.sched_getaffinity(0))
-    with OffsetTurns([arm], [Conditions(cpu=cpu)], [], [0, 4, 8], seed=1) as turns:
-        assert turns.take(0, 0)["ok"] == [True] * 3
-        right = turns.sweep
+    with OffsetTrials([configuration], [Conditions(cpu=cpu)], [], [0, 4, 8], seed=1) as trials:
+        assert trials.take(0, 0)["ok"] == [True] * 3
+        right = trials.sweep
 
-        def wrong(wanted: Arm, offsets: list[int]) -> Any:
+        def wrong(wanted: Configuration, offsets: list[int]) -> Any:
             samples = right(wanted, offsets).copy()
             samples["checksum"][1] += 1
             samples["cpu"][2] = -1
             return samples
 
-        monkeypatch.setattr(turns, "sweep", wrong)
-        assert turns.take(1, 0)["ok"] == [True, False, False]
-        assert any("its result differs" in words for words in turns.unmet)
-        assert any(f"moved away from cpu{cpu}" in words for words in turns.unmet)
+        monkeypatch.setattr(trials, "sweep", wrong)
+        assert trials.take(1, 0)["ok"] == [True, False, False]
+        assert any("its result differs" in words for words in trials.unmet)
+        assert any(f"migrated from cpu{cpu}" in words for words in trials.unmet)
 
 
 def test_calls_fill_the_time_and_long_calls_are_single() -> None:
     class Fake:
-        def sweep(self, arm: Arm, offsets: list[int]) -> Any:
-            each = {"short": 1_000, "middle": 400_000, "long": 5_000_000}[arm.function]
+        def sweep(self, configuration: Configuration, offsets: list[int]) -> Any:
+            each = {"short": 1_000, "middle": 400_000, "long": 5_000_000}[configuration.function]
             return pd.DataFrame({"time_ns": [3 * each, each, 2 * each][: len(offsets)]})
 
-    arms = [Arm(core, name, "b", 1) for core in (0, 1) for name in ("short", "middle", "long")]
-    found = with_calls(Fake(), arms, 1.0)  # type: ignore[arg-type]
+    configurations = [
+        Configuration(core, name, "b", 1) for core in (0, 1) for name in ("short", "middle", "long")
+    ]
+    found = with_calls(Fake(), configurations, 1.0)  # type: ignore[arg-type]
     assert [(one.calls, one.warm_calls, one.visits) for one in found[:3]] == [
         (200, 20, 5), (1, 1, 1), (1, 0, 1),
     ]  # fmt: skip
