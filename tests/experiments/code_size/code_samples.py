@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perflib.experiments import get
 from perflib.machine.hardware.tlbs import Tlb
+from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 
@@ -19,7 +20,7 @@ KIB = 1024
 ITLB_ENTRIES, PAGE_BYTES = 128, 4096  # a Haswell core's
 L1_KIB, L2_KIB, REACH_KIB = 32, 256, ITLB_ENTRIES * PAGE_BYTES // KIB
 SIZES_KIB = (8, 32, 128, 256, 384, 448, 512, 640, 768, 1024, 1536, 2048, 3072)
-TURN_NS = 5e6
+TRIAL_NS = 5e6
 SOFTIRQ_NS = 5000.0
 _CASE_BYTES = 128
 _BURST_S = 3.0
@@ -110,57 +111,62 @@ def samples(
         twice as long, in bursts of seconds.
     """
     generator = np.random.default_rng(seed)
-    arms = pd.MultiIndex.from_product(
+    design = pd.MultiIndex.from_product(
         [cores, patterns, sizes_kib, backings], names=["cpu", "pattern", "kib", "backing"]
     ).to_frame(index=False)
-    arms = arms[(arms["pattern"] != "line") | (arms["backing"] == "4k")].reset_index(drop=True)
-    kib, huge = arms["kib"].to_numpy(np.float64), ~arms["backing"].isin(["4k", "loaded"]).to_numpy()
-    step_ns = np.zeros(len(arms))
+    design = design[(design["pattern"] != "line") | (design["backing"] == "4k")].reset_index(
+        drop=True
+    )
+    kib, huge = (
+        design["kib"].to_numpy(np.float64),
+        ~design["backing"].isin(["4k", "loaded"]).to_numpy(),
+    )
+    step_ns = np.zeros(len(design))
     for pattern in patterns:
-        mine = (arms["pattern"] == pattern).to_numpy()
+        mine = (design["pattern"] == pattern).to_numpy()
         step_ns[mine] = _cost_ns(pattern, kib[mine], huge[mine], walk_ns)
         at_most = _cost_ns(pattern, np.array([3072.0]), np.array([False]), walk_ns)[0]
         for cpu, share in (lags or {}).items():
-            here = mine & ~huge & (arms["cpu"] == cpu).to_numpy()
+            here = mine & ~huge & (design["cpu"] == cpu).to_numpy()
             of_3_mib = misses(pattern, np.array([3072.0]))[0]
             step_ns[here] += share * at_most * misses(pattern, kib[here]) / of_3_mib
 
     def of_core(shares: Mapping[int, float] | None) -> Floats:
-        return np.array([(shares or {}).get(int(cpu), 0.0) for cpu in arms["cpu"]])
+        return np.array([(shares or {}).get(int(cpu), 0.0) for cpu in design["cpu"]])
 
     large = kib >= large_kib
     step_ns += of_core(slow_caches) * _caches_ns(kib)
     step_ns *= 1 + of_core(slow)
-    steps = np.maximum(2000, TURN_NS / step_ns).astype(np.int64)
+    steps = np.maximum(2000, TRIAL_NS / step_ns).astype(np.int64)
     slower_clock = 1 + np.where(large, of_core(slow_clock), 0.0)
     storm = np.where(large, of_core(softirq_share), 0.0)
-    total_s = rounds * len(arms) * 1e-9 * TURN_NS
+    total_s = rounds * len(design) * 1e-9 * TRIAL_NS
     bursts = {
         cpu: _bursts(generator, share, 3 * total_s) for cpu, share in (burst_share or {}).items()
     }
     now_s = 0.0
     parts = []
     for round_ in range(rounds):
-        order = generator.permutation(len(arms))
+        order = generator.permutation(len(design))
         time_ns = steps * step_ns * slower_clock * (1 + drift * round_ / rounds)
-        time_ns *= np.exp(generator.normal(0, noise, len(arms)))
-        lengthened = generator.random(len(arms)) < tails
-        time_ns *= np.where(lengthened, 1 + generator.exponential(0.25, len(arms)), 1.0)
+        time_ns *= np.exp(generator.normal(0, noise, len(design)))
+        lengthened = generator.random(len(design)) < tails
+        time_ns *= np.where(lengthened, 1 + generator.exponential(0.25, len(design)), 1.0)
         softirqs = generator.poisson(time_ns * (0.25e-6 + storm / (1 - storm) / SOFTIRQ_NS))
         time_ns += SOFTIRQ_NS * softirqs
-        start_s = np.zeros(len(arms))
-        for arm in order:
-            if _within(bursts.get(int(arms["cpu"][arm]), []), now_s):
-                time_ns[arm] *= 2
-            start_s[arm] = now_s
-            now_s += 2e-9 * time_ns[arm]  # laying the code takes as long
-        rows = arms.assign(
+        start_s = np.zeros(len(design))
+        for place in order:
+            if _within(bursts.get(int(design["cpu"][place]), []), now_s):
+                time_ns[place] *= 2
+            start_s[place] = now_s
+            now_s += 2e-9 * time_ns[place]  # placing the code takes as long
+        rows = design.assign(
             round=round_,
             position=np.argsort(order),
             steps=steps,
             time_ns=np.floor(time_ns),
             start_ns=(start_s * 1e9).astype(np.int64),
-            core_mhz=2600 / slower_clock * np.exp(generator.normal(0, 0.001, len(arms))),
+            core_mhz=2600 / slower_clock * np.exp(generator.normal(0, 0.001, len(design))),
             softirqs=softirqs,
             interrupts=softirqs + generator.poisson(time_ns * 1e-6),
             switches=lengthened.astype(int),
@@ -214,7 +220,7 @@ def findings(table: pd.DataFrame, experiment: str = "code_segment", **more: Any)
 
 def by_subject(found: Sequence[Finding]) -> dict[str, Finding]:
     """Findings by subject, without the hypotheses, of which several may have one."""
-    plain = [finding for finding in found if "explains" not in finding.evidence]
+    plain = [finding for finding in found if finding.of is not EXPLAINS]
     named = {finding.subject: finding for finding in plain}
     assert len(named) == len(plain)
     return named
@@ -222,11 +228,7 @@ def by_subject(found: Sequence[Finding]) -> dict[str, Finding]:
 
 def suspects(found: Sequence[Finding], what: str) -> dict[str, Finding]:
     """The hypotheses about what they may explain (a word of it), by cause."""
-    causes = ("iTLB misses", "instruction cache misses", "softirq activity", "frequency")
-    named: dict[str, Finding] = {}
-    for finding in found:
-        if what in str(finding.evidence.get("explains", "")):
-            (cause,) = (cause for cause in causes if finding.claim.startswith(cause))
-            assert cause not in named
-            named[cause] = finding
+    mine = [one for one in found if one.of is EXPLAINS and what in one.about["explains"]]
+    named = {str(finding.about["cause"]): finding for finding in mine}
+    assert len(named) == len(mine)
     return named

@@ -9,17 +9,23 @@ import numpy as np
 import pytest
 
 from perflib.experiments.code_size.analyse import (
-    Reaches,
-    broken_up,
     core_findings,
-    huge_pages_finding,
     knee_finding,
-    large_sizes,
     page_finding,
-    small_sizes,
     step_finding,
 )
+from perflib.experiments.code_size.claims import (
+    KNEE,
+    PAGES,
+    SLOWER,
+    SLOWER_HUGE_PAGES,
+    SLOWER_SMALL_CODE,
+    STEP,
+)
+from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
+from perflib.framework.page_control import PageControl
+from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval
 from perflib.stats.knees import Knee, Knees
 from tests.experiments.code_size.code_samples import KIB, SIZES_KIB, machine, samples
@@ -49,11 +55,11 @@ def test_cores_of_two_kinds_count_by_the_first() -> None:
 
 def test_large_and_small_sizes() -> None:
     table = CodeTable(samples(rounds=2, sizes_kib=SIZES))
-    assert [SIZES[place] for place in large_sizes(table, "random")] == [2048, 3072]
-    assert [SIZES[place] for place in small_sizes(table, "random", HASWELL)] == [8, 32]
-    assert small_sizes(table, "random", Reaches({}, {})) == [0]
+    assert [SIZES[place] for place in table.large("random")] == [2048, 3072]
+    assert [SIZES[place] for place in table.small("random", HASWELL)] == [8, 32]
+    assert table.small("random", Reaches({}, {})) == [0]
     one = CodeTable(samples(rounds=2, sizes_kib=[1024]))
-    assert large_sizes(one, "random") == small_sizes(one, "random", HASWELL) == [0]
+    assert one.large("random") == one.small("random", HASWELL) == [0]
 
 
 # --- cores ---------------------------------------------------------------------------------------
@@ -61,7 +67,7 @@ def test_large_and_small_sizes() -> None:
 
 def of_cores(**faults: Any) -> dict[str, Any]:
     table = CodeTable(samples(cores=range(6, 11), sizes_kib=SIZES, **faults))
-    where = {8: "package 0, core 8"}
+    where = {"cpus": [{"cpu": 8, "where": "package 0, core 8"}]}
     return {f.subject: f for f in core_findings(table, "random", HASWELL, 1.0, where)}
 
 
@@ -71,8 +77,10 @@ def test_a_core_that_lags_by_its_itlb_is_slow_with_large_code_on_small_pages_alo
     slow = found["cpu8"]
     assert slow.low < 8.7 < slow.high  # 9.4 % at 3 MiB, 8.0 % at 2 MiB
     assert slow.unit == "percent"
+    assert (slow.of, slow.about) == (SLOWER, {"cpu": 8, "pattern": "random"})
+    assert slow.kind == "anomaly"
     assert slow.claim == (
-        "cpu8 is more than 1 % slower than the median of the other cores in code of 2048 KiB and "
+        "cpu8 is more than 1 % slower than the median of the other cores in code of 2 MiB and "
         "more on 4 KiB pages"
     )
     assert slow.evidence["where"] == "package 0, core 8"
@@ -80,8 +88,9 @@ def test_a_core_that_lags_by_its_itlb_is_slow_with_large_code_on_small_pages_alo
     assert slow.evidence["p_holm"] < 0.05
     assert len(slow.evidence["segments_percent"]) == 3
     assert {f.verdict for name, f in found.items() if name != "cpu8"} == {"refuted"}
-    assert "2 MiB pages" in found["cpu8 huge pages"].claim
+    assert found["cpu8 huge pages"].of is SLOWER_HUGE_PAGES
     assert found["cpu8 huge pages"].evidence["backing"] == "thp"
+    assert found["cpu8 small code"].of is SLOWER_SMALL_CODE
     assert "code of 32 KiB at most on 4 KiB pages" in found["cpu8 small code"].claim
 
 
@@ -93,7 +102,7 @@ def test_a_core_that_is_slow_at_everything_is_so_everywhere() -> None:
         assert found[name].low < 12 < found[name].high
 
 
-def test_bursts_are_no_slowness_but_are_told() -> None:
+def test_bursts_are_no_slowness_but_are_reported() -> None:
     found = of_cores(burst_share={8: 0.2})
     assert {f.verdict for f in found.values()} == {"refuted"}
     assert found["cpu8"].evidence["interference_percent"][0] > 5
@@ -109,54 +118,9 @@ def test_without_one_kind_of_pages_the_rest_is_said() -> None:
     assert [f.subject for f in found] == ["cpu0 huge pages", "cpu1 huge pages"]
 
 
-# --- what huge pages are worth -------------------------------------------------------------------
-
-
-def worth(few: float, many: float, count: int = 9, noise: float = 0.02) -> list[list[float]]:
-    """Pairs of ns a load: through few pages, through many."""
-    generator = np.random.default_rng(int(100 * many))
-    found: list[list[float]] = (
-        np.array([few, many]) * generator.normal(1, noise, (count, 2))
-    ).tolist()
-    return found
-
-
-@pytest.mark.parametrize(
-    ("of_huge", "verdict", "says"),
-    [
-        (worth(1.0, 1.0), "supported", "cost the same"),
-        (worth(1.0, 5.8), "refuted", "broken up"),
-        (worth(1.0, 3.4, noise=0.3), "inconclusive", "leaves it open"),
-    ],
-)
-def test_huge_pages_take_one_entry_or_as_many(
-    of_huge: list[list[float]], verdict: str, says: str
-) -> None:
-    (found,) = huge_pages_finding({"4k": worth(1.0, 6.0), "collapse": of_huge})
-    assert found.verdict == verdict
-    assert says in found.reason
-    assert found.subject == "huge pages collapse"
-    assert found.effect == pytest.approx(100 * (np.median(of_huge, axis=0)[1] - 1) / 5, abs=12)
-    assert broken_up([found], "collapse") == (verdict == "refuted")
-    assert not broken_up([found], "thp")
-    assert found.to_dict()["evidence"]["ns_few_and_many_pages"]["4k"] == pytest.approx([1, 6], 0.1)
-
-
-def test_where_pages_cost_nothing_huge_ones_cannot_be_told() -> None:
-    for nothing in (worth(1.0, 1.05), [[1.0, 1.0]] * 9, [[1.0, 0.5]] * 9):
-        (found,) = huge_pages_finding({"4k": nothing, "thp": nothing})
-        assert found.verdict == "inconclusive"
-        assert "Not even on 4 KiB pages" in found.reason
-
-
-def test_huge_pages_alone_or_none_or_once() -> None:
-    assert huge_pages_finding({}) == []
-    assert huge_pages_finding({"4k": worth(1.0, 6.0)}) == []
-    assert huge_pages_finding({"thp": worth(1.0, 1.0)}) == []
-    (once,) = huge_pages_finding({"4k": worth(1.0, 6.0, 1), "thp": worth(1.0, 6.0, 1)})
-    assert once.verdict == "inconclusive"
-    (some,) = huge_pages_finding({"4k": worth(1.0, 6.0), "hugetlb": worth(1.0, 1.0, 4)})
-    assert some.verdict == "supported"
+NO_CONTROL = PageControl({})
+BACKED = PageControl({"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 1.0], [1.1, 1.2]] * 5})
+NOT_BACKED = PageControl({"4k": [[1.0, 6.0], [1.1, 6.2]] * 5, "thp": [[1.0, 6.1], [1.1, 6.1]] * 5})
 
 
 # --- pages, steps --------------------------------------------------------------------------------
@@ -164,12 +128,12 @@ def test_huge_pages_alone_or_none_or_once() -> None:
 
 def test_small_pages_cost_what_they_cost() -> None:
     table = CodeTable(samples(sizes_kib=SIZES, backings=("4k", "thp", "hugetlb")))
-    finding = page_finding(table, "random", 1.0)
+    finding = page_finding(table, "random", 1.0, NO_CONTROL)
     assert finding is not None
     assert finding.verdict == "supported"
     assert finding.effect == pytest.approx(PAGES_PERCENT, abs=0.5)
-    assert finding.subject == "pages random"
-    assert "3072 KiB" in finding.claim
+    assert (finding.of, finding.about) == (PAGES, {"pattern": "random"})
+    assert "3 MiB" in finding.claim
     assert list(finding.evidence["percent_by_backing"]) == ["thp", "hugetlb"]
     assert finding.evidence["percent_by_backing"]["hugetlb"][0] == pytest.approx(4.9, abs=1)
 
@@ -177,18 +141,22 @@ def test_small_pages_cost_what_they_cost() -> None:
 def test_the_interval_of_what_pages_cost_covers_it() -> None:
     covered = 0
     for seed in range(20):
-        found = page_finding(CodeTable(samples(seed, sizes_kib=(8, 3072), rounds=40)), "random", 1)
+        found = page_finding(
+            CodeTable(samples(seed, sizes_kib=(8, 3072), rounds=40)), "random", 1, NO_CONTROL
+        )
         assert found is not None
         covered += found.low < PAGES_PERCENT < found.high
     assert covered >= 16  # of 95 %, with 99.9 % probability
 
 
 def test_null_pages_that_cost_nothing_are_refuted() -> None:
-    finding = page_finding(CodeTable(samples(sizes_kib=SIZES, walk_ns=0.0)), "random", 1.0)
+    finding = page_finding(
+        CodeTable(samples(sizes_kib=SIZES, walk_ns=0.0)), "random", 1.0, NO_CONTROL
+    )
     assert finding is not None
     assert finding.verdict == "refuted"
-    assert "1 % lies outside" in finding.reason
-    between = page_finding(CodeTable(samples(sizes_kib=SIZES)), "random", 4.9)
+    assert [reason.code for reason in finding.reasons] == ["excluded"]
+    between = page_finding(CodeTable(samples(sizes_kib=SIZES)), "random", 4.9, NO_CONTROL)
     assert between is not None
     assert between.verdict == "inconclusive"
 
@@ -196,11 +164,29 @@ def test_null_pages_that_cost_nothing_are_refuted() -> None:
 def test_pages_of_one_kind_or_one_round_compare_nothing() -> None:
     for backing in ("4k", "thp"):
         table = CodeTable(samples(sizes_kib=SIZES, backings=[backing]))
-        assert page_finding(table, "random", 1.0) is None
-    once = page_finding(CodeTable(samples(sizes_kib=SIZES, rounds=1)), "random", 1.0)
+        assert page_finding(table, "random", 1.0, NO_CONTROL) is None
+    once = page_finding(CodeTable(samples(sizes_kib=SIZES, rounds=1)), "random", 1.0, NO_CONTROL)
     assert once is not None
     assert once.verdict == "inconclusive"
-    assert "two rounds" in once.reason
+    assert [reason.code for reason in once.reasons] == ["no_interval"]
+
+
+@pytest.mark.parametrize(("walk_ns", "verdict"), [(0.4, "supported"), (0.0, "refuted")])
+def test_huge_pages_that_the_host_does_not_back_compare_nothing(
+    walk_ns: float, verdict: str
+) -> None:
+    """Whatever the comparison says: it is of walks, not of entries of the TLB."""
+    table = CodeTable(samples(sizes_kib=SIZES, walk_ns=walk_ns))
+    for control in (BACKED, NO_CONTROL):
+        found = page_finding(table, "random", 1.0, control)
+        assert found is not None
+        assert found.verdict == verdict
+    found = page_finding(table, "random", 1.0, NOT_BACKED)
+    assert found is not None
+    assert found.verdict == "inconclusive"
+    assert [(one.code, one.numbers["backing"]) for one in found.reasons] == [("not_backed", "thp")]
+    assert math.isfinite(found.effect), "the estimate stays"
+    assert "not backed by the host" in found.reason
 
 
 def test_a_step_beyond_a_cache_costs_more() -> None:
@@ -212,7 +198,7 @@ def test_a_step_beyond_a_cache_costs_more() -> None:
         "into L1i (32 KiB)"
     )
     assert first.verdict == "supported"
-    assert first.subject == "L1i"
+    assert (first.of, first.about) == (STEP, {"cache": "L1i"})
     assert first.low < 100 * (1.5 * 0.75 + 0.5) / 2 < first.high
     assert first.evidence == {"backing": "thp"}
     second = step_finding(table, "random", "L2", 256 * KIB, 1.0)
@@ -237,7 +223,7 @@ def knees(*sizes_kib: tuple[float, float, float], bound: float = 0.2) -> Knees:
 
 def judged(found: Knees, reaches: dict[str, int] | None = None) -> Any:
     known = HASWELL.tlbs if reaches is None else reaches
-    return knee_finding(found, known, subject="knee", pattern="chase", tolerance=20.0, visible=5.0)
+    return knee_finding(KNEE, found, known, pattern="chase", tolerance=20.0, visible=5.0)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +241,9 @@ def judged(found: Knees, reaches: dict[str, int] | None = None) -> Any:
         ((1500, 300, 6000), "inconclusive"),
     ],
 )
-def test_a_knee_is_held_to_the_reach(size_kib: tuple[float, float, float], verdict: str) -> None:
+def test_a_knee_is_compared_with_the_reach(
+    size_kib: tuple[float, float, float], verdict: str
+) -> None:
     found = judged(knees(size_kib))
     assert found.verdict == verdict
     assert (found.effect, found.low, found.high) == size_kib
@@ -263,10 +251,15 @@ def test_a_knee_is_held_to_the_reach(size_kib: tuple[float, float, float], verdi
     assert found.evidence["reach_kib"] == {"iTLB": 512.0, "second-level TLB": 4096.0}
 
 
-def test_a_knee_says_which_level_and_a_second_knee_is_told() -> None:
+def codes(found: Any) -> list[str]:
+    return [reason.code for reason in found.reasons]
+
+
+def test_a_knee_says_which_level_and_reports_a_second_knee() -> None:
     found = judged(knees((512, 448, 640), (3000, 2048, 4096)))
+    assert codes(found) == ["at_reach", "second_knee"]
     assert "20 % of the reach of the iTLB" in found.reason
-    assert "A second knee lies at 3000 KiB" in found.reason
+    assert "A second knee lies at 2.93 MiB" in found.reason
     assert len(found.evidence["knees_kib"]) == len(found.evidence["heights_percent"]) == 2
     assert found.evidence["heights_percent"][0][0] == pytest.approx(100 * math.expm1(0.1))
 
@@ -277,29 +270,28 @@ def test_no_knee_is_refuted_with_its_bound_and_too_little_data_is_not() -> None:
     assert math.isnan(found.effect)
     assert f"{100 * math.expm1(0.04):.1f} %" in found.reason
     wide = judged(knees(bound=0.2))
-    assert wide.verdict == "inconclusive"
+    assert (wide.verdict, codes(wide)) == ("inconclusive", ["no_knee_seen"])
     assert f"{100 * math.expm1(0.2):.1f} %" in wide.reason
-    assert judged(knees(bound=math.nan)).verdict == "inconclusive"
+    few = judged(knees(bound=math.nan))
+    assert (few.verdict, codes(few)) == ("inconclusive", ["too_few"])
 
 
-def test_broken_huge_pages_refute_nothing() -> None:
-    def found(known: Knees) -> Any:
-        return knee_finding(
-            known, HASWELL.tlbs, subject="knee", pattern="chase", tolerance=20.0, visible=5.0,
-            broken=True,
+def test_against_huge_pages_that_are_not_backed_no_knee_is_decided() -> None:
+    prevented = Reason("not_backed", {"backing": "thp"})
+    for known in (knees((512, 448, 640)), knees((128, 64, 256)), knees(bound=0.01)):
+        assert judged(known).verdict in ("supported", "refuted")
+        found = knee_finding(
+            KNEE, known, HASWELL.tlbs, pattern="chase", tolerance=20.0, visible=5.0,
+            prevented=prevented,
         )  # fmt: skip
-
-    assert found(knees((512, 448, 640))).verdict == "supported"
-    for elsewhere in (knees((128, 64, 256)), knees(bound=0.01)):
-        assert judged(elsewhere).verdict == "refuted"
-        assert found(elsewhere).verdict == "inconclusive"
-        assert "broken up" in found(elsewhere).reason
+        assert (found.verdict, codes(found)) == ("inconclusive", ["not_backed"])
+        assert found.effect == judged(known).effect or math.isnan(found.effect)
+        assert "not backed by the host" in found.reason
 
 
-def test_a_processor_that_does_not_say_its_reach_leaves_it_open() -> None:
+def test_a_processor_that_does_not_report_its_reach_leaves_it_open() -> None:
     found = judged(knees((512, 448, 640)), {})
-    assert found.verdict == "inconclusive"
-    assert "not known" in found.reason
+    assert (found.verdict, codes(found)) == ("inconclusive", ["reach_unknown"])
     assert "unknown" in found.claim
 
 

@@ -1,4 +1,4 @@
-"""code_segment as its user meets it: the source's story, tables of users, a real run."""
+"""code_segment as its user meets it: the story of Guerri et al., tables of users, a real run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from perflib.cli import main
 from perflib.experiments import get
+from perflib.experiments.code_size.claims import KNEE, RING_KNEE
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.hypotheses import ledger
@@ -32,7 +33,7 @@ CODE = get("code_segment")
 CORES = range(6, 12)
 REQUIRED = ["round", "cpu", "pattern", "backing", "n", "code_bytes", "steps", "time_ns"]
 TINY: dict[str, Any] = {
-    "budget_s": 0.6, "turn_ms": 1.0, "sizes_kib": [8, 64], "simulated_sizes": 0,
+    "budget_s": 0.6, "trial_ms": 1.0, "sizes_kib": [8, 64], "simulated_sizes": 0,
 }  # fmt: skip
 
 needs_this_processor = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
@@ -45,7 +46,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# --- the source's story --------------------------------------------------------------------------
+# --- the story of Guerri et al. 2015 --------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_the_knee_is_the_itlbs_reach(haswell: list[Finding]) -> None:
     assert knee.verdict == "supported"
     assert knee.unit == "KiB"
     assert knee.low <= 512 <= knee.high
-    assert "chase" in knee.claim
+    assert (knee.of, knee.about) == (KNEE, {"pattern": "chase"})
     assert "iTLB: 512 KiB" in knee.claim
     of_random = by_subject(haswell)["knee random"]
     assert of_random.low <= 512 <= of_random.high
@@ -87,8 +88,8 @@ def test_of_the_suspects_the_itlb_is_guilty(haswell: list[Finding]) -> None:
 
 
 def test_what_is_found_is_json_and_a_ledger(haswell: list[Finding]) -> None:
-    told = json.loads(json.dumps([finding.to_dict() for finding in haswell], allow_nan=False))
-    assert len(told) == len(haswell)
+    kept = json.loads(json.dumps([finding.to_dict() for finding in haswell], allow_nan=False))
+    assert len(kept) == len(haswell)
     rows = ledger([(run_of(samples(rounds=2)), haswell)])
     of_core = rows[rows["explains"].str.contains("cpu8")]
     assert of_core["verdict"].tolist().count("supported") == 1
@@ -115,26 +116,26 @@ def test_null_a_machine_with_nothing_wrong() -> None:
 # --- the ring and its control --------------------------------------------------------------------
 
 
-def test_on_huge_pages_that_are_broken_up_the_rings_control_shows_the_knee() -> None:
+def test_on_huge_pages_that_are_not_backed_the_rings_control_shows_the_knee() -> None:
     """As in a virtual machine whose host has small pages behind the huge ones."""
     made = samples(cores=(0, 1), patterns=("chase", "line"), rounds=30, walk_ns=3.0)
     whole = made[made["backing"] == "4k"]
-    broken = whole[whole["pattern"] == "chase"].assign(backing="thp")
-    noise = np.exp(np.random.default_rng(1).normal(0, 0.01, len(broken)))
-    broken["time_ns"] = np.floor(broken["time_ns"] * noise)
+    not_backed = whole[whole["pattern"] == "chase"].assign(backing="thp")
+    noise = np.exp(np.random.default_rng(1).normal(0, 0.01, len(not_backed)))
+    not_backed["time_ns"] = np.floor(not_backed["time_ns"] * noise)
     generator = np.random.default_rng(2)
     reach = {
         name: (np.array([1.0, 6.0]) * generator.normal(1, 0.02, (9, 2))).tolist()
         for name in ("4k", "thp")
     }
     provenance = {"machine": machine(), "plan": {"page_reach": reach}}
-    found = by_subject(findings(pd.concat([whole, broken]), provenance=provenance))
+    found = by_subject(findings(pd.concat([whole, not_backed]), provenance=provenance))
     assert found["huge pages thp"].verdict == "refuted"
-    assert "broken up" in found["huge pages thp"].reason
+    assert found["knee"].of is RING_KNEE
     assert found["knee"].verdict == "supported"
     assert found["knee"].low <= 512 <= found["knee"].high
-    assert "64th of the pages" in found["knee"].claim
-    assert "broken up" in found["pages chase"].reason
+    assert found["pages chase"].verdict == "inconclusive"
+    assert [reason.code for reason in found["pages chase"].reasons] == ["not_backed"]
     json.dumps([finding.to_dict() for finding in found.values()], allow_nan=False)
 
 
@@ -156,7 +157,7 @@ def test_on_huge_pages_that_are_whole_they_are_the_control() -> None:
     found = by_subject(findings(made, provenance=provenance))
     assert found["huge pages thp"].verdict == "supported"
     assert found["knee"].verdict == "supported"
-    assert "2 MiB pages" in found["knee"].claim
+    assert found["knee"].of is KNEE
 
 
 # --- tables of users -----------------------------------------------------------------------------
@@ -280,7 +281,7 @@ def test_two_runs_of_one_machine_do_not_differ_and_a_core_that_was_mended_does()
 
 
 @needs_this_processor
-def test_a_short_run_measures_every_arm_and_is_saved() -> None:
+def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     run = CODE.measure(CODE.params(TINY))
     table = run.samples
     assert table["ok"].all()
@@ -289,9 +290,9 @@ def test_a_short_run_measures_every_arm_and_is_saved() -> None:
     assert set(table["cpu"]) == cores <= os.sched_getaffinity(0)
     assert set(table["pattern"]) == {"random", "page", "chase", "line"}
     assert set(table["backing"]) == set(plan["backings"])
-    arms = table[table["round"] == 0].groupby(["cpu", "pattern", "n", "backing"]).size()
-    assert len(arms) == len(plan["arms"])
-    assert (arms == 1).all()
+    measured = table[table["round"] == 0].groupby(["cpu", "pattern", "n", "backing"]).size()
+    assert len(measured) == len(plan["configurations"])
+    assert (measured == 1).all()
     whole = table[table["pattern"].eq("random") & table["n"].eq(8 * KIB // 128)]
     assert set(whole["code_bytes"]) == {8 * KIB}
     again = load(run.id)

@@ -1,4 +1,4 @@
-"""The figures of a sweep over the size of the code: what they show is what the table says."""
+"""The figures of a sweep over the size of the code: what they show is what their tables hold."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from perflib.experiments.code_size import figures
-from perflib.experiments.code_size.analyse import Reaches
+from perflib.experiments import get
+from perflib.experiments.code_size import figures, tables
+from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png, themed
@@ -91,7 +92,7 @@ def assert_all_is_seen(figure: Figure) -> None:
 def test_time_is_drawn_for_each_core_and_backing_as_the_table_has_it() -> None:
     table = CodeTable(samples(cores=(0, 3), sizes_kib=SIZES, rounds=16))
     with themed():
-        figure = figures.time_per_step(table, "random", REACHES, "step")
+        figure = figures.times(tables.times(table, "random", REACHES), REACHES, "step")
     (axes,) = figure.axes
     found = bars(axes)
     assert list(found) == [
@@ -115,7 +116,7 @@ def test_time_is_drawn_for_each_core_and_backing_as_the_table_has_it() -> None:
 def test_what_the_caches_predict_is_drawn_and_fits_what_is_made_so() -> None:
     table = CodeTable(samples(cores=(0,), sizes_kib=(64, 128, 512, 1024, 3072), rounds=16))
     with themed():
-        (axes,) = figures.time_per_step(table, "random", REACHES, "call").axes
+        (axes,) = figures.times(tables.times(table, "random", REACHES), REACHES, "call").axes
     (model,) = [line for line in axes.lines if "costs fitted" in str(line.get_label())]
     curve = table.curve("random", "thp")
     predicted = np.asarray(model.get_ydata(), float)
@@ -127,7 +128,7 @@ def test_what_the_caches_predict_is_drawn_and_fits_what_is_made_so() -> None:
 def test_of_many_cores_the_mean_is_drawn() -> None:
     table = CodeTable(samples(cores=range(20), sizes_kib=(8, 512, 3072), rounds=8))
     with themed():
-        figure = figures.time_per_step(table, "random", REACHES, "step")
+        figure = figures.times(tables.times(table, "random", REACHES), REACHES, "step")
     found = bars(figure.axes[0])
     assert list(found) == ["4 KiB pages, all cores", "2 MiB pages (thp), all cores"]
     _, y = drawn(found["4 KiB pages, all cores"])
@@ -147,7 +148,7 @@ def test_the_page_ratio_and_its_knees() -> None:
     knees = {name: table.knees(name, "thp") for name in table.patterns}
     assert all(found.knees for found in knees.values())
     with themed():
-        figure = figures.page_ratio(table, REACHES, knees)
+        figure = figures.page_ratio(tables.page_ratio(table), tables.knees(table), REACHES)
     assert len(figure.axes) == 2
     for axes, pattern in zip(figure.axes, table.patterns, strict=True):
         found = bars(axes)
@@ -174,7 +175,7 @@ def test_the_page_ratio_and_its_knees() -> None:
 def test_without_a_knee_none_is_drawn() -> None:
     table = CodeTable(samples(cores=(0,), sizes_kib=SIZES, walk_ns=0.0))
     with themed():
-        figure = figures.page_ratio(table, REACHES, {"random": table.knees("random", "thp")})
+        figure = figures.page_ratio(tables.page_ratio(table), tables.knees(table), REACHES)
     assert "knee" not in texts(figure.axes[0])
     assert_all_is_seen(figure)
 
@@ -189,7 +190,7 @@ def test_the_ring_on_many_and_on_few_pages() -> None:
     )  # fmt: skip
     table = CodeTable(made)
     with themed():
-        figure = figures.ring_ratio(table, REACHES)
+        figure = figures.ring_ratio(tables.ring_ratio(table), tables.knees(table), REACHES)
     above, below = figure.axes
     times = bars(above)
     assert list(times) == ["one jump a page", "one jump a line, on a 64th of the pages"]
@@ -213,7 +214,7 @@ def test_the_cores_difference(count: int) -> None:
     cores = range(count)
     table = CodeTable(samples(cores=cores, sizes_kib=(8, 512, 3072), rounds=12, lags={1: 0.094}))
     with themed():
-        figure = figures.core_difference(table, "random", REACHES)
+        figure = figures.core_difference(tables.core_difference(table, "random"), REACHES)
     above, below = figure.axes
     assert above.get_title(loc="left") == "4 KiB pages"
     assert below.get_title(loc="left") == "2 MiB pages (thp)"
@@ -234,9 +235,14 @@ def test_the_cores_difference(count: int) -> None:
 def test_on_one_kind_of_pages_there_is_one_panel() -> None:
     table = CodeTable(samples(cores=(0, 1, 2), sizes_kib=SIZES, rounds=8, backings=["4k"]))
     with themed():
-        figure = figures.core_difference(table, "random", REACHES)
+        figure = figures.core_difference(tables.core_difference(table, "random"), REACHES)
     assert len(figure.axes) == 1
     assert_all_is_seen(figure)
+
+
+def drawn_misses(table: CodeTable, patterns: tuple[str, ...]) -> Figure:
+    known = simulated(patterns)
+    return figures.misses(tables.misses(table, known), known["model"], REACHES)
 
 
 # --- misses --------------------------------------------------------------------------------------
@@ -246,7 +252,7 @@ def test_simulated_misses_stand_above_what_pages_cost_and_are_called_simulated()
     made = samples(cores=(0, 1), sizes_kib=SIZES, rounds=12, patterns=PATTERNS, walk_ns=1.0)
     table = CodeTable(made)
     with themed():
-        figure = figures.misses(table, simulated(), REACHES)
+        figure = drawn_misses(table, PATTERNS)
     above, below = figure.axes
     assert above.get_title(loc="left").startswith("simulated: TLB of 128 entries")
     assert "simulated iTLB misses" in above.get_ylabel()
@@ -268,7 +274,7 @@ def test_measured_misses_are_drawn_where_there_are_some() -> None:
     size = made["code_bytes"].to_numpy(float) / KIB
     made["itlb_misses"] = np.where(small, made["steps"] * misses("random", size), 0.0)
     with themed():
-        figure = figures.misses(CodeTable(made), simulated(("random",)), REACHES)
+        figure = drawn_misses(CodeTable(made), ("random",))
     (measured,) = [line for line in figure.axes[0].lines if "measured" in str(line.get_label())]
     expected = misses("random", np.array(SIZES, float))
     assert np.asarray(measured.get_ydata(), float) == pytest.approx(expected)
@@ -278,7 +284,7 @@ def test_measured_misses_are_drawn_where_there_are_some() -> None:
 def test_simulated_misses_without_huge_pages() -> None:
     table = CodeTable(samples(cores=(0,), sizes_kib=SIZES, rounds=6, backings=["4k"]))
     with themed():
-        figure = figures.misses(table, simulated(("random", "chase")), REACHES)
+        figure = drawn_misses(table, ("random", "chase"))
     assert len(figure.axes) == 1
     assert "extent of the code that runs (KiB)" in texts(figure.axes[0])
     assert_all_is_seen(figure)
@@ -289,10 +295,18 @@ def test_simulated_misses_without_huge_pages() -> None:
 
 def names(table: pd.DataFrame, experiment: str = "code_segment", **more: Any) -> list[str]:
     run = run_of(table, experiment, provenance={"machine": machine(), **more})
-    found = figures_of(run)
-    for figure in found.values():
+    known = get(experiment)
+    drawn = figures_of(run)
+    for figure in drawn.values():
         assert_all_is_seen(figure)
-    return list(found)
+    made = known.derived(run)
+    assert drawn.keys() <= made.keys()
+    for name, make in made.items():
+        assert isinstance(make(), pd.DataFrame), name
+    declared = {name.replace("{pattern}", one) for name in known.tables for one in PATTERNS}
+    assert {name for name in made if not name.startswith("time_")} <= declared
+    assert {name for name in drawn if not name.startswith("time_")} <= known.plots.keys()
+    return list(drawn)
 
 
 def test_each_run_has_the_figures_that_it_can_have() -> None:

@@ -1,4 +1,4 @@
-"""The plan of a sweep, what it reserves and gives back, and whole runs of it, tiny."""
+"""A sweep's plan and pilot, what it reserves and gives back, and whole runs of it, tiny."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.code_size import measure as code_turns
-from perflib.experiments.code_size.measure import Arm, CodeTurns
+from perflib.experiments.code_size.code_segment import measure as code_measure
+from perflib.experiments.code_size.trials import CodeTrials, Configuration
+from perflib.framework.experiment import Experiment
 from perflib.kernels import build
-from perflib.measure.pages import backings
+from perflib.machine.settings.changes import settings
+from perflib.measure.pages import backings, smaps
 from perflib.measure.pages.text_backings import pool_pages, why_not
 from perflib.measure.process import Worker
 from perflib.model.errors import MeasurementError, UserError
@@ -32,7 +34,7 @@ POOL = Path("/proc/sys/vm/nr_hugepages")
 TINY: dict[str, Any] = {
     "cores": [CPUS[0]],
     "budget_s": 0.2,
-    "turn_ms": 1.0,
+    "trial_ms": 1.0,
     "sizes_kib": [8, 64],
     "patterns": ["random"],
     "simulated_sizes": 0,
@@ -53,7 +55,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(**given: Any) -> dict[str, Any]:
-    return CODE.plan(CODE.params({**TINY, **given}))
+    """What is decided, and what the pilot adds to it."""
+    return piloted(CODE, {**TINY, **given})
+
+
+def piloted(experiment: Experiment, given: dict[str, Any]) -> dict[str, Any]:
+    params = experiment.params(given)
+    made = experiment.plan(params)
+    with settings(experiment.system_settings(params, made)):
+        return made | experiment.pilot(params, made)
 
 
 def absent(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -81,7 +91,7 @@ def refused(given: dict[str, Any], says: str) -> None:
         ({"backings": ["4kb"]}, "backings: unknown backing '4kb': did you mean '4k'"),
         ({"backings": "4k,hgue"}, "unknown backing 'hgue': did you mean 'huge'"),
         ({"backings": ["loaded"]}, "unknown backing 'loaded'"),
-        ({"sizes_kib": [8192]}, "8192 KiB cannot be had with pattern 'random'.* from 1 to 4096"),
+        ({"sizes_kib": [8192]}, "8192 KiB is not available with pattern 'random'.* from 1 to 4096"),
         ({"sizes_kib": [8, 8192], "patterns": ["chase", "page"]}, "8192 KiB .* 'page'"),
         ({"cores": [4095]}, "no CPU 4095"),
     ],
@@ -117,7 +127,7 @@ def test_functions_that_cannot_be_built_are_refused(given: dict[str, Any], says:
         CALLS.params(given)
 
 
-def test_another_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_processor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     refused({}, "code_segment runs on x86-64 only, and this is aarch64")
     assert "aarch64" in CALLS.unavailable()
@@ -126,27 +136,45 @@ def test_another_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what is planned -----------------------------------------------------------------------------
 
 
-def test_every_core_size_pattern_and_backing_is_an_arm_once() -> None:
+def test_a_plan_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured beforehand is measured in the pilot, with the journal open."""
+    seen = []
+    real = Worker.call
+
+    def call(self: Worker, function: str, *arguments: Any, timeout_s: float) -> Any:
+        seen.append(function)
+        return real(self, function, *arguments, timeout_s=timeout_s)
+
+    monkeypatch.setattr(Worker, "call", call)
+    params = CODE.params({**TINY, "backings": "4k"})
+    made = CODE.plan(params)
+    assert set(seen) == {"code_bounds"}
+    assert made["pieces"] == {"random": [64, 512]}
+    CODE.pilot(params, made)
+    assert "code_run" in seen
+
+
+def test_every_core_size_pattern_and_backing_is_a_configuration_once() -> None:
     given = {"cores": CPUS[:2], "patterns": ["chase", "random", "chase"], "backings": "4k,4k"}
     made = plan(**given, sizes_kib=[64, 8, 64])
-    arms = [Arm(*found) for found in made["arms"]]
+    every = [Configuration(*found) for found in made["configurations"]]
     assert made["backings"] == ["4k"]
     assert made["absent"] == {}
-    assert [found[:4] for found in arms] == [
+    assert [found[:4] for found in every] == [
         (core, pattern, n, "4k")
         for core in range(len(CPUS[:2]))
         for pattern, sizes in (("chase", (2, 16)), ("random", (64, 512)))
         for n in sizes
     ]
-    assert min(found.steps for found in arms) >= 2000
-    assert {found.steps for found in arms if found.core == 0} == {
-        found.steps for found in arms if found.core == len(CPUS[:2]) - 1
+    assert min(found.steps for found in every) >= 2000
+    assert {found.steps for found in every if found.core == 0} == {
+        found.steps for found in every if found.core == len(CPUS[:2]) - 1
     }
 
 
 def test_beyond_the_switch_there_is_the_chase() -> None:
     made = plan(patterns=["chase"], sizes_kib=[8192], backings=["4k"])
-    assert [found[2] for found in made["arms"]] == [2048]
+    assert [found[2] for found in made["configurations"]] == [2048]
     assert made["hugetlb_pages"] == 8
 
 
@@ -157,27 +185,30 @@ def test_the_rings_control_is_measured_on_small_pages_alone(
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
     monkeypatch.setattr("perflib.measure.pages.smaps.unmet", lambda *_: "")
     made = plan(patterns=["line", "chase"], backings=["huge", "4k"])
-    arms = {(found[1], found[3]) for found in made["arms"]}
-    assert arms == {("line", "4k"), ("chase", "thp"), ("chase", "4k")}
+    every = {(found[1], found[3]) for found in made["configurations"]}
+    assert every == {("line", "4k"), ("chase", "thp"), ("chase", "4k")}
     made = plan(patterns=["line", "chase"], backings=["huge"])
-    assert {(found[1], found[3]) for found in made["arms"]} == {("line", "thp"), ("chase", "thp")}
-    assert {found[2] for found in made["arms"]} == {2, 16}, "as many jumps as the chase"
-
-
-def test_what_huge_pages_are_worth_is_in_the_plan() -> None:
-    made = plan(backings=["4k"])
-    assert list(made["page_reach"]) == ["4k"]
-    assert all(few > 0 and many > 0 for few, many in made["page_reach"]["4k"])
-    assert len(made["page_reach"]["4k"]) > 2
-
-
-def test_sizes_that_make_the_same_number_of_pieces_are_one_arm() -> None:
-    made = plan(patterns=["page"], sizes_kib=[8, 9, 10, 11], backings=["4k"])
-    assert [found[2] for found in made["arms"]] == [2]
+    assert {(found[1], found[3]) for found in made["configurations"]} == {
+        ("line", "thp"),
+        ("chase", "thp"),
+    }
+    assert {found[2] for found in made["configurations"]} == {2, 16}, "as many jumps as the chase"
 
 
 @needs_huge
-def test_huge_is_the_first_that_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_control_of_page_sizes_is_in_the_plan() -> None:
+    made = plan(backings=["4k", "collapse"])
+    assert list(made["page_reach"]) == ["4k", "collapse"]
+    assert plan(backings=["4k"])["page_reach"] == {}, "there is nothing to be compared with"
+
+
+def test_sizes_that_make_the_same_number_of_pieces_are_one_configuration() -> None:
+    made = plan(patterns=["page"], sizes_kib=[8, 9, 10, 11], backings=["4k"])
+    assert [found[2] for found in made["configurations"]] == [2]
+
+
+@needs_huge
+def test_huge_is_the_first_that_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
     absent(monkeypatch, "thp")
     made = plan(backings=["huge", "4k"])
     assert made["backings"] == ["collapse", "4k"]
@@ -196,7 +227,9 @@ def test_with_thp_never_the_text_is_collapsed() -> None:
     assert problem.startswith("thp: transparent huge pages are switched off")
 
 
-def test_what_cannot_be_had_is_said_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_available_is_reported_and_the_rest_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     absent(monkeypatch, "thp", "collapse", "hugetlb", "hugectl")
     run = CODE.measure(CODE.params({**TINY, "backings": "4k,huge,hugetlb,hugectl"}))
     assert set(run.samples["backing"]) == {"4k"}
@@ -209,14 +242,16 @@ def test_what_cannot_be_had_is_said_and_the_rest_goes_on(monkeypatch: pytest.Mon
     assert "page_ratio" not in CODE.figures(run)
 
 
-def test_none_that_can_be_had_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_that_is_available_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     absent(monkeypatch, "thp", "hugetlb")
-    with pytest.raises(MeasurementError, match=r"none .* had here: thp: no thp .*; hugetlb: n"):
+    with pytest.raises(
+        MeasurementError, match=r"none .* available here: thp: no thp .*; hugetlb: n"
+    ):
         plan(backings=["thp", "hugetlb"])
 
 
 def test_what_fails_when_it_is_tried_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = code_turns.smaps.unmet  # type: ignore[attr-defined]
+    real = smaps.unmet
 
     def unmet(asked: str, pages: Any) -> str:
         return "found something else" if asked == "thp" else str(real(asked, pages))
@@ -233,7 +268,7 @@ def test_what_fails_when_it_is_tried_is_absent(monkeypatch: pytest.MonkeyPatch) 
 def test_functions_are_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
     given = {"backings": ["4k", "hugectl"], "functions": 64, "sizes_kib": [8], "cores": [CPUS[0]]}
-    made = CALLS.plan(CALLS.params({**given, "turn_ms": 1.0}))
+    made = CALLS.plan(CALLS.params(given))
     assert made["absent"] == {"hugectl": "hugectl starts programs, and random_calls is none"}
 
 
@@ -243,7 +278,7 @@ def test_a_program_that_cannot_be_linked_is_absent(monkeypatch: pytest.MonkeyPat
         raise MeasurementError(msg)
 
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
-    monkeypatch.setattr(CODE, "program", no_library)
+    monkeypatch.setattr(code_measure, "program", no_library)
     assert plan(backings=["4k", "hugectl"])["absent"] == {
         "hugectl": "the linker found no libhugetlbfs"
     }
@@ -283,16 +318,16 @@ def test_hugetlb_reserves_its_pages_verifies_them_and_gives_them_back() -> None:
 @needs_root
 def test_the_pool_is_as_it_was_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     before = POOL.read_text()
-    real = CodeTurns.take
+    real = CodeTrials.take
     seen = []
 
-    def take(self: CodeTurns, round_: int, arm: int) -> Any:
+    def take(self: CodeTrials, round_: int, configuration: int) -> Any:
         if round_ == 1:
             seen.append(pool_pages()[0])
             raise KeyboardInterrupt
-        return real(self, round_, arm)
+        return real(self, round_, configuration)
 
-    monkeypatch.setattr(CodeTurns, "take", take)
+    monkeypatch.setattr(CodeTrials, "take", take)
     run = CODE.measure(CODE.params({**TINY, "backings": "4k,hugetlb", "budget_s": 60}))
     assert run.provenance["stopped"] == "interrupted"
     assert seen[0] >= 4
@@ -321,7 +356,7 @@ def wait_for(what: Any) -> None:
         time.sleep(0.01)
 
 
-def test_a_pool_that_cannot_be_had_is_absent_with_its_reason(
+def test_a_pool_that_is_not_available_is_absent_with_its_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Cannot:
@@ -354,7 +389,7 @@ def test_hugectl_moves_the_program(tmp_path: Path) -> None:
     script = 'mount -t hugetlbfs -o pagesize=2M none "$0" && exec "$@"'
     argv = ["unshare", "--mount", "sh", "-c", script, str(tmp_path / "mount"), sys.executable]
     argv += ["-m", "perflib", "run", "code_segment", "-p", "backings=4k,hugetlb,hugectl"]
-    argv += ["-p", "budget_s=0.3", "-p", "turn_ms=1", "-p", f"cores={CPUS[0]}"]
+    argv += ["-p", "budget_s=0.3", "-p", "trial_ms=1", "-p", f"cores={CPUS[0]}"]
     argv += ["-p", "sizes_kib=8,64", "-p", "patterns=random,chase", "-p", "simulated_sizes=0"]
     (tmp_path / "mount").mkdir()
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -377,7 +412,7 @@ def test_hugectl_moves_the_program(tmp_path: Path) -> None:
 
 def test_the_ring_alone_is_nothing_for_hugectl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
-    monkeypatch.setattr(CODE, "program", lambda: build("code_segment"))
+    monkeypatch.setattr(code_measure, "program", lambda: build("code_segment"))
     monkeypatch.setattr(backings, "_try_pool", lambda *_: "")
     monkeypatch.setattr(CODE, "system_settings", lambda *_: {})
     with pytest.raises(MeasurementError, match="no part of it"):
@@ -388,20 +423,20 @@ def test_the_ring_alone_is_nothing_for_hugectl(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = CodeTurns.take
+    real = CodeTrials.take
 
     taken: list[float] = []
 
-    def take(self: CodeTurns, round_: int, arm: int) -> Any:
+    def take(self: CodeTrials, round_: int, configuration: int) -> Any:
         if round_ == 2:
             raise SystemExit
-        columns = real(self, round_, arm)
+        columns = real(self, round_, configuration)
         taken.extend(columns["time_ns"])
         return columns
 
     given = {**TINY, "backings": "4k", "budget_s": 0.3}
     with monkeypatch.context() as patch:
-        patch.setattr(CodeTurns, "take", take)
+        patch.setattr(CodeTrials, "take", take)
         with pytest.raises(SystemExit):
             CODE.measure(CODE.params(given))
     ((name, status),) = [(entry.id, entry.status) for entry in runs()]
@@ -427,7 +462,7 @@ def test_a_run_in_which_a_backing_failed_is_saved_and_read_again(
     monkeypatch.setattr(Worker, "call", call)
     run = CODE.measure(CODE.params({**TINY, "backings": "4k", "budget_s": 0.4}))
     (problem,) = run.provenance["problems"]
-    assert problem.startswith("4k, in some turns: could not map memory for the copy: Cannot alloc")
+    assert problem.startswith("4k, in some trials: could not map memory for the copy: Cannot alloc")
     again = load(run.id)
     pd.testing.assert_frame_equal(again.samples, run.samples, check_dtype=False)
     wrong = ~again.samples["ok"].astype(bool)

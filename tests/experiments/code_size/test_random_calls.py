@@ -1,4 +1,4 @@
-"""random_calls as its user meets it: the source's first synthetic benchmark."""
+"""random_calls as its user meets it: the first synthetic benchmark of Guerri et al. 2015."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def noise(count: int) -> Any:
 
 
 @needs_this_processor
-def test_a_short_run_calls_functions_of_the_size_asked_for() -> None:
+def test_a_short_run_calls_functions_of_the_size_requested() -> None:
     given = {
-        "budget_s": 0.4, "turn_ms": 1.0, "functions": 256, "function_bytes": 192,
+        "budget_s": 0.4, "trial_ms": 1.0, "functions": 256, "function_bytes": 192,
         "sizes_kib": [6, 48], "cores": [min(os.sched_getaffinity(0))],
     }  # fmt: skip
     run = CALLS.measure(CALLS.params(given))
@@ -82,5 +82,5 @@ def test_a_short_run_calls_functions_of_the_size_asked_for() -> None:
 @needs_this_processor
 def test_more_functions_than_were_built_are_refused() -> None:
     given = {"functions": 64, "function_bytes": 512, "sizes_kib": [8, 64]}
-    with pytest.raises(UserError, match=r"64 KiB cannot be had .* from 1 to 32 KiB"):
+    with pytest.raises(UserError, match=r"64 KiB is not available .* from 1 to 32 KiB"):
         CALLS.plan(CALLS.params(given))

@@ -105,7 +105,7 @@ def test_two_runs_take_the_start_out_and_laps_are_whole(monkeypatch: pytest.Monk
 # --- in a run ------------------------------------------------------------------------------------
 
 TINY = {
-    "cores": [min(os.sched_getaffinity(0))], "budget_s": 0.2, "turn_ms": 1.0,
+    "cores": [min(os.sched_getaffinity(0))], "budget_s": 0.2, "trial_ms": 1.0,
     "sizes_kib": [8, 64], "backings": "4k", "patterns": "random,chase",
 }  # fmt: skip
 

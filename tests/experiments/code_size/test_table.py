@@ -271,7 +271,9 @@ def test_the_half_width_is_the_widest_at_the_largest_size() -> None:
 @pytest.mark.parametrize(
     ("cores", "backings"), [((0,), ("4k",)), ((0,), ("4k", "thp")), ((0, 1), ("thp",))]
 )
-def test_the_half_width_of_few_arms(cores: tuple[int, ...], backings: tuple[str, ...]) -> None:
+def test_the_half_width_of_few_configurations(
+    cores: tuple[int, ...], backings: tuple[str, ...]
+) -> None:
     found = CodeTable(samples(cores=cores, backings=backings, rounds=40, drift=0.0)).half_width
     assert 0 < found < 2
 

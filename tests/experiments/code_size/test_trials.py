@@ -1,4 +1,4 @@
-"""One turn of a sweep, for real: laid, verified, run, verified again; and all that can go wrong."""
+"""One trial, for real: placed, verified, run, verified again; and all that can go wrong."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.code_size import measure as code_turns
-from perflib.experiments.code_size.measure import (
-    Arm,
+from perflib.experiments.code_size import trials as code_trials
+from perflib.experiments.code_size.trials import (
     Bounds,
-    CodeTurns,
+    CodeTrials,
+    Configuration,
     bounds_of,
     calibrate,
     page_reach,
@@ -57,14 +57,18 @@ def kernel() -> Build:
     return build("code_segment")
 
 
-def turns_of(kernel: Build, *arms: Arm, cpus: list[int] | None = None, **more: Any) -> CodeTurns:
+def trials_of(
+    kernel: Build, *wanted: Configuration, cpus: list[int] | None = None, **more: Any
+) -> CodeTrials:
     conditions = [Conditions(cpu=cpu) for cpu in cpus or CPUS[:1]]
     given = {"piece_bytes": 128, "seed": 1, "perf_map": False, **more}
-    return CodeTurns(kernel, None, conditions, arms, **given)
+    return CodeTrials(kernel, None, conditions, wanted, **given)
 
 
-def arm(backing: str = "4k", pattern: str = "random", n: int = 512, core: int = 0) -> Arm:
-    return Arm(core, pattern, n, backing, 20_000)
+def configuration(
+    backing: str = "4k", pattern: str = "random", n: int = 512, core: int = 0
+) -> Configuration:
+    return Configuration(core, pattern, n, backing, 20_000)
 
 
 def one(columns: Columns) -> dict[str, Any]:
@@ -78,10 +82,10 @@ def one(columns: Columns) -> dict[str, Any]:
 
 @pytest.mark.parametrize("backing", ["4k", *HUGE])
 @pytest.mark.parametrize("pattern", ["random", "page", "chase", "line"])
-def test_a_turn_measures_what_was_asked_for(kernel: Build, backing: str, pattern: str) -> None:
-    with turns_of(kernel, arm(backing, pattern)) as turns:
-        row = one(turns.take(0, 0))
-        assert turns.unmet == []
+def test_a_trial_measures_what_was_requested(kernel: Build, backing: str, pattern: str) -> None:
+    with trials_of(kernel, configuration(backing, pattern)) as trials:
+        row = one(trials.take(0, 0))
+        assert trials.unmet == []
     assert row["ok"] is True
     assert (row["cpu"], row["pattern"], row["backing"], row["n"]) == (
         CPUS[0], pattern, backing, 512,
@@ -99,8 +103,10 @@ def test_a_turn_measures_what_was_asked_for(kernel: Build, backing: str, pattern
 
 
 def test_the_extent_is_that_of_the_cases_whole(kernel: Build) -> None:
-    with turns_of(kernel, arm(n=8)) as turns:  # of 20,000 steps none of 8 cases is missed
-        assert one(turns.take(0, 0))["code_bytes"] == 8 * 128
+    with trials_of(
+        kernel, configuration(n=8)
+    ) as trials:  # of 20,000 steps none of 8 cases is missed
+        assert one(trials.take(0, 0))["code_bytes"] == 8 * 128
 
 
 def test_rows_have_the_columns_that_this_machine_can_have(kernel: Build) -> None:
@@ -110,18 +116,18 @@ def test_rows_have_the_columns_that_this_machine_can_have(kernel: Build) -> None
     }
     if not pmu().available:
         unknown.add("itlb_misses")
-    with turns_of(kernel, arm()) as turns:
-        assert set(turns.take(0, 0)) == COLUMNS - MADE_BY_ROUNDS - unknown
+    with trials_of(kernel, configuration()) as trials:
+        assert set(trials.take(0, 0)) == COLUMNS - MADE_BY_ROUNDS - unknown
 
 
 def test_what_the_kernel_does_not_count_has_no_column(
     kernel: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        code_turns, "core_activity", lambda cpu: core_activity(cpu, Path("/nowhere"))
+        code_trials, "core_activity", lambda cpu: core_activity(cpu, Path("/nowhere"))
     )
-    with turns_of(kernel, arm()) as turns:
-        assert not {"softirqs", "interrupts", "switches"} & set(turns.take(0, 0))
+    with trials_of(kernel, configuration()) as trials:
+        assert not {"softirqs", "interrupts", "switches"} & set(trials.take(0, 0))
 
 
 def test_soft_interrupts_are_those_between_two_readings(
@@ -133,9 +139,9 @@ def test_soft_interrupts_are_those_between_two_readings(
         now = next(counts)
         return type(core_activity(CPUS[0]))({"NET_RX": now, "TIMER": 2 * now}, {"LOC": now}, now)
 
-    monkeypatch.setattr(code_turns, "core_activity", activity)
-    with turns_of(kernel, arm()) as turns:
-        row = one(turns.take(0, 0))
+    monkeypatch.setattr(code_trials, "core_activity", activity)
+    with trials_of(kernel, configuration()) as trials:
+        row = one(trials.take(0, 0))
     assert (row["softirqs"], row["interrupts"], row["switches"]) == (21, 7, 7)
 
 
@@ -143,25 +149,29 @@ def test_all_cores_run_the_same_code_in_a_round_and_other_code_in_the_next(
     kernel: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    real = CodeTurns._right
+    real = CodeTrials._right
 
-    def right(self: CodeTurns, wanted: Arm, round_: int, checksum: int, cpu: int) -> bool:
+    def right(
+        self: CodeTrials, wanted: Configuration, round_: int, checksum: int, cpu: int
+    ) -> bool:
         seen.append((round_, checksum))
         return bool(real(self, wanted, round_, checksum, cpu))
 
-    monkeypatch.setattr(CodeTurns, "_right", right)
+    monkeypatch.setattr(CodeTrials, "_right", right)
     cpus = CPUS[:2]
-    arms = [arm(core=core) for core in range(len(cpus))]
-    with turns_of(kernel, *arms, cpus=cpus) as turns:
-        rows = [one(turns.take(round_, place)) for round_ in (0, 1) for place in range(len(arms))]
-        assert turns.unmet == []
+    wanted = [configuration(core=core) for core in range(len(cpus))]
+    with trials_of(kernel, *wanted, cpus=cpus) as trials:
+        rows = [
+            one(trials.take(round_, place)) for round_ in (0, 1) for place in range(len(wanted))
+        ]
+        assert trials.unmet == []
     assert [row["cpu"] for row in rows] == [*cpus, *cpus]
     assert len(set(seen)) == 2
 
 
 def test_conditions_of_the_workers_are_recorded(kernel: Build) -> None:
-    with turns_of(kernel, arm()) as turns:
-        recorded = turns.provenance()
+    with trials_of(kernel, configuration()) as trials:
+        recorded = trials.provenance()
     (condition,) = recorded["conditions"]
     assert condition["got"]["cpus"] == [CPUS[0]]
     assert recorded["kernel"]["kernel"] == "code_segment"
@@ -173,19 +183,19 @@ def test_conditions_of_the_workers_are_recorded(kernel: Build) -> None:
 
 def test_a_file_on_huge_pages_is_no_4k(kernel: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smaps, "read", lambda _pid: FILE_PAGES.format(begin=1 << 12, end=1 << 47))
-    with turns_of(kernel, arm()) as turns:
-        row = one(turns.take(0, 0))
-        (problem,) = turns.unmet
+    with trials_of(kernel, configuration()) as trials:
+        row = one(trials.take(0, 0))
+        (problem,) = trials.unmet
     assert row["ok"] is False
     assert row["huge_bytes"] == 2048 * KIB
     assert row["time_ns"] > 0
-    assert problem.startswith("4k, in some turns: asked for pages of 4 KiB (4k), found Fi")
+    assert problem.startswith("4k, in some trials: asked for pages of 4 KiB (4k), found Fi")
     assert "the file system gave" in problem
 
 
 @needs_huge
 @pytest.mark.parametrize("reading", [0, 1])
-def test_pages_are_looked_at_before_and_after(
+def test_pages_are_read_before_and_after(
     kernel: Build, monkeypatch: pytest.MonkeyPatch, reading: int
 ) -> None:
     real, calls = smaps.read, itertools.count()
@@ -195,36 +205,36 @@ def test_pages_are_looked_at_before_and_after(
         return found.replace("AnonHugePages:", "Gone:") if next(calls) == reading else found
 
     monkeypatch.setattr(smaps, "read", read)
-    with turns_of(kernel, arm(HUGE[0])) as turns:
-        rows = [one(turns.take(round_, 0)) for round_ in range(2)]
-        (problem,) = turns.unmet
+    with trials_of(kernel, configuration(HUGE[0])) as trials:
+        rows = [one(trials.take(round_, 0)) for round_ in range(2)]
+        (problem,) = trials.unmet
     assert [row["ok"] for row in rows] == [False, True]
     assert "no huge page" in problem
 
 
-def failing(real: Callable[..., Any], function: str, *turns: int) -> Callable[..., Any]:
+def failing(real: Callable[..., Any], function: str, *which: int) -> Callable[..., Any]:
     """A worker's ``call`` that answers ENOMEM for some of the calls of a function."""
     calls = itertools.count()
 
     def call(self: Any, name: str, *arguments: Any, timeout_s: float) -> Any:
         answer, outs = real(self, name, *arguments, timeout_s=timeout_s)
-        if name == function and next(calls) in turns:
+        if name == function and next(calls) in which:
             return 2 * 65536 + errno.ENOMEM, outs
         return answer, outs
 
     return call
 
 
-def test_a_backing_that_fails_in_some_turns_costs_these(
+def test_a_backing_that_fails_in_some_trials_costs_these(
     kernel: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Worker, "call", failing(Worker.call, "code_lay", 1, 2))
-    with turns_of(kernel, arm()) as turns:
-        rows = [one(turns.take(round_, 0)) for round_ in range(4)]
-        (problem,) = turns.unmet
+    with trials_of(kernel, configuration()) as trials:
+        rows = [one(trials.take(round_, 0)) for round_ in range(4)]
+        (problem,) = trials.unmet
     assert [row["ok"] for row in rows] == [True, False, False, True]
     assert math.isnan(rows[1]["time_ns"])
-    assert "4k, in some turns: could not map memory for the copy: Cannot allocate" in problem
+    assert "4k, in some trials: could not map memory for the copy: Cannot allocate" in problem
     assert {tuple(row) for row in map(sorted, rows)} == {tuple(sorted(rows[0]))}, "the same columns"
     starts = [row["start_ns"] for row in rows]
     assert starts == sorted(starts), "on one clock"
@@ -233,7 +243,7 @@ def test_a_backing_that_fails_in_some_turns_costs_these(
 def test_other_results_than_the_first_core_are_not_used(
     kernel: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = code_turns._run
+    real = code_trials._run
     calls = itertools.count()
 
     def run(*given: Any) -> Any:
@@ -243,29 +253,27 @@ def test_other_results_than_the_first_core_are_not_used(
             done["checksum"] += 1
         return done
 
-    monkeypatch.setattr(code_turns, "_run", run)
-    arms = [arm(), arm(core=1)]
-    with turns_of(kernel, *arms, cpus=[CPUS[0], CPUS[-1]]) as turns:
-        rows = [one(turns.take(0, place)) for place in (0, 1, 0)]
-        (problem,) = turns.unmet
+    monkeypatch.setattr(code_trials, "_run", run)
+    wanted = [configuration(), configuration(core=1)]
+    with trials_of(kernel, *wanted, cpus=[CPUS[0], CPUS[-1]]) as trials:
+        rows = [one(trials.take(0, place)) for place in (0, 1, 0)]
+        (problem,) = trials.unmet
     assert [row["ok"] for row in rows] == [True, False, True]
     assert f"cpu{CPUS[-1]} ran other code" in problem
 
 
-def test_a_thread_that_was_moved_is_not_used(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = code_turns._run
+def test_a_thread_that_migrated_is_not_used(kernel: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = code_trials._run
 
     def run(*given: Any) -> Any:
         done = real(*given).copy()
         done["cpu"] = -1
         return done
 
-    monkeypatch.setattr(code_turns, "_run", run)
-    with turns_of(kernel, arm()) as turns:
-        assert one(turns.take(0, 0))["ok"] is False
-        assert f"moved away from cpu{CPUS[0]}" in turns.unmet[0]
+    monkeypatch.setattr(code_trials, "_run", run)
+    with trials_of(kernel, configuration()) as trials:
+        assert one(trials.take(0, 0))["ok"] is False
+        assert f"migrated from cpu{CPUS[0]}" in trials.unmet[0]
 
 
 # --- killed --------------------------------------------------------------------------------------
@@ -286,43 +294,43 @@ def killed_after(real: Callable[..., Any], function: str) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("function", ["code_lay", "code_run", "code_write_map"])
-def test_a_worker_that_is_killed_costs_that_turn_only(
+def test_a_worker_that_is_killed_costs_that_trial_only(
     kernel: Build, monkeypatch: pytest.MonkeyPatch, function: str
 ) -> None:
     call = killed_after(Worker.call, function)
     monkeypatch.setattr(Worker, "call", call)
-    with turns_of(kernel, arm(), perf_map=True) as turns:
+    with trials_of(kernel, configuration(), perf_map=True) as trials:
         with pytest.raises(WorkerError):
-            turns.take(0, 0)
-        rows = [one(turns.take(round_, 0)) for round_ in (0, 1)]
+            trials.take(0, 0)
+        rows = [one(trials.take(round_, 0)) for round_ in (0, 1)]
     assert [row["ok"] for row in rows] == [True, True]
 
 
 def test_a_worker_that_is_killed_while_it_runs_says_so(kernel: Build) -> None:
-    long = Arm(0, "random", 512, "4k", 2_000_000_000)
-    with turns_of(kernel, long) as turns:
-        (worker,) = turns._workers._workers
+    long = Configuration(0, "random", 512, "4k", 2_000_000_000)
+    with trials_of(kernel, long) as trials:
+        (worker,) = trials._workers._workers
         assert worker.pid is not None
         timer = threading.Timer(0.3, os.kill, (worker.pid, signal.SIGKILL))
         timer.start()
         with pytest.raises(WorkerError, match="SIGKILL"):
-            turns.take(0, 0)
+            trials.take(0, 0)
         timer.join()
 
 
 # --- names for a profiler ------------------------------------------------------------------------
 
 
-def map_of(turns: CodeTurns) -> Path:
-    (worker,) = turns._workers._workers
+def map_of(trials: CodeTrials) -> Path:
+    (worker,) = trials._workers._workers
     return Path(f"/tmp/perf-{worker.pid}.map")
 
 
 def test_the_perf_map_names_the_cases_and_is_removed(kernel: Build) -> None:
-    with turns_of(kernel, arm(), perf_map=True) as turns:
-        turns.take(0, 0)
-        (worker,) = turns._workers._workers
-        path = map_of(turns)
+    with trials_of(kernel, configuration(), perf_map=True) as trials:
+        trials.take(0, 0)
+        (worker,) = trials._workers._workers
+        path = map_of(trials)
         named = {}
         for line in path.read_text().splitlines():
             begin, size, name = line.split()
@@ -336,9 +344,9 @@ def test_the_perf_map_names_the_cases_and_is_removed(kernel: Build) -> None:
 
 
 def test_without_being_asked_no_perf_map_is_written(kernel: Build) -> None:
-    with turns_of(kernel, arm()) as turns:
-        turns.take(0, 0)
-        assert not map_of(turns).exists()
+    with trials_of(kernel, configuration()) as trials:
+        trials.take(0, 0)
+        assert not map_of(trials).exists()
 
 
 # --- counters ------------------------------------------------------------------------------------
@@ -348,17 +356,17 @@ def test_misses_are_counted_where_there_is_a_counter(
     kernel: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A software event, which every kernel has, stands for the processor's."""
-    monkeypatch.setattr(code_turns, "pmu", lambda: Pmu(available=True, reason=""))
-    monkeypatch.setattr(code_turns, "_EVENT", "task-clock:u")
-    with turns_of(kernel, arm()) as turns:
-        if turns.unmet:
-            pytest.skip(turns.unmet[0])
-        rows = [one(turns.take(round_, 0)) for round_ in (0, 1)]
-        (worker,) = turns._workers._workers
+    monkeypatch.setattr(code_trials, "pmu", lambda: Pmu(available=True, reason=""))
+    monkeypatch.setattr(code_trials, "_EVENT", "task-clock:u")
+    with trials_of(kernel, configuration()) as trials:
+        if trials.unmet:
+            pytest.skip(trials.unmet[0])
+        rows = [one(trials.take(round_, 0)) for round_ in (0, 1)]
+        (worker,) = trials._workers._workers
         worker.kill()
-        rows.append(one(turns.take(2, 0)))
+        rows.append(one(trials.take(2, 0)))
     for row in rows:
-        assert row["itlb_misses"] >= 0.5 * row["time_ns"]  # of this turn, its warm-up with it
+        assert row["itlb_misses"] >= 0.5 * row["time_ns"]  # of this trial, its warm-up with it
     assert rows[1]["itlb_misses"] < 100 * rows[0]["itlb_misses"]
 
 
@@ -368,11 +376,11 @@ def test_a_counter_that_is_refused_is_a_problem_and_no_column(
     def refuse(*_: Any, **__: Any) -> int:
         raise OSError(errno.EACCES, "no")
 
-    monkeypatch.setattr(code_turns, "pmu", lambda: Pmu(available=True, reason=""))
+    monkeypatch.setattr(code_trials, "pmu", lambda: Pmu(available=True, reason=""))
     monkeypatch.setattr(groups.Group.__init__, "__kwdefaults__", {"name": "", "opener": refuse})
-    with turns_of(kernel, arm()) as turns:
-        row = one(turns.take(0, 0))
-        (problem,) = turns.unmet
+    with trials_of(kernel, configuration()) as trials:
+        row = one(trials.take(0, 0))
+        (problem,) = trials.unmet
     assert row["ok"] is True
     assert "itlb_misses" not in row
     assert problem.startswith("iTLB misses are not counted: not allowed")
@@ -391,27 +399,28 @@ BOUNDS = Bounds(most=32768, piece_bytes=128, chase_pages=4096, text_bytes=4 << 2
 
 
 def test_sizes_become_numbers_of_pieces() -> None:
-    assert BOUNDS.pieces(["random", "page", "chase"], [4, 1024]) == {
-        "random": {4: 32, 1024: 8192},
-        "page": {4: 1, 1024: 256},
-        "chase": {4: 1, 1024: 256},
+    assert BOUNDS.pieces(["random", "page", "chase"], [1024, 4, 4]) == {
+        "random": [32, 8192],
+        "page": [1, 256],
+        "chase": [1, 256],
     }
-    assert BOUNDS.pieces(["chase", "line"], [8192]) == {"chase": {8192: 2048}, "line": {8192: 2048}}
+    assert BOUNDS.pieces(["chase", "line"], [8192]) == {"chase": [2048], "line": [2048]}
+    assert BOUNDS.pieces(["page"], [8, 9, 11]) == {"page": [2]}, "each number once"
 
 
 @pytest.mark.parametrize(
     ("pattern", "size", "says"),
     [
-        ("random", 8192, "8192 KiB cannot be had with pattern 'random': .* from 1 to 4096 KiB"),
-        ("page", 8192, "8192 KiB cannot be had with pattern 'page': .* from 4 to 4096 KiB"),
+        ("random", 8192, "8192 KiB is not available with pattern 'random': .* from 1 to 4096 KiB"),
+        ("page", 8192, "8192 KiB is not available with pattern 'page': .* from 4 to 4096 KiB"),
         ("chase", 16385, None),
-        ("line", 16388, "16388 KiB cannot be had with pattern 'line': .* from 4 to 16384 KiB"),
-        ("chase", 16388, "16388 KiB cannot be had with pattern 'chase': .* from 4 to 16384 KiB"),
+        ("line", 16388, "16388 KiB is not available with pattern 'line': .* from 4 to 16384 KiB"),
+        ("chase", 16388, "16388 KiB is not available with pattern 'chase': .* from 4 to 16384 KiB"),
     ],
 )
 def test_sizes_beyond_what_was_built_are_refused(pattern: str, size: int, says: str | None) -> None:
     if says is None:
-        assert BOUNDS.pieces([pattern], [size]) == {pattern: {size: 4096}}
+        assert BOUNDS.pieces([pattern], [size]) == {pattern: [4096]}
         return
     with pytest.raises(UserError, match=says):
         BOUNDS.pieces([pattern], [size])
@@ -419,46 +428,43 @@ def test_sizes_beyond_what_was_built_are_refused(pattern: str, size: int, says: 
 
 def test_huge_pages_that_a_process_needs() -> None:
     """Twice: what lies there is replaced by what is being laid."""
-    assert BOUNDS.huge_pages({"random": {8: 64}}) == 4
-    assert BOUNDS.huge_pages({"chase": {8: 2}}) == 2
-    assert BOUNDS.huge_pages({"random": {8: 64}, "chase": {4096: 1024}}) == 8
+    assert BOUNDS.huge_pages({"random": [64]}) == 4
+    assert BOUNDS.huge_pages({"chase": [2]}) == 2
+    assert BOUNDS.huge_pages({"random": [64], "chase": [2, 1024]}) == 8
 
 
-def test_what_pages_are_worth_is_timed_in_pairs(kernel: Build) -> None:
+@needs_huge
+def test_the_control_of_page_sizes_is_timed_in_pairs(kernel: Build) -> None:
     found = page_reach(kernel, Conditions(cpu=CPUS[0]), [*HUGE, "hugectl"])
-    assert list(found) == ["4k", *HUGE], "small pages first, whatever was asked for"
+    assert list(found) == ["4k", *HUGE], "small pages first, whatever was requested"
     for pairs in found.values():
         assert len(pairs) == len(found["4k"])
         assert all(few > 0 and many > 0 for few, many in pairs)
 
 
-def test_pages_that_cannot_be_had_are_worth_nothing(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_that_fail_are_not_timed(kernel: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     call = failing(Worker.call, "code_page_reach", *range(1, 40, 2))
     monkeypatch.setattr(Worker, "call", call)
     assert list(page_reach(kernel, Conditions(cpu=CPUS[0]), ["thp"])) == ["4k"]
 
 
 def test_calibrated_steps_take_about_the_time(kernel: Build) -> None:
-    pieces = {"random": {64: 512}, "chase": {64: 16}}
+    pieces = {"random": [512], "chase": [16]}
     steps, failed = calibrate(kernel, Conditions(cpu=CPUS[0]), pieces, ["4k"], 2.0)
     assert failed == {}
     assert set(steps) == {("random", 512), ("chase", 16)}
     assert all(count >= 2000 for count in steps.values())
 
 
-def test_a_backing_that_cannot_be_laid_is_found_out(
-    kernel: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backing_that_fails_is_found_out(kernel: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     call = failing(Worker.call, "code_lay", 1)
     monkeypatch.setattr(Worker, "call", call)
     conditions = Conditions(cpu=CPUS[0])
-    steps, failed = calibrate(kernel, conditions, {"random": {8: 64}}, ["4k", "thp"], 1.0)
+    steps, failed = calibrate(kernel, conditions, {"random": [64]}, ["4k", "thp"], 1.0)
     assert list(failed) == ["thp"]
     assert failed["thp"].startswith("could not map memory")
     assert list(steps) == [("random", 64)]
     call = failing(call, "code_lay", *range(9))
     monkeypatch.setattr(Worker, "call", call)
     with pytest.raises(MeasurementError, match="could not map memory"):
-        calibrate(kernel, conditions, {"random": {8: 64}}, ["4k"], 1.0)
+        calibrate(kernel, conditions, {"random": [64]}, ["4k"], 1.0)
