@@ -237,8 +237,9 @@ def _remarks(counts: pd.DataFrame, errors: pd.DataFrame) -> list[Reason]:
     if len(repeatable) < len(errors):
         left_out = errors["event"][~errors["repeatable"]]
         remarks.append(Reason("left_out", {"events": list(left_out)}))
-    if len(repeatable):
-        worst = repeatable.nlargest(1, "average_error_percent").to_dict("records")[0]
+    known = repeatable[repeatable["scatter_average_percent"].notna()]
+    if len(known):
+        worst = known.nlargest(1, "average_error_percent").to_dict("records")[0]
         numbers = {
             "event": worst["event"],
             "error": worst["average_error_percent"],

@@ -37,9 +37,10 @@ MISCOUNTS = Claim(
         "average",
     },
     together={
-        "refuted": "Counts are right to within {threshold:g} % in {named} (widest interval "
+        "refuted": "Counts are right to within {threshold:g} % in {named} (widest interval: "
         "{widest})",
-        "inconclusive": "Whether counts are right stays open in {named} (widest interval {widest})",
+        "inconclusive": "Whether counts are right stays open in {named} (widest interval: "
+        "{widest})",
     },
     reasons={
         "nothing_repeatable": "No event is counted in both ways and repeatable.",
@@ -68,9 +69,9 @@ COSTS = Claim(
     },
     together={
         "refuted": "Counting costs the job hardly anything in {count} combinations of mode and "
-        "load (widest interval {widest})",
+        "load (widest interval: {widest})",
         "inconclusive": "What counting costs the job stays open in {count} combinations of mode "
-        "and load (widest interval {widest})",
+        "and load (widest interval: {widest})",
     },
 )
 
@@ -87,7 +88,9 @@ MISSES = Claim(
         "inconclusive": "how many of its {what} {way} misses with {load} stays open: {estimate}",
     },
     together={
+        "inconclusive": "How many readings or samples are missed stays open in {count} "
+        "combinations of mode and load (widest interval: {widest})",
         "refuted": "Hardly any reading or sample is missed in {count} combinations of mode and "
-        "load (widest interval {widest})",
+        "load (widest interval: {widest})",
     },
 )
