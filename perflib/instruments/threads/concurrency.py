@@ -97,7 +97,7 @@ def serial_parts(recording: Recording, tolerance: float = 0.01) -> Serial:
     """The begin and the end of the job that only one thread worked.
 
     The begin is the longest one during which at most one thread was awake, but for a share of
-    ``tolerance`` (a helper that looks about from time to time does not make a job parallel); the
+    ``tolerance`` (a helper that polls now and then does not make a job parallel); the
     end likewise. A thread is awake that runs, spins, has no core, or waits for permission: for a
     mutex, say. One that sleeps, waits for work (a condition variable) or at a barrier is not, nor
     is one of which nothing is known.

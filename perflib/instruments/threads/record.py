@@ -34,7 +34,7 @@ __all__ = ["Profiled", "Ran", "backends", "chosen", "profile_job", "run_alone"]
 
 MARK = "PERFLIB_JOB"  # a variable of the job's environment, by which its daemons are found
 _OUTPUT_BYTES = 1 << 20
-_LOOK_S = 0.05  # how often a job is asked whether it has ended, should its output not tell
+_POLL_S = 0.05  # how often a job is asked whether it has ended, should its output not tell
 _SETTLED_S = 0.1
 _MOST_KILLS = 20
 _LAUNCHER = os.fsencode(launch.__file__)
@@ -305,7 +305,7 @@ def _record_running(
 def _watched(pid: int, until: float, stop: threading.Event) -> bool:
     """Wait; whether the time was reached with the process alive and nobody asking to stop."""
     while (left := until - time.monotonic()) > 0:
-        if stop.wait(min(_LOOK_S, left)) or not _lives(pid):
+        if stop.wait(min(_POLL_S, left)) or not _lives(pid):
             return False
     return not stop.is_set() and _lives(pid)
 
@@ -414,7 +414,6 @@ class _Started:
         """Wait for the end, or until so long after the start; whether it has ended."""
         limit = self._begun + self._timeout_s
         until = limit if until_s is None else min(limit, self._begun + until_s)
-        look = _LOOK_S
         while self._end is None:
             now = time.monotonic()
             if self._seen is not None and now >= self._begun + _SETTLED_S:
@@ -425,7 +424,7 @@ class _Started:
                 self._kill()
             elif now >= until:
                 return False
-            if self._open and self._poller.poll(1000 * min(look, max(0.0, until - now))):
+            if self._open and self._poller.poll(1000 * min(_POLL_S, max(0.0, until - now))):
                 self._read()
             elif not self._open:
                 time.sleep(min(0.002, max(0.0, until - now)))

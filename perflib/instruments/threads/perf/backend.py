@@ -119,7 +119,7 @@ class PerfThreads(ControlledPerf):
     def started(self, pid: int) -> None:
         """The process to be recorded is there."""
         self._job = pid
-        self._look_at_cpus()
+        self._read_cpus()
 
     def enable(self) -> int:
         """Record from now on; returns when that is in force, on CLOCK_MONOTONIC in ns."""
@@ -131,7 +131,7 @@ class PerfThreads(ControlledPerf):
 
         If perf has ended by itself, what it recorded is kept, and the recording's ``cut`` says why.
         """
-        self._look_at_cpus()
+        self._read_cpus()
         before_ns = time.monotonic_ns()
         try:
             after_ns = super().disable()
@@ -161,7 +161,7 @@ class PerfThreads(ControlledPerf):
         else:
             self._cut = f"perf ended early: {self._failure()}"
 
-    def _look_at_cpus(self) -> None:
+    def _read_cpus(self) -> None:
         if self._job > 0:
             with contextlib.suppress(OSError):
                 self._cpus = frozenset(os.sched_getaffinity(self._job))

@@ -256,16 +256,16 @@ class Converted:
         out = np.zeros(len(places), dtype=EVENT)
         begin = 0
         for i, place in enumerate(places.tolist()):
-            self._look(records[begin:place])
+            self._note_latest(records[begin:place])
             begin = place
             row = records[place]
             cpu = int(row["cpu"])
             out[i] = (row["time_ns"], Event.LOST, cpu, 0, 0, row["b"], self._latest[cpu], -1)
             self._lost_by_cpu[cpu] += int(row["b"])
-        self._look(records[begin:])
+        self._note_latest(records[begin:])
         return out
 
-    def _look(self, records: npt.NDArray[Any]) -> None:
+    def _note_latest(self, records: npt.NDArray[Any]) -> None:
         timed = records[(records["time_ns"] > 0) & (records["cpu"] >= 0)]
         for cpu in np.unique(timed["cpu"]).tolist():
             latest = int(timed["time_ns"][timed["cpu"] == cpu].max())

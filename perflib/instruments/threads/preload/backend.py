@@ -1,8 +1,8 @@
-"""Recording threads without any privilege: by a library in the job, or by looking at it in /proc.
+"""Recording threads without any privilege: by a library in the job, or by reading /proc.
 
 `Preloaded` is for a job that we start: the library tools/thread_waits.c stamps every wait, and
 `preload.sampler` tells how the time between is shared. `States` is for a job that runs
-already: all is sampled. Only a process's owner may look at it.
+already: all is sampled. Only a process's owner may read it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from perflib.instruments.threads.preload import sampler as states
 from perflib.instruments.threads.preload.files import MAGIC, SHARED, read_processes
 from perflib.instruments.threads.preload.recording import Parts, write
-from perflib.instruments.threads.preload.sampler import Looks, Sampler
+from perflib.instruments.threads.preload.sampler import Sampled, Sampler
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.kernels import build, compiler
@@ -32,7 +32,7 @@ __all__ = ["Preloaded", "States", "unavailable"]
 _VARIABLE = "PERFLIB_THREAD_WAITS"
 _FOREVER_NS = (1 << 63) - 1
 _MB = 1_000_000
-_LOOKS_SHARE = 8  # looks may take this part of the data
+_READINGS_SHARE = 8  # readings may take this part of the data
 
 
 def unavailable() -> str:
@@ -100,11 +100,11 @@ class States:
         settings = self.settings
         one = Sampler(
             pid,
-            self.folder / "looks",
+            self.folder / "readings",
             period_s=max(0.01, settings.sample_period_us * 1e-6),
             follow=settings.follow,
             ignore=settings.ignore,
-            most_bytes=settings.max_data_mb * _MB // _LOOKS_SHARE,
+            most_bytes=settings.max_data_mb * _MB // _READINGS_SHARE,
         )
         self._sampler = one.__enter__()
 
@@ -126,18 +126,18 @@ class States:
         """
         return write(self._parts(pid), out)
 
-    def _looks(self) -> Looks:
+    def _sampled(self) -> Sampled:
         if self._sampler is None:
-            return Looks([], np.empty(0, states.LOOK), {}, {}, [])
+            return Sampled([], np.empty(0, states.READING), {}, {}, [])
         self._sampler.stop()
-        return self._sampler.looks()
+        return self._sampler.sampled()
 
     def _parts(self, pid: int) -> Parts:
         return Parts(
             backend=self.name,
             pid=pid,
             processes=[],
-            looks=self._looks(),
+            sampled=self._sampled(),
             from_ns=self._from_ns,
             until_ns=self._until_ns,
             cpus=self._cpus,
@@ -221,7 +221,7 @@ class Preloaded(States):
         shared["skip_ns"] = int(settings.skip_s * 1e9)
         shared["duration_ns"] = int((settings.duration_s or 0) * 1e9)
         shared["period_ns"] = int(settings.sample_period_us * 1e3)
-        shared["most_bytes"] = settings.max_data_mb * _MB * (_LOOKS_SHARE - 1) // _LOOKS_SHARE
+        shared["most_bytes"] = settings.max_data_mb * _MB * (_READINGS_SHARE - 1) // _READINGS_SHARE
         shared["follow"] = settings.follow
         shared["callers"] = {"none": 0, "fp": 1}.get(settings.call_graph, 2)  # tw_callers
         shared["until_ns"] = _FOREVER_NS
@@ -238,7 +238,7 @@ class Preloaded(States):
         shared = np.fromfile(self.folder / "shared", SHARED)[0]
         processes = read_processes(self.folder)
         if not any(process.pid == pid for process in processes):
-            program = self._looks().programs.get(pid, "")
+            program = self._sampled().programs.get(pid, "")
             msg = (
                 f"the job{f' ({program})' if program else ''} did not load the library that stamps "
                 "waits: it is linked statically, for another architecture, runs with privileges of "
@@ -259,7 +259,7 @@ class Preloaded(States):
             processes=processes,
             from_ns=int(shared["from_ns"]),
             until_ns=int(shared["until_ns"]),
-            full=int(shared["used_bytes"]) + _LOOKS_SHARE * 32768 > most_bytes,
+            full=int(shared["used_bytes"]) + _READINGS_SHARE * 32768 > most_bytes,
         )
 
 

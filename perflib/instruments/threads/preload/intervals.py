@@ -42,10 +42,10 @@ class Life:
         Records ``WAIT``, by time and not overlapping.
     locks, others, stacks
         Of each wait: the number of its lock, the row of who held it, the number of its stack.
-    looks
-        Records ``LOOK``.
-    look_locks
-        Of each look: the number of the lock that the thread was blocked on; -1 if on none; -2 if
+    readings
+        Records ``READING``.
+    reading_locks
+        Of each reading: the number of the lock that the thread was blocked on; -1 if on none; -2 if
         it was in a stamped wait, so that nothing is known of the time outside of waits.
     """
 
@@ -57,8 +57,8 @@ class Life:
     locks: npt.NDArray[np.int32]
     others: npt.NDArray[np.int32]
     stacks: npt.NDArray[np.int32]
-    looks: npt.NDArray[np.void]
-    look_locks: npt.NDArray[np.int32]
+    readings: npt.NDArray[np.void]
+    reading_locks: npt.NDArray[np.int32]
 
 
 def thread_intervals(life: Life) -> Iterator[npt.NDArray[np.void]]:
@@ -74,15 +74,15 @@ def thread_intervals(life: Life) -> Iterator[npt.NDArray[np.void]]:
 
 
 def _parts(life: Life) -> Iterator[Life]:
-    """The life, cut at ends of waits; a look before each part and one behind it belong to it."""
+    """The life, cut at ends of waits; a reading before each part and one behind it belong to it."""
     cuts = range(_MOST_WAITS, len(life.waits), _MOST_WAITS)
     start_ns, start_cpu_ns, first = life.start_ns, life.start_cpu_ns, 0
     for cut in [*cuts, len(life.waits)]:
         last = cut == len(life.waits)
         end_ns = life.end_ns if last else int(life.waits["end_ns"][cut - 1])
         end_cpu_ns = life.end_cpu_ns if last else int(life.waits["cpu_end_ns"][cut - 1])
-        low = max(int(np.searchsorted(life.looks["time_ns"], start_ns, side="right")) - 1, 0)
-        high = int(np.searchsorted(life.looks["time_ns"], end_ns, side="left")) + 1
+        low = max(int(np.searchsorted(life.readings["time_ns"], start_ns, side="right")) - 1, 0)
+        high = int(np.searchsorted(life.readings["time_ns"], end_ns, side="left")) + 1
         yield replace(
             life,
             start_ns=start_ns,
@@ -93,8 +93,8 @@ def _parts(life: Life) -> Iterator[Life]:
             locks=life.locks[first:cut],
             others=life.others[first:cut],
             stacks=life.stacks[first:cut],
-            looks=life.looks[low:high],
-            look_locks=life.look_locks[low:high],
+            readings=life.readings[low:high],
+            reading_locks=life.reading_locks[low:high],
         )
         start_ns, start_cpu_ns, first = end_ns, end_cpu_ns, cut
 
@@ -135,15 +135,15 @@ def spinning(intervals: npt.NDArray[np.void], starts: _Ints, ends: _Ints) -> npt
 
 
 def _with_birth(life: Life) -> Life:
-    """With a look at its first moment: nothing had been counted then."""
-    first = np.zeros(1, life.looks.dtype)
+    """With a reading at its first moment: nothing had been counted then."""
+    first = np.zeros(1, life.readings.dtype)
     first["time_ns"], first["run_ns"] = life.start_ns, life.start_cpu_ns
     first["state"], first["cpu"] = b"R", -1
     return replace(
         life,
-        looks=np.concatenate([first, life.looks[life.looks["time_ns"] > life.start_ns]]),
-        look_locks=np.append(
-            np.int32(-1), life.look_locks[life.looks["time_ns"] > life.start_ns]
+        readings=np.concatenate([first, life.readings[life.readings["time_ns"] > life.start_ns]]),
+        reading_locks=np.append(
+            np.int32(-1), life.reading_locks[life.readings["time_ns"] > life.start_ns]
         ).astype(np.int32),
     )
 
@@ -157,28 +157,22 @@ class _Pieces:
     length: _Ints
     run: _Ints  # CPU time in it
     wait: _Ints  # the wait that it lies in, -1: none
-    window: _Ints  # how many looks there were before its end
+    window: _Ints  # how many readings there were before its end
     cpu: _Ints
 
 
 def _pieces(life: Life) -> _Pieces:
-    waits, looks = life.waits, life.looks
-    edges = np.concatenate(
-        [
-            [life.start_ns, life.end_ns],
-            waits["start_ns"],
-            waits["end_ns"],
-            looks["time_ns"],
-        ]
-    )
+    waits, readings = life.waits, life.readings
+    bounds = [life.start_ns, life.end_ns]
+    edges = np.concatenate([bounds, waits["start_ns"], waits["end_ns"], readings["time_ns"]])
     inner = (edges >= life.start_ns) & (edges <= life.end_ns)
     edges = np.unique(edges[inner])
-    times, readings = _cpu_readings(life)
+    times, cpu_ns = _cpu_times(life)
     if len(times):
         # Beyond what was read a thread goes on as it did: it ran, or it was blocked.
-        total = np.interp(edges, times, readings).astype(np.int64)
-        if not len(looks) or looks["state"][-1] == b"R":
-            total = np.where(edges > times[-1], readings[-1] + edges - times[-1], total)
+        total = np.interp(edges, times, cpu_ns).astype(np.int64)
+        if not len(readings) or readings["state"][-1] == b"R":
+            total = np.where(edges > times[-1], cpu_ns[-1] + edges - times[-1], total)
     else:
         total = edges - edges[0]
     length = np.diff(edges)
@@ -187,40 +181,36 @@ def _pieces(life: Life) -> _Pieces:
     wait = np.searchsorted(waits["start_ns"], starts, side="right") - 1
     if len(waits):
         wait[starts >= waits["end_ns"][wait]] = -1
-    window = np.searchsorted(looks["time_ns"], starts, side="right")
+    window = np.searchsorted(readings["time_ns"], starts, side="right")
     return _Pieces(starts, length, run, wait, window, _cpus(life, starts))
 
 
-def _cpu_readings(life: Life) -> tuple[_Ints, _Ints]:
+def _cpu_times(life: Life) -> tuple[_Ints, _Ints]:
     """The thread's CPU time at those times at which it is known."""
-    waits, looks = life.waits, life.looks
-    times = [waits["start_ns"], waits["end_ns"], looks["time_ns"]]
-    readings = [
-        waits["cpu_end_ns"] - waits["cpu_ns"],
-        waits["cpu_end_ns"],
-        looks["run_ns"],
-    ]
+    waits, readings = life.waits, life.readings
+    times = [waits["start_ns"], waits["end_ns"], readings["time_ns"]]
+    known = [waits["cpu_end_ns"] - waits["cpu_ns"], waits["cpu_end_ns"], readings["run_ns"]]
     if life.start_cpu_ns >= 0:
         times.append(np.array([life.start_ns]))
-        readings.append(np.array([life.start_cpu_ns]))
+        known.append(np.array([life.start_cpu_ns]))
     if life.end_cpu_ns >= 0:
         times.append(np.array([life.end_ns]))
-        readings.append(np.array([life.end_cpu_ns]))
-    time, reading = np.concatenate(times), np.concatenate(readings)
+        known.append(np.array([life.end_cpu_ns]))
+    time, cpu_ns = np.concatenate(times), np.concatenate(known)
     order = np.argsort(time, kind="stable")
-    time, reading = time[order].astype(np.int64), reading[order].astype(np.int64)
+    time, cpu_ns = time[order].astype(np.int64), cpu_ns[order].astype(np.int64)
     if not len(time):
-        return time, reading
-    # A look's reading may be old, so it is a lower bound, and a thread has no more CPU time than
-    # there is time: a later reading says how much there must have been by now.
-    lead = np.maximum.accumulate((reading - time)[::-1])[::-1]
+        return time, cpu_ns
+    # A reading's CPU time may be old, so it is a lower bound, and a thread has no more CPU time
+    # than there is time: a later one says how much there must have been by now.
+    lead = np.maximum.accumulate((cpu_ns - time)[::-1])[::-1]
     return time, np.maximum.accumulate(lead + time)
 
 
 def _cpus(life: Life, starts: _Ints) -> _Ints:
     """The CPU that a thread was on last, or else next; -1: not known."""
-    time = np.concatenate([life.waits["end_ns"], life.looks["time_ns"]])
-    cpu = np.concatenate([life.waits["cpu"], life.looks["cpu"]]).astype(np.int64)
+    time = np.concatenate([life.waits["end_ns"], life.readings["time_ns"]])
+    cpu = np.concatenate([life.waits["cpu"], life.readings["cpu"]]).astype(np.int64)
     time, cpu = time[cpu >= 0], cpu[cpu >= 0]
     if not len(time):
         return np.full(len(starts), -1)
@@ -234,21 +224,21 @@ def _ready_shares(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The share of each piece's time off the CPU that the thread was ready: in waits, outside.
 
-    Between two looks it is known how long the thread was blocked. Waits come first: a wait is
+    Between two readings it is known how long the thread was blocked. Waits come first: a wait is
     mostly blocked. What is left was blocked outside of waits. NaN outside where nothing is known.
     """
-    looks = life.looks
-    n = len(looks) + 1
+    readings = life.readings
+    n = len(readings) + 1
     off = (pieces.length - pieces.run).astype(np.float64)
     inside = np.bincount(pieces.window[in_waits], weights=off[in_waits], minlength=n)
     outside = np.bincount(pieces.window[~in_waits], weights=off[~in_waits], minlength=n)
     known = np.zeros(n, dtype=bool)
     blocked = np.zeros(n)
-    if len(looks) > 1:
+    if len(readings) > 1:
         total = _blocked_ns(life, inside)
         blocked[1:-1] = total[1:] - total[:-1]
         known[1:-1] = True
-    if len(looks) and looks["state"][-1] != b"R":  # no look since: it has not run
+    if len(readings) and readings["state"][-1] != b"R":  # no reading since: it has not run
         blocked[-1], known[-1] = life.end_ns - life.start_ns, True
     in_waits_blocked = np.minimum(blocked, inside)
     outside_blocked = np.minimum(blocked - in_waits_blocked, outside)
@@ -258,17 +248,17 @@ def _ready_shares(
 
 
 def _blocked_ns(life: Life, inside: npt.NDArray[np.number[Any]]) -> _Ints:
-    """How long the thread had been blocked by each look; ``inside``: what its waits explain.
+    """How long the thread had been blocked by each reading; ``inside``: what its waits explain.
 
     Of a thread that is blocked the account is exact. Of one that runs or is ready the last part is
     missing from it, which makes this too large: a later account may show that, and what neither
-    waits nor the look before explain is believed only if it is more than can be missing.
+    waits nor the reading before explain is believed only if it is more than can be missing.
     """
-    looks = life.looks
-    total = looks["time_ns"] - looks["run_ns"] - looks["delay_ns"]
+    readings = life.readings
+    total = readings["time_ns"] - readings["run_ns"] - readings["delay_ns"]
     total = np.minimum.accumulate(total[::-1])[::-1]
-    exact = (looks["state"] != b"R").tolist()
-    outside = (life.look_locks != -2).tolist()
+    exact = (readings["state"] != b"R").tolist()
+    outside = (life.reading_locks != -2).tolist()
     found = total.tolist()
     explained = inside.astype(np.int64).tolist()
     for i in range(1, len(found)):
@@ -331,8 +321,8 @@ def _outside(
     ready = np.where(off - ready < _SMALL_NS, off, ready)
     ready[unknown] = 0
     blocked = off - ready
-    before, after = _look_at(life, pieces, chosen)
-    # Blocked at the look before and not at the one after: it ran only in the end.
+    before, after = _locks_around(life, pieces, chosen)
+    # Blocked at the reading before and not at the one after: it ran only in the end.
     late = (before >= -1) & (after == -2) & (off > 0)
     lock = np.where(after >= 0, after, np.where(before >= 0, before, -1))
     flags = np.where(off > 0, int(Flag.SAMPLED), 0)
@@ -357,10 +347,12 @@ def _outside(
     return parts
 
 
-def _look_at(life: Life, pieces: _Pieces, chosen: npt.NDArray[np.bool_]) -> tuple[_Ints, _Ints]:
-    """What the looks before and after each piece saw: a lock's number, -1 sleep, -2 not blocked."""
-    blocked = np.isin(life.looks["state"], [b"S", b"D"])
-    seen = np.where(blocked, life.look_locks, -2)
+def _locks_around(
+    life: Life, pieces: _Pieces, chosen: npt.NDArray[np.bool_]
+) -> tuple[_Ints, _Ints]:
+    """What the readings around each piece saw: a lock's number, -1 sleep, -2 not blocked."""
+    blocked = np.isin(life.readings["state"], [b"S", b"D"])
+    seen = np.where(blocked, life.reading_locks, -2)
     seen = np.concatenate([[-2], seen, [-2]]).astype(np.int64)
     window = pieces.window[chosen]
     return seen[window], seen[window + 1]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from perflib.instruments.threads.formats import Lock
 from perflib.instruments.threads.lock_names import Locks
-from perflib.instruments.threads.preload.sampler import Looks
+from perflib.instruments.threads.preload.sampler import Sampled
 from perflib.instruments.threads.symbols import Symbols
 
 __all__ = ["Naming"]
@@ -19,7 +19,7 @@ class Naming:
 
     Parameters
     ----------
-    looks
+    sampled
         Whose mappings say more about a process than it wrote down itself.
 
     Attributes
@@ -28,8 +28,8 @@ class Naming:
         The numbers of the stacks' texts.
     """
 
-    def __init__(self, looks: Looks) -> None:
-        self._maps = looks.maps
+    def __init__(self, sampled: Sampled) -> None:
+        self._maps = sampled.maps
         self._symbols: dict[tuple[int, int], Symbols] = {}
         self._locks = Locks()
         self._numbers: dict[tuple[int, int, str, int], int] = {}

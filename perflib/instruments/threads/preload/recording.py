@@ -23,7 +23,7 @@ from perflib.instruments.threads.preload.files import (
 )
 from perflib.instruments.threads.preload.intervals import Life, spinning, thread_intervals
 from perflib.instruments.threads.preload.naming import Naming
-from perflib.instruments.threads.preload.sampler import UNKNOWN_FUTEX, Looks, SeenThread
+from perflib.instruments.threads.preload.sampler import UNKNOWN_FUTEX, Sampled, SeenThread
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.instruments.threads.writer import Writer
@@ -47,7 +47,7 @@ class Parts:
     backend: str
     pid: int
     processes: list[ProcessFile]
-    looks: Looks
+    sampled: Sampled
     from_ns: int
     until_ns: int
     cpus: int
@@ -97,32 +97,32 @@ def write(parts: Parts, out: Path) -> Recording:
     rows = _rows(parts)
     end_ns = min(parts.until_ns, max((row.end_ns for row in rows), default=0))
     first = min((row.start_ns for row in rows), default=0)
-    if parts.backend == "states" and len(parts.looks.looks):
-        first = int(parts.looks.looks["time_ns"][0])
+    if parts.backend == "states" and len(parts.sampled.readings):
+        first = int(parts.sampled.readings["time_ns"][0])
     start_ns = max(parts.from_ns, first)
     rows = [row for row in rows if row.start_ns < end_ns and row.end_ns > start_ns]
     if not rows or end_ns <= start_ns:
         msg = "nothing was recorded: the job had ended before the time that is recorded began"
         raise MeasurementError(msg)
-    naming, owners, others = Naming(parts.looks), _Owners(rows), _Others(parts.looks.busy)
+    naming, owners, others = Naming(parts.sampled), _Owners(rows), _Others(parts.sampled.busy)
     spins = re.compile(parts.settings.spin_functions)
-    order = np.argsort(parts.looks.looks["thread"], kind="stable")
-    threads = parts.looks.looks["thread"][order]
+    order = np.argsort(parts.sampled.readings["thread"], kind="stable")
+    threads = parts.sampled.readings["thread"][order]
     samples = [np.empty(0, SAMPLE)]
     with Writer(out) as writer:
         for number, row in enumerate(rows):
-            looks = np.empty(0, parts.looks.looks.dtype)
+            readings = np.empty(0, parts.sampled.readings.dtype)
             if row.seen is not None:
                 low, high = np.searchsorted(threads, [row.seen.number, row.seen.number + 1])
-                looks = parts.looks.looks[np.sort(order[low:high])]
-            life, sampled, spun = _life(parts, row, looks, naming, owners, spins)
+                readings = parts.sampled.readings[np.sort(order[low:high])]
+            life, found, spun = _life(parts, row, readings, naming, owners, spins)
             for part in thread_intervals(life):
                 intervals = _clipped(spinning(part, *spun), start_ns, end_ns)
                 writer.add(np.full(len(intervals), number, np.int32), intervals)
                 others.add(intervals)
-            sampled["thread"] = number
-            inside = (sampled["time_ns"] >= start_ns) & (sampled["time_ns"] < end_ns)
-            samples.append(sampled[inside])
+            found["thread"] = number
+            inside = (found["time_ns"] >= start_ns) & (found["time_ns"] < end_ns)
+            samples.append(found[inside])
         every = np.concatenate(samples)
         writer.add_samples(every)
         table = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in _OF_A_ROW})
@@ -162,7 +162,7 @@ def _rows(parts: Parts) -> list[_Row]:
                 by_tid.setdefault((process.pid, thread.tid), []).append(row)
             if thread.tid == process.pid:
                 mains[process.pid] = row
-    for seen in parts.looks.threads:
+    for seen in parts.sampled.threads:
         near = [
             row
             for row in by_tid.get((seen.pid, seen.tid), [])
@@ -255,7 +255,7 @@ class _Owners:
 def _life(
     parts: Parts,
     row: _Row,
-    looks: npt.NDArray[np.void],
+    readings: npt.NDArray[np.void],
     naming: Naming,
     owners: _Owners,
     spins: re.Pattern[str],
@@ -300,11 +300,11 @@ def _life(
     reached = np.maximum.accumulate(np.append(0, every["end_ns"]))[:-1]
     outer = (every["start_ns"] >= np.maximum(reached, start_ns)) & (every["end_ns"] <= end_ns)
     every, lock, stack = every[outer], lock[outer], stack[outer]
-    looks = looks[(looks["time_ns"] > start_ns) & (looks["time_ns"] <= end_ns)]
+    readings = readings[(readings["time_ns"] > start_ns) & (readings["time_ns"] <= end_ns)]
     last = row.stamped[-1][1] if row.stamped else None
     spans = np.array(spun, np.int64).reshape(-1, 2)
     life = Life(
-        start_ns=start_ns if row.stamped or not len(looks) else int(looks["time_ns"][0]),
+        start_ns=start_ns if row.stamped or not len(readings) else int(readings["time_ns"][0]),
         end_ns=end_ns,
         start_cpu_ns=row.stamped[0][1].start_cpu_ns if row.stamped else -1,
         end_cpu_ns=last.end_cpu_ns if last is not None and last.end_ns else -1,
@@ -312,8 +312,8 @@ def _life(
         locks=lock,
         others=owners.rows(row.pid, every),
         stacks=stack,
-        looks=looks,
-        look_locks=_looked_locks(row, looks, every, naming),
+        readings=readings,
+        reading_locks=_locks_at_readings(row, readings, every, naming),
     )
     return life, np.concatenate(samples), (spans[:, 0], spans[:, 1])
 
@@ -352,23 +352,23 @@ def _numbers_of_locks(
     return np.array(numbers, np.int32)[inverse.reshape(-1)]
 
 
-def _looked_locks(
-    row: _Row, looks: npt.NDArray[np.void], waits: npt.NDArray[np.void], naming: Naming
+def _locks_at_readings(
+    row: _Row, readings: npt.NDArray[np.void], waits: npt.NDArray[np.void], naming: Naming
 ) -> npt.NDArray[np.int32]:
-    """What a thread was blocked on at each look: `Life.look_locks`.
+    """What a thread was blocked on at each reading: `Life.reading_locks`.
 
     The futex's operation tells a mutex (which waits without a bit set) from what may time out, and
     a join, whose futex belongs to the kernel, is not private.
     """
-    found = np.full(len(looks), -1, np.int32)
-    stamped = _stamped(looks, waits)
+    found = np.full(len(readings), -1, np.int32)
+    stamped = _stamped(readings, waits)
     found[stamped] = -2
     generation = row.stamped[-1][0].generation if row.stamped else 0
     naming.symbols(row.pid, generation)
-    for address, operation in np.unique(looks[["futex", "operation"]][~stamped]).tolist():
+    for address, operation in np.unique(readings[["futex", "operation"]][~stamped]).tolist():
         if not address:
             continue
-        which = ~stamped & (looks["futex"] == address) & (looks["operation"] == operation)
+        which = ~stamped & (readings["futex"] == address) & (readings["operation"] == operation)
         kind = "condition" if operation & futex.PRIVATE else "join"
         if operation & futex.COMMAND in (futex.WAIT, futex.LOCK_PI, futex.LOCK_PI2):
             kind = "mutex"
@@ -379,19 +379,20 @@ def _looked_locks(
     return found
 
 
-def _stamped(looks: npt.NDArray[np.void], waits: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-    """Which looks saw a wait that was stamped too.
+def _stamped(readings: npt.NDArray[np.void], waits: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Which readings saw a wait that was stamped too.
 
     One right before a wait may have seen its futex: what it reads, it reads one after the other.
     """
     if not len(waits):
-        return np.zeros(len(looks), dtype=bool)
-    at = np.searchsorted(waits["start_ns"], looks["time_ns"], side="right") - 1
-    inside = (at >= 0) & (looks["time_ns"] < waits["end_ns"][at])
+        return np.zeros(len(readings), dtype=bool)
+    at = np.searchsorted(waits["start_ns"], readings["time_ns"], side="right") - 1
+    inside = (at >= 0) & (readings["time_ns"] < waits["end_ns"][at])
     known = np.unique(waits["lock"])
-    near = known[np.maximum(np.searchsorted(known, looks["futex"], side="right") - 1, 0)]
-    same: npt.NDArray[np.bool_] = (looks["futex"] >= near) & (looks["futex"] < near + _LONGEST_LOCK)
-    return inside | (same & (looks["futex"] > UNKNOWN_FUTEX))
+    address = readings["futex"]
+    near = known[np.maximum(np.searchsorted(known, address, side="right") - 1, 0)]
+    same: npt.NDArray[np.bool_] = (address >= near) & (address < near + _LONGEST_LOCK)
+    return inside | (same & (address > UNKNOWN_FUTEX))
 
 
 def _clipped(intervals: npt.NDArray[np.void], start_ns: int, end_ns: int) -> npt.NDArray[np.void]:
@@ -460,18 +461,18 @@ def _meta(
     for one in parts.processes:
         flags |= one.flags
     period_ns = int(parts.settings.sample_period_us * 1e3)
-    remarks = list(parts.looks.remarks)
+    remarks = list(parts.sampled.remarks)
     if parts.backend == "states":
         remarks.append(
-            "Every state is sampled: waits shorter than the time between two looks are seen only "
-            "by chance, and nothing is known of their callers."
+            "Every state is sampled: waits shorter than the time between two readings are seen "
+            "by chance only, and nothing is known of their callers."
         )
     elif len(samples):
         typical = int(np.median(samples["weight_ns"]))
         if typical > 1.5 * period_ns:
             remarks.append(
                 f"Stacks were asked for every {period_ns / 1e6:g} ms of CPU time and came every "
-                f"{typical / 1e6:.3g} ms: without privileges the kernel looks at its ticks only."
+                f"{typical / 1e6:.3g} ms: without privileges the kernel samples at its ticks only."
             )
     if parts.processes and not all(one.flags & ProcessFlag.OWNERS for one in parts.processes):
         remarks.append("Who held a lock is not known: this C library keeps it elsewhere.")
@@ -482,7 +483,7 @@ def _meta(
     if parts.backend == "preload":
         stamped = {one.pid for one in parts.processes}
         for pid in sorted({row.pid for row in rows} - stamped):
-            program = Path(parts.looks.programs.get(pid, "")).name or "?"
+            program = Path(parts.sampled.programs.get(pid, "")).name or "?"
             remarks.append(
                 f"Process {pid} ({program}) did not load the library: its waits are not stamped, "
                 "its states are sampled."

@@ -1,9 +1,9 @@
-"""Threads' states, looked up in /proc again and again: of a process and of what it starts.
+"""Threads' states, polled in /proc: of a process and of what it starts.
 
 No privilege is needed for one's own processes. Of each thread are read its time on a CPU and its
-time without a core (schedstat), its state (stat), and if it is blocked the system call that it is
+run-queue delay (schedstat), its state (stat), and if it is blocked the system call that it is
 in (syscall: for a futex its address). That takes some microseconds a thread, so the period adapts
-itself: looking never takes more than a share of a core, however many threads there are.
+itself: polling never takes more than a share of a core, however many threads there are.
 
 /proc/PID/task/TID/schedstat is brought up to date at the kernel's ticks and when a thread leaves
 its CPU: what a thread that runs has had since then is missing from it until the next reading.
@@ -27,9 +27,9 @@ from perflib.instruments.threads.settings import matches
 from perflib.instruments.threads.symbols import read_maps
 from perflib.model.errors import MeasurementError
 
-__all__ = ["LOOK", "UNKNOWN_FUTEX", "Looks", "Sampler", "SeenThread", "unavailable"]
+__all__ = ["READING", "UNKNOWN_FUTEX", "Sampled", "Sampler", "SeenThread", "unavailable"]
 
-LOOK = np.dtype(
+READING = np.dtype(
     [
         ("time_ns", "i8"),
         ("run_ns", "i8"),
@@ -42,18 +42,18 @@ LOOK = np.dtype(
     ],
     align=True,
 )
-"""One look at a thread (its number): CPU time and time without a core since its start.
+"""One reading of a thread (its number): CPU time and run-queue delay since its start.
 
 ``state``: the letter of /proc/PID/stat. ``futex``, ``operation``: what it is blocked on, 0 if that
 is no futex.
 """
 
 UNKNOWN_FUTEX = 1
-"""Instead of an address: it waits for a futex, but for which is not told to us."""
+"""Instead of an address: it waits for a futex, but the address is hidden from us."""
 
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 _MOST_FILES = 192  # kept open: opening costs more than reading
-_LIST_S = 0.05  # how often new threads are looked for
+_LIST_S = 0.05  # how often new threads are searched for
 _NAMES_S = 0.5
 
 
@@ -71,15 +71,15 @@ class SeenThread:
 
 
 @dataclass(frozen=True)
-class Looks:
+class Sampled:
     """All that was seen.
 
     Parameters
     ----------
     threads
         The threads, by their numbers.
-    looks
-        Records ``LOOK``, in the order of time.
+    readings
+        Records ``READING``, in the order of time.
     maps, programs
         Each process's mappings and the path of its program.
     remarks
@@ -90,7 +90,7 @@ class Looks:
     """
 
     threads: list[SeenThread]
-    looks: npt.NDArray[np.void]
+    readings: npt.NDArray[np.void]
     maps: dict[int, str]
     programs: dict[int, str]
     remarks: list[str]
@@ -113,30 +113,30 @@ def unavailable() -> str:
 
 
 class Sampler:
-    """Looks at the threads of a process, and of those it starts, until it is stopped.
+    """Polls the threads of a process, and of those it starts, until it is stopped.
 
     Parameters
     ----------
     pid
         The process.
     file
-        Where the looks are written: memory does not grow with the run.
+        Where the readings are written: memory does not grow with the run.
     period_s
-        Time between two looks at each thread; more if ``share`` of a core does not suffice.
+        Time between two readings of each thread; more if ``share`` of a core does not suffice.
     share
-        The part of a core that looking may take.
+        The part of a core that polling may take.
     follow
         Also the processes that it starts.
     ignore
         Patterns of the names of programs that are left alone, with what they start.
     most_bytes
-        The file's bound; when it is reached, looking ends and ``remarks`` says so.
+        The file's bound; when it is reached, polling ends and ``remarks`` says so.
 
     Examples
     --------
     >>> with Sampler(os.getpid(), file) as sampler:  # doctest: +SKIP
     ...     work()
-    >>> sampler.looks().threads[0].name  # doctest: +SKIP
+    >>> sampler.sampled().threads[0].name  # doctest: +SKIP
     'python'
     """
 
@@ -157,13 +157,13 @@ class Sampler:
         self._share = share
         self._follow = follow
         self._ignore = ignore
-        self._left = most_bytes // LOOK.itemsize
+        self._left = most_bytes // READING.itemsize
         self._futex = _FUTEX_CALL.get(os.uname().machine, -1)
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         self._threads: list[SeenThread] = []
         self._live: dict[tuple[int, int], _Live] = {}
         self._files = 0
-        self._processes: dict[int, bool] = {}  # whether they are to be looked at
+        self._processes: dict[int, bool] = {}  # whether they are to be read
         self._maps: dict[int, list[str]] = {}
         self._programs: dict[int, str] = {}
         self._remarks: list[str] = []
@@ -201,21 +201,21 @@ class Sampler:
                 live.close()
             self._out.close()
 
-    def looks(self) -> Looks:
+    def sampled(self) -> Sampled:
         """What was seen, after the end."""
         assert self._stop.is_set(), "stop it first"
         if self._problem is not None:
             msg = f"the sampling of threads' states broke off: {self._problem}"
             raise MeasurementError(msg) from self._problem
-        looks = (
-            np.memmap(self._path, LOOK, mode="r")
-            if self._path.stat().st_size >= LOOK.itemsize
-            else np.empty(0, LOOK)
+        readings = (
+            np.memmap(self._path, READING, mode="r")
+            if self._path.stat().st_size >= READING.itemsize
+            else np.empty(0, READING)
         )
         maps = {pid: "".join(texts) for pid, texts in self._maps.items()}
-        return Looks(self._threads, looks, maps, self._programs, self._remarks, self._busy)
+        return Sampled(self._threads, readings, maps, self._programs, self._remarks, self._busy)
 
-    # --- looking ---------------------------------------------------------------------------------
+    # --- polling ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -229,13 +229,13 @@ class Sampler:
                 if now - listed >= _LIST_S or not self._live:
                     self._list()
                     listed = now
-                if not self._look():
+                if not self._poll():
                     break
                 spent = time.thread_time() - before
                 self._stop.wait(max(self._period_s, spent / self._share))
             else:
-                self._look()
-        except Exception as error:  # noqa: BLE001 (it is told by looks(), to whoever asks)
+                self._poll()
+        except Exception as error:  # noqa: BLE001 (it is told by sampled(), to whoever asks)
             self._problem = error
 
     def _list(self) -> None:
@@ -321,11 +321,11 @@ class Sampler:
         with contextlib.suppress(OSError):
             self._programs[pid] = str(Path(f"/proc/{pid}/exe").readlink())
 
-    def _look(self) -> bool:
-        """Look at every thread once; whether there is room for more."""
+    def _poll(self) -> bool:
+        """Read every thread once; whether there is room for more."""
         rows = []
         for key, live in list(self._live.items()):
-            row = live.look(self._futex)
+            row = live.poll(self._futex)
             if row is None:
                 del self._live[key]
                 self._files -= live.files
@@ -339,7 +339,7 @@ class Sampler:
             self._remarks.append("States were sampled until the data reached their bound.")
             return False
         self._left -= len(rows)
-        self._out.write(np.array(rows, LOOK).tobytes())
+        self._out.write(np.array(rows, READING).tobytes())
         return True
 
 
@@ -374,10 +374,10 @@ class _Live:
         finally:
             os.close(file)
 
-    def look(self, futex_call: int) -> tuple[object, ...] | None:
+    def poll(self, futex_call: int) -> tuple[object, ...] | None:
         """One row; empty if nothing has changed since the last; None: the thread has ended.
 
-        Of a thread that is blocked all the time only the first and the last look are needed.
+        Of a thread that is blocked all the time only the first and the last reading are needed.
         """
         try:
             words = self._read(0).split()

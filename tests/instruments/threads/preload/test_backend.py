@@ -309,7 +309,9 @@ def test_the_environment_is_otherwise_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="no setpriv: apt-get install util-linux")
+@pytest.mark.skipif(
+    shutil.which("setpriv") is None, reason="no setpriv: apt-get install util-linux"
+)
 def test_a_job_that_goes_on_as_another_user_without_privileges(
     tmp_path_factory: pytest.TempPathFactory, job: Path
 ) -> None:

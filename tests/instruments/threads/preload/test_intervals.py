@@ -8,7 +8,7 @@ from perflib.instruments.threads.formats import INTERVAL, Flag, State
 from perflib.instruments.threads.preload import intervals as preload_intervals
 from perflib.instruments.threads.preload.files import WAIT, WaitKind
 from perflib.instruments.threads.preload.intervals import Life, spinning, thread_intervals
-from perflib.instruments.threads.preload.sampler import LOOK
+from perflib.instruments.threads.preload.sampler import READING
 
 US, MS = 1_000, 1_000_000
 R, S = b"R", b"S"
@@ -27,9 +27,9 @@ def waits(
     return found
 
 
-def looks(*rows: tuple[int, int, int, bytes]) -> npt.NDArray[np.void]:
+def readings(*rows: tuple[int, int, int, bytes]) -> npt.NDArray[np.void]:
     """Of time, CPU time, time without a core (microseconds) and state."""
-    found = np.zeros(len(rows), LOOK)
+    found = np.zeros(len(rows), READING)
     for one, (time, run, delay, state) in zip(found, rows, strict=True):
         one["time_ns"], one["run_ns"], one["delay_ns"] = time * US, run * US, delay * US
         one["state"] = state
@@ -39,14 +39,14 @@ def looks(*rows: tuple[int, int, int, bytes]) -> npt.NDArray[np.void]:
 def life(
     end_us: int,
     waited: npt.NDArray[np.void] | None = None,
-    looked: npt.NDArray[np.void] | None = None,
+    read: npt.NDArray[np.void] | None = None,
     *,
     cpu_us: int = -1,
     locks: list[int] | None = None,
     born: bool = True,
 ) -> Life:
     waited = waits() if waited is None else waited
-    looked = looks() if looked is None else looked
+    read = readings() if read is None else read
     n = len(waited)
     return Life(
         start_ns=0,
@@ -57,8 +57,8 @@ def life(
         locks=np.arange(n, dtype=np.int32),
         others=np.full(n, 7, np.int32),
         stacks=np.full(n, 9, np.int32),
-        looks=looked,
-        look_locks=np.array(locks if locks is not None else [-1] * len(looked), np.int32),
+        readings=read,
+        reading_locks=np.array(locks if locks is not None else [-1] * len(read), np.int32),
     )
 
 
@@ -111,24 +111,26 @@ def test_a_wait_is_stamped_and_what_lies_between_is_exact() -> None:
 
 
 def test_the_end_of_a_wait_without_a_core_is_ready() -> None:
-    of = life(10_000, waits((4000, 10_000, 0, 4000)), looks((10_000, 4000, 2000, S)), cpu_us=4000)
+    of = life(
+        10_000, waits((4000, 10_000, 0, 4000)), readings((10_000, 4000, 2000, S)), cpu_us=4000
+    )
     assert told(of) == [("RUNNING", 4000, -1), ("WAITING", 4000, 0), ("READY", 2000, 0)]
     assert intervals(of)["flags"].tolist() == [0, 0, Flag.SAMPLED]
 
 
 def test_blocked_outside_of_waits() -> None:
-    looked = looks((10_000, 4000, 0, S))
-    assert told(life(10_000, None, looked)) == [("RUNNING", 4000, -1), ("SLEEPING", 6000, -1)]
-    for_lock = told(life(10_000, None, looked, locks=[3]))
+    read = readings((10_000, 4000, 0, S))
+    assert told(life(10_000, None, read)) == [("RUNNING", 4000, -1), ("SLEEPING", 6000, -1)]
+    for_lock = told(life(10_000, None, read, locks=[3]))
     assert for_lock == [("RUNNING", 4000, -1), ("WAITING", 6000, 3)]
-    of = life(10_000, None, looked, locks=[-2])  # it says nothing of the time outside of waits
+    of = life(10_000, None, read, locks=[-2])  # it says nothing of the time outside of waits
     assert told(of) == [("RUNNING", 4000, -1), ("SLEEPING", 6000, -1)]
     assert (intervals(of)["flags"] == Flag.SAMPLED).all()
 
 
 def test_blocked_at_first_and_then_running() -> None:
-    looked = looks((1000, 1000, 0, S), (11_000, 3000, 2000, R))
-    assert told(life(11_000, None, looked, locks=[5, -1])) == [
+    read = readings((1000, 1000, 0, S), (11_000, 3000, 2000, R))
+    assert told(life(11_000, None, read, locks=[5, -1])) == [
         ("RUNNING", 1000, -1),
         ("WAITING", 6000, 5),
         ("READY", 2000, 5),
@@ -139,7 +141,7 @@ def test_blocked_at_first_and_then_running() -> None:
 def test_waits_explain_first_what_was_blocked() -> None:
     """Of ten milliseconds it was blocked for seven: five in the wait, two outside."""
     waited = waits((1000, 6000, 0, 1000))
-    of = life(10_000, waited, looks((10_000, 3000, 0, S)))
+    of = life(10_000, waited, readings((10_000, 3000, 0, S)))
     assert told(of) == [
         ("RUNNING", 1000, -1),
         ("WAITING", 5000, 0),
@@ -150,15 +152,15 @@ def test_waits_explain_first_what_was_blocked() -> None:
 
 def test_old_readings_of_a_thread_that_runs_are_made_good() -> None:
     """The kernel brings its account up to date at its ticks only."""
-    readings = [(10_000, 8000), (20_000, 20_000), (30_000, 26_500), (40_000, 40_000)]
-    looked = looks(*((time, run, 0, R) for time, run in readings))
-    assert told(life(40_000, None, looked)) == [("RUNNING", 40_000, -1)]
+    cpu_us = [(10_000, 8000), (20_000, 20_000), (30_000, 26_500), (40_000, 40_000)]
+    read = readings(*((time, run, 0, R) for time, run in cpu_us))
+    assert told(life(40_000, None, read)) == [("RUNNING", 40_000, -1)]
 
 
 def test_a_thread_that_was_ready_all_the_time_did_not_sleep() -> None:
-    """Time without a core is added when it ends: until then it looks like sleep."""
-    looked = looks((10_000, 1000, 0, R), (20_000, 1000, 0, R), (30_000, 2000, 28_000, R))
-    assert {state for state, *_ in told(life(30_000, None, looked))} == {"RUNNING", "READY"}
+    """Run-queue delay is added when it ends: until then it looks like sleep."""
+    read = readings((10_000, 1000, 0, R), (20_000, 1000, 0, R), (30_000, 2000, 28_000, R))
+    assert {state for state, *_ in told(life(30_000, None, read))} == {"RUNNING", "READY"}
 
 
 def test_a_spinning_lock_is_spun_for() -> None:
@@ -171,18 +173,18 @@ def test_a_spinning_lock_is_spun_for() -> None:
 
 
 def test_a_wait_remains_one_if_it_was_all_without_a_core() -> None:
-    of = life(10_000, waits((0, 10_000, 0, 0)), looks((10_000, 0, 10_000, R)))
+    of = life(10_000, waits((0, 10_000, 0, 0)), readings((10_000, 0, 10_000, R)))
     assert [state for state, *_ in told(of)] == ["WAITING", "READY"]
 
 
 def test_a_thread_that_was_there_before() -> None:
-    looked = looks((0, 500_000, 0, S), (10_000, 505_000, 0, S))
-    found = told(life(10_000, None, looked, born=False))
+    read = readings((0, 500_000, 0, S), (10_000, 505_000, 0, S))
+    found = told(life(10_000, None, read, born=False))
     assert found == [("RUNNING", 5000, -1), ("SLEEPING", 5000, -1)]
 
 
-@pytest.mark.parametrize("looked", [False, True])
-def test_parts_say_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch, looked: bool) -> None:
+@pytest.mark.parametrize("read", [False, True])
+def test_parts_say_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch, read: bool) -> None:
     rng = np.random.default_rng(3)
     gaps, lengths = rng.integers(20, 400, 200), rng.integers(20, 400, 200)
     ends = np.cumsum(gaps + lengths)
@@ -192,26 +194,26 @@ def test_parts_say_the_same_as_the_whole(monkeypatch: pytest.MonkeyPatch, looked
     )
     end = int(ends[-1])
     times = np.arange(1000, end, 1000)
-    seen = looks(*((int(t), int(np.interp(t, ends, cpu)), 0, S) for t in times))
-    of = life(end, waited, seen if looked else None, locks=[-2] * len(times) if looked else None)
+    seen = readings(*((int(t), int(np.interp(t, ends, cpu)), 0, S) for t in times))
+    of = life(end, waited, seen if read else None, locks=[-2] * len(times) if read else None)
     whole = intervals(of)
     monkeypatch.setattr(preload_intervals, "_MOST_WAITS", 7)
     parts = intervals(of)
     waiting = [each[each["state"] == State.WAITING] for each in (whole, parts)]
     assert waiting[0]["lock"].tolist() == waiting[1]["lock"].tolist() == list(range(200))
     assert waiting[0]["start_ns"].tolist() == waiting[1]["start_ns"].tolist()
-    if not looked:
+    if not read:
         assert whole.tolist() == parts.tolist()
 
 
-def test_a_thread_that_is_blocked_for_good_is_looked_at_once() -> None:
-    looked = looks((0, 500, 0, S))
-    assert told(life(10_000, None, looked, locks=[4], born=False)) == [("WAITING", 10_000, 4)]
+def test_a_thread_that_is_blocked_for_good_is_read_once() -> None:
+    read = readings((0, 500, 0, S))
+    assert told(life(10_000, None, read, locks=[4], born=False)) == [("WAITING", 10_000, 4)]
 
 
 def test_what_is_unknown_is_no_wait() -> None:
-    looked = looks((1000, 500, 0, S), (2000, 600, 0, R))
-    found = intervals(life(4000, None, looked, locks=[4, -1], cpu_us=700, born=False))
+    read = readings((1000, 500, 0, S), (2000, 600, 0, R))
+    found = intervals(life(4000, None, read, locks=[4, -1], cpu_us=700, born=False))
     unknown = found[found["state"] == State.UNKNOWN]
     assert len(unknown)
     assert (unknown["lock"] == -1).all()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from perflib.instruments.threads.preload import sampler
-from perflib.instruments.threads.preload.sampler import Looks, Sampler, unavailable
+from perflib.instruments.threads.preload.sampler import Sampled, Sampler, unavailable
 from perflib.model.errors import MeasurementError
 
 SLEEP = "import sys, time; print(flush=True); time.sleep(100)"
@@ -62,8 +62,8 @@ def python(code: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate()
 
 
-def seen(looks: Looks, thread: int) -> npt.NDArray[np.void]:
-    found: npt.NDArray[np.void] = looks.looks[looks.looks["thread"] == thread]
+def seen(sampled: Sampled, thread: int) -> npt.NDArray[np.void]:
+    found: npt.NDArray[np.void] = sampled.readings[sampled.readings["thread"] == thread]
     return found
 
 
@@ -79,25 +79,25 @@ def listed(one: Sampler) -> set[int]:
     return {thread.pid for thread in one._threads}
 
 
-def test_a_thread_that_sleeps_is_looked_at_once_and_not_written_again(tmp_path: Path) -> None:
+def test_a_thread_that_sleeps_is_read_once_and_not_written_again(tmp_path: Path) -> None:
     with python(SLEEP) as (process, _):
         until(lambda: Path(f"/proc/{process.pid}/stat").read_text().split()[2] == "S")
-        with Sampler(process.pid, tmp_path / "looks") as one:
+        with Sampler(process.pid, tmp_path / "readings") as one:
             until(lambda: one._threads[0].seen_ns > 0 and process.pid in one._maps)
             first = one._threads[0].seen_ns
             until(lambda: one._threads[0].seen_ns > first + 50_000_000)
-    looks = one.looks()
-    (thread,) = looks.threads
+    sampled = one.sampled()
+    (thread,) = sampled.threads
     assert (thread.pid, thread.tid) == (process.pid, process.pid)
     assert thread.name.startswith("python")
     assert thread.start_ns < thread.seen_ns <= time.monotonic_ns()
-    found = seen(looks, 0)
+    found = seen(sampled, 0)
     assert len(found) == 1
     assert found["state"][0] == b"S"
     assert found["futex"][0] == 0
     assert found["run_ns"][0] > 0
-    assert os.path.realpath(sys.executable) in looks.maps[process.pid]
-    assert looks.programs[process.pid] == os.path.realpath(sys.executable)
+    assert os.path.realpath(sys.executable) in sampled.maps[process.pid]
+    assert sampled.programs[process.pid] == os.path.realpath(sys.executable)
 
 
 def test_a_thread_blocked_on_a_mutex_is_seen_with_its_address(tmp_path: Path) -> None:
@@ -106,12 +106,12 @@ def test_a_thread_blocked_on_a_mutex_is_seen_with_its_address(tmp_path: Path) ->
         until(lambda: len(list(folder.iterdir())) == 2)
         other = next(int(one.name) for one in folder.iterdir() if one.name != str(process.pid))
         until(lambda: (folder / str(other) / "syscall").read_text().startswith("202 "))
-        with Sampler(process.pid, tmp_path / "looks") as one:
+        with Sampler(process.pid, tmp_path / "readings") as one:
             until(lambda: len(one._threads) == 2 and all(t.seen_ns for t in one._threads))
             time.sleep(0.05)
-    looks = one.looks()
-    blocked = next(thread.number for thread in looks.threads if thread.tid == other)
-    found = seen(looks, blocked)[-1]
+    sampled = one.sampled()
+    blocked = next(thread.number for thread in sampled.threads if thread.tid == other)
+    found = seen(sampled, blocked)[-1]
     assert (found["futex"], found["state"]) == (int(address), b"S")
     assert found["operation"] & 0x7F == 0  # FUTEX_WAIT
 
@@ -132,7 +132,7 @@ def test_children_are_followed_or_not(tmp_path: Path) -> None:
 
 def test_threads_that_end_and_begin(tmp_path: Path) -> None:
     done = threading.Event()
-    with Sampler(os.getpid(), tmp_path / "looks") as one:
+    with Sampler(os.getpid(), tmp_path / "readings") as one:
         threads = [threading.Thread(target=done.wait, daemon=True) for _ in range(3)]
         before = len(one._live)
         for thread in threads:
@@ -147,7 +147,7 @@ def test_many_threads_take_no_more_files_than_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sampler, "_MOST_FILES", 9)
-    monkeypatch.setattr(Sampler, "_run", lambda _: None)  # here we look ourselves
+    monkeypatch.setattr(Sampler, "_run", lambda _: None)  # here we poll ourselves
 
     def files_of(pid: int) -> list[str]:
         found = []
@@ -156,24 +156,24 @@ def test_many_threads_take_no_more_files_than_allowed(
                 found.append(str(file.readlink()))
         return [name for name in found if name.startswith(f"/proc/{pid}/")]
 
-    with python(MANY) as (process, number), Sampler(process.pid, tmp_path / "looks") as one:
+    with python(MANY) as (process, number), Sampler(process.pid, tmp_path / "readings") as one:
         assert len(one._live) == int(number)
         assert len(files_of(process.pid)) == 9
-        assert one._look()
+        assert one._poll()
         assert len(files_of(process.pid)) == 9
         one.stop()
         assert files_of(process.pid) == []
-    assert len(np.unique(one.looks().looks["thread"])) == int(number)
+    assert len(np.unique(one.sampled().readings["thread"])) == int(number)
 
 
-def test_the_period_grows_with_what_looking_costs(
+def test_the_period_grows_with_what_polling_costs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
     spent = iter(range(0, 1000, 3))  # each round takes three seconds
-    one = Sampler(os.getpid(), tmp_path / "looks", share=0.01)
+    one = Sampler(os.getpid(), tmp_path / "readings", share=0.01)
     monkeypatch.setattr(time, "thread_time", lambda: next(spent))
-    monkeypatch.setattr(one, "_look", lambda: len(waited) < 2)
+    monkeypatch.setattr(one, "_poll", lambda: len(waited) < 2)
     monkeypatch.setattr(one._stop, "wait", waited.append)
     one._live[0, 0] = None  # type: ignore[assignment]
     one._run()
@@ -181,12 +181,12 @@ def test_the_period_grows_with_what_looking_costs(
 
 
 def test_data_are_bounded(tmp_path: Path) -> None:
-    most = 3 * sampler.LOOK.itemsize
-    with Sampler(os.getpid(), tmp_path / "looks", most_bytes=most) as one:
+    most = 3 * sampler.READING.itemsize
+    with Sampler(os.getpid(), tmp_path / "readings", most_bytes=most) as one:
         until(lambda: bool(one._remarks))
-    looks = one.looks()
-    assert len(looks.looks) <= 3
-    assert "bound" in looks.remarks[0]
+    sampled = one.sampled()
+    assert len(sampled.readings) <= 3
+    assert "bound" in sampled.remarks[0]
 
 
 def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_another_users_thread_is_seen_by_what_it_sleeps_in(tmp_path: Path) -> No
         until(lambda: len(list(folder.iterdir())) == 2)
         other = next(one.name for one in folder.iterdir() if one.name != str(process.pid))
         until(lambda: (folder / other / "wchan").read_text().startswith("futex"))
-        with Sampler(process.pid, tmp_path / "looks") as one:
+        with Sampler(process.pid, tmp_path / "readings") as one:
             one.stop()
         live = sampler._Live(one._threads[0], str(folder / other), keep=False)
         live._unreadable = True
@@ -207,21 +207,21 @@ def test_a_process_that_is_not_there(tmp_path: Path) -> None:
     with python("") as (process, _):
         process.wait()
         with pytest.raises(MeasurementError, match="there is no process"):
-            Sampler(process.pid, tmp_path / "looks").__enter__()
+            Sampler(process.pid, tmp_path / "readings").__enter__()
 
 
 def test_what_goes_wrong_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Sampler(os.getpid(), tmp_path / "looks")
+    one = Sampler(os.getpid(), tmp_path / "readings")
 
     def broken() -> bool:
         msg = "no space left"
         raise OSError(msg)
 
-    monkeypatch.setattr(one, "_look", broken)
+    monkeypatch.setattr(one, "_poll", broken)
     with one:
         until(lambda: one._problem is not None)
     with pytest.raises(MeasurementError, match="no space left"):
-        one.looks()
+        one.sampled()
 
 
 def test_a_kernel_that_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
