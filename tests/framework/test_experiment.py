@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import NAMES, get
-from perflib.framework import experiment as base
 from perflib.framework.experiment import Experiment
 from perflib.machine.describe import describe
 from perflib.measure.journal import Journal
@@ -199,7 +198,7 @@ def kill_while_measuring(folder: Path, seed: int) -> tuple[str, list[str]]:
         assert all(alive(pid) for pid in workers)
         parent.kill()
     wait_for(lambda: not any(alive(pid) for pid in workers))
-    lines = journal.read_bytes().split(b"\n")[1:-1]
+    lines = journal.read_bytes().split(b"\n")[2:-1]
     return journal.stem, [token for line in lines for token in json.loads(line)["columns"]["token"]]
 
 
@@ -229,7 +228,9 @@ def test_killed_process_loses_nothing_and_its_run_goes_on(folder: Path) -> None:
 def test_run_goes_on_only_on_its_own_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = interrupted_run(folder)
     real = describe()
-    monkeypatch.setattr(base, "describe", lambda: {**real, "fingerprint": "another"})
+    monkeypatch.setattr(
+        "perflib.machine.describe.describe", lambda: {**real, "fingerprint": "another"}
+    )
     with pytest.raises(UserError, match=f"run {name} was begun on another machine"):
         Tiny().resume(name)
     monkeypatch.undo()
@@ -270,7 +271,7 @@ def check_full_disk(error: MeasurementError, folder: Path) -> tuple[str, list[st
     opened = Journal.reopen(journal)
     before = [token for turn in opened.turns for token in turn["columns"]["token"]]
     opened.close()
-    assert f"{len(before)} turns" in str(error)
+    assert f"{len(before)} trials" in str(error)
     assert [(entry.id, entry.status) for entry in store.runs()] == [(journal.stem, "interrupted")]
     return journal.stem, before
 
@@ -299,12 +300,14 @@ def test_disk_full_while_measuring_loses_nothing(folder: Path) -> None:
 def test_disk_full_while_saving_loses_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    save = store.save
+
     def save_on_a_full_disk(run: Run) -> Path:
         with files_no_larger_than(1000):
-            return store.save(run)
+            return save(run)
 
     with monkeypatch.context() as patch:
-        patch.setattr(base, "save", save_on_a_full_disk)
+        patch.setattr("perflib.model.store.save", save_on_a_full_disk)
         with pytest.raises(MeasurementError, match="cannot be saved") as caught:
             Tiny().measure(params(rounds=4))
     assert [Path(name).suffix for name in files(folder)] == [".journal"]
@@ -322,14 +325,14 @@ def test_tmpfs_full_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert len(before) > 20
 
 
-# --- tables of users, profiles, documentation ---------------------------------------------------
+# --- tables of users, presets, documentation ---------------------------------------------------
 
 
 def table(**changed: Any) -> pd.DataFrame:
     return pd.DataFrame({"round": [0, 0], "arm": [0, 1], "sum": [1.5, 2.5], **changed})
 
 
-def test_table_of_a_user_is_held_to_the_columns() -> None:
+def test_table_of_a_user_is_compared_with_the_columns() -> None:
     tiny = Tiny()
     tiny.check_samples(table())
     tiny.check_samples(table(token=["a", "b"], time_ns=[np.nan, 1.0], other=["x", "y"]))
@@ -348,12 +351,12 @@ def test_table_of_a_user_is_held_to_the_columns() -> None:
         tiny.check_samples(table().drop(columns="sum"))
 
 
-def test_profile_is_changed_by_what_is_given() -> None:
-    quick = Tiny().params({"rounds": 3}, profile="quick")
+def test_preset_is_changed_by_what_is_given() -> None:
+    quick = Tiny().params({"rounds": 3}, preset="quick")
     assert isinstance(quick, TinyParams)
     assert (quick.rounds, quick.budget_s) == (3, 5.0)
-    with pytest.raises(UserError, match="unknown profile 'quik': did you mean 'quick'"):
-        Tiny().params({}, profile="quik")
+    with pytest.raises(UserError, match="unknown preset 'quik': did you mean 'quick'"):
+        Tiny().params({}, preset="quik")
 
 
 def test_experiment_that_finds_nothing_has_nothing_to_compare() -> None:
@@ -381,5 +384,5 @@ def test_every_experiment_is_documented_as_data(experiment: Experiment) -> None:
         for suffix, unit in {"_ns": "ns", "_bytes": "B", "_s": "s"}.items():
             if column["name"].endswith(suffix) and column["unit"]:
                 assert column["unit"] == unit
-    for name in experiment.profiles:
-        experiment.params({}, profile=name)
+    for name in experiment.presets:
+        experiment.params({}, preset=name)

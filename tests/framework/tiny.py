@@ -22,6 +22,7 @@ from perflib.framework.params import parameter
 from perflib.measure.conditions import Conditions
 from perflib.measure.schedule import Columns, take_rounds
 from perflib.measure.workers import Workers
+from perflib.model.changes import changes
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -47,7 +48,7 @@ class Tiny(Experiment):
     title = "Tiny"
     question = "Is nothing lost?"
     notebook = "none"
-    Params: ClassVar[type[BaseParams]] = TinyParams
+    Params = TinyParams
     columns = (
         Column("round", "integer", "", "number of the round", required=True),
         Column("arm", "integer", "", "which worker", required=True),
@@ -55,7 +56,10 @@ class Tiny(Experiment):
         Column("token", "text", "", "no other sample has it"),
         Column("time_ns", "number", "ns", "not needed"),
     )
-    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {"quick": {"rounds": 2, "budget_s": 5.0}}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"quick": {"rounds": 2, "budget_s": 5.0}}
+    claims = ()
+    tables: ClassVar[Mapping[str, str]] = {}
+    plots: ClassVar[Mapping[str, str]] = {}
     before_turn: Callable[[int, int], None] | None = None  # a test's way in
 
     def plan(self, params: TinyParams) -> dict[str, Any]:
@@ -64,6 +68,10 @@ class Tiny(Experiment):
             msg = "parameter 'refused': this machine cannot do that"
             raise UserError(msg)
         return {"offset": secrets.randbelow(1000)}
+
+    def pilot(self, params: TinyParams, plan: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        """Nothing to measure beforehand."""
+        return {}
 
     def take(self, params: TinyParams, session: Session) -> str:
         """Ask the workers in turn."""
@@ -101,7 +109,11 @@ class Tiny(Experiment):
         """Nothing to say."""
         return []
 
-    def figures(self, run: Run) -> dict[str, Figure]:  # noqa: ARG002
+    def compare(self, first: Run, second: Run) -> list[Finding]:
+        """Nothing to compare."""
+        return changes(self.analyse(first), self.analyse(second))
+
+    def drawings(self, run: Run) -> dict[str, Callable[[], Figure]]:  # noqa: ARG002
         """Nothing to see."""
         return {}
 

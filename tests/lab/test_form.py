@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perflib import experiments
-from perflib.lab.form import Form, form
+from perflib.lab.form import Form
 from perflib.measure.schedule import Status
 from perflib.model import store
 from perflib.model.errors import MeasurementError
@@ -24,23 +24,23 @@ def type_in(shown: Form, **values: Any) -> None:
 
 
 def small() -> Form:
-    shown = form("machine")
+    shown = Form("machine")
     type_in(shown, budget_s="0.4", spin_ms="20")
     return shown
 
 
 def test_every_parameter_has_a_field_that_says_its_default() -> None:
     for name in experiments.NAMES:
-        shown = form(name)
-        shown.profile.value = "(defaults)"
+        shown = Form(name)
+        shown.preset.value = "(defaults)"
         assert set(shown.fields.widgets) == set(experiments.get(name).Params.model_fields)
         assert shown.fields.given() == {}
         assert not shown.run_button.disabled
 
 
-def test_a_profile_fills_the_fields() -> None:
-    shown = form("machine")
-    shown.profile.value = "full"
+def test_a_preset_fills_the_fields() -> None:
+    shown = Form("machine")
+    shown.preset.value = "full"
     experiment = experiments.get("machine")
     assert experiment.params(shown.fields.given()) == experiment.params({}, "full")
 
@@ -65,7 +65,7 @@ def test_a_wrong_value_is_a_sentence_and_nothing_runs(name: str, text: str) -> N
 
 
 def test_none_can_be_typed_where_it_is_allowed() -> None:
-    shown = form("machine")
+    shown = Form("machine")
     type_in(shown, fifo_priority="5")
     assert shown.fields.given()["fifo_priority"] == "5"
     type_in(shown, fifo_priority=" None ")
@@ -74,7 +74,7 @@ def test_none_can_be_typed_where_it_is_allowed() -> None:
 
 
 def test_choices_are_a_list_and_switches_a_box() -> None:
-    fields = form("kv_per_core").fields
+    fields = Form("kv_per_core").fields
     assert fields.widgets["job"].options == ("kernel", "program", "pythia", "command")
     fields.widgets["aslr"].value = False
     assert fields.given()["aslr"] is False
@@ -187,7 +187,7 @@ def test_interrupted_runs_are_told_of() -> None:
     journal.parent.mkdir(parents=True, exist_ok=True)
     journal.write_text("{}\n")
     try:
-        assert name in form("machine").children[0].value
-        assert name not in form("kv_per_core").children[0].value
+        assert name in Form("machine").children[0].value
+        assert name not in Form("kv_per_core").children[0].value
     finally:
         journal.unlink()

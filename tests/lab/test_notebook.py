@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from perflib import experiments
-from perflib.lab.notebook import parameters, run
-from perflib.model import store
+from perflib.framework.params import Params
+from perflib.lab import notebook
 from perflib.model.errors import UserError
 
 NAMES = experiments.NAMES
@@ -20,25 +20,45 @@ def namespace(*cells: str) -> dict[str, Any]:
     return found
 
 
+def parameters(name: str, cells: dict[str, Any]) -> Params:
+    return notebook.parameters(experiments.get(name), cells)
+
+
 def defaults(name: str) -> str:
+    """The parameters cell of an experiment's notebook: what is its own, and the conditions."""
     fields = experiments.get(name).Params.model_fields
-    return "\n".join(
-        ['profile = "quick"', *(f"{key} = {info.default!r}" for key, info in fields.items())]
-    )
+    own = {key: info for key, info in fields.items() if key not in Params.model_fields}
+    assigned = [
+        f"{key} = {info.get_default(call_default_factory=True)!r}" for key, info in own.items()
+    ]
+    return "\n".join(['preset = "quick"', "conditions = {}", *assigned])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_defaults_give_the_profile(name: str) -> None:
+def test_defaults_give_the_preset(name: str) -> None:
     experiment = experiments.get(name)
     assert parameters(name, namespace(defaults(name))) == experiment.params({}, "quick")
 
 
-def test_a_changed_value_counts_over_the_profile() -> None:
+def test_conditions_are_reached_by_their_names() -> None:
+    cell = defaults("machine").replace("conditions = {}", 'conditions = {"budget_s": 7, "seed": 3}')
+    found = parameters("machine", namespace(cell))
+    assert (found.budget_s, found.seed) == (7.0, 3)
+
+
+@pytest.mark.parametrize("conditions", ['{"bugdet_s": 7}', '{"spin_ms": 5}'])
+def test_a_condition_that_is_none_is_an_error(conditions: str) -> None:
+    cell = defaults("machine").replace("conditions = {}", f"conditions = {conditions}")
+    with pytest.raises(UserError, match="unknown condition"):
+        parameters("machine", namespace(cell))
+
+
+def test_a_changed_value_counts_over_the_preset() -> None:
     found = parameters("machine", namespace(defaults("machine") + "\nbudget_s = 7.0"))
     assert found.budget_s == 7.0
 
 
-def test_what_papermill_injects_counts_over_the_profile_even_if_it_is_the_default() -> None:
+def test_what_papermill_injects_counts_over_the_preset_even_if_it_is_the_default() -> None:
     default = experiments.get("machine").Params.model_fields["budget_s"].default
     cells = namespace(defaults("machine"), f"# Parameters\nbudget_s = {default}\n")
     assert parameters("machine", cells).budget_s == default
@@ -77,7 +97,7 @@ def test_a_corrected_cell_can_be_run_again() -> None:
     [
         ("budget_s = -1", "parameter 'budget_s': -1"),
         ("budget_s = 'soon'", "parameter 'budget_s': 'soon'"),
-        ("profile = 'quik'", "unknown profile 'quik': did you mean 'quick'"),
+        ("preset = 'quik'", "unknown preset 'quik': did you mean 'quick'"),
         ("seed = None", "parameter 'seed': None"),
     ],
 )
@@ -88,13 +108,3 @@ def test_wrong_values_are_errors(cell: str, words: str) -> None:
 
 def test_no_cell_before_is_no_error() -> None:
     assert parameters("machine", {}) == experiments.get("machine").params({})
-
-
-def test_run_measures_saves_and_says_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PERFLIB_TAG", "from a test")
-    params = experiments.get("machine").params({"budget_s": 0.3, "spin_ms": 20})
-    measured = run("machine", params)
-    assert f"saved as run {measured.id}" in capsys.readouterr().out
-    assert store.load(measured.id).provenance["tag"] == "from a test"

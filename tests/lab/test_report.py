@@ -4,7 +4,6 @@ import copy
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from perflib.lab.report import write_report
 from perflib.lab.theme import figures as figures_of
 from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
+from perflib.model.store import load
 
 _VOID = {"meta", "img", "br", "hr", "link"}
 
@@ -39,56 +39,13 @@ class Wellformed(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.fixture(scope="module")
+RUNS = Path(__file__).parents[1] / "data" / "runs"
+
+
+@pytest.fixture
 def runs() -> list[Run]:
-    small: dict[str, dict[str, Any]] = {
-        "machine": {"spin_ms": 10},
-        "kv_per_core": {"events": 3},
-        "event_profile": {"event_ms": 30},
-        "counters": {"job_ms": 20, "jobs": [1], "sets": ["software"]},
-        "random_calls": {"functions": 64, "sizes_kib": [8, 32]},
-        "code_segment": {"sizes_kib": [8, 64], "patterns": ["chase"], "simulated_sizes": 0},
-        "memory_levels": {
-            "largest_mib": 4,
-            "smallest_kib": 4,
-            "sizes_per_doubling": 1,
-            "turn_ms": 0.2,
-            "repeats": 3,
-        },
-        "numa": {"array_mib": 8},
-        "coherence": {"states": ["modified"], "accesses": ["load"]},
-        "alias_map": {"reach_bytes": 8, "pairs": 1024},
-        "alias_environment": {
-            "iterations": 256,
-            "step_bytes": 512,
-            "periods": 1,
-            "starts": 2,
-            "link_orders": 0,
-            "aslr_starts": 0,
-            "simulate": False,
-        },
-        "alias_offsets": {
-            "elements": [2048],
-            "sizes": [64],
-            "sample_ms": 0.1,
-            "simulated_offsets": [4, 2048],
-        },
-        "allocators": {
-            "allocators": ["glibc"],
-            "processes": 2,
-            "timed_sizes": [1024],
-            "sample_ms": 0.02,
-        },
-        "erasure_coding": {"block_mib": 0.0625, "implementations": ["ours_table"]},
-        "threads": {"events": 10, "versions": ["formula"], "threads": 2},
-    }
-    assert list(small) == list(experiments.NAMES)
-    made = []
-    for name, given in small.items():
-        experiment = experiments.get(name)
-        if not experiment.unavailable():
-            made.append(experiment.measure(experiment.params({"budget_s": 0.5, **given})))
-    return made
+    """One stored run of each experiment."""
+    return [load(RUNS / f"{name}.parquet") for name in experiments.NAMES]
 
 
 def test_the_report_is_one_file_with_everything_in_it(runs: list[Run], tmp_path: Path) -> None:
@@ -148,4 +105,4 @@ def test_hypotheses_have_a_section_where_there_are_some(
     assert '<td class="inconclusive">◐ inconclusive</td>' in section
     assert "Nothing here &lt;counts&gt; cycles." in section
     assert runs[0].id in section
-    assert "The extra time of core 8 may or may not be due to frequency" in told
+    assert "The extra time of core 8 may or may not come from frequency" in told
