@@ -6,9 +6,9 @@ import os
 import signal
 from pathlib import Path
 
-from perflib.machine.files import fields
+from perflib.machine.files import fields, text
 
-__all__ = ["has_ended", "is_gone", "may_count_kernel", "signal_name"]
+__all__ = ["family", "has_ended", "is_gone", "may_count_kernel", "signal_name"]
 
 _CAP_SYS_ADMIN, _CAP_PERFMON = 1 << 21, 1 << 38
 
@@ -21,6 +21,20 @@ def has_ended(child: int) -> bool:
 def is_gone(pid: int, root: Path = Path("/")) -> bool:
     """Whether any process has ended, whether its parent has waited for it or not."""
     return fields(root / f"proc/{pid}/status").get("State", "Z")[:1] in "ZX"
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it now."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        # "pid (comm) state ppid ...": comm may itself have blanks and parentheses
+        after = (text(path / "stat") or "").rpartition(")")[2].split()
+        if len(after) > 1:
+            children.setdefault(int(after[1]), []).append(int(path.name))
+    found = [pid]
+    for process in found:  # which grows meanwhile
+        found += children.get(process, [])
+    return found
 
 
 def signal_name(number: int) -> str:

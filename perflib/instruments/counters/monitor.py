@@ -213,12 +213,6 @@ class Monitor:
         made = self._follower.ticks_made
         return made, max(made, self._follower.ticks_due)
 
-    @property
-    def collected_percent(self) -> float:
-        """Readings made in percent of those due; NaN before the first."""
-        made, due = self.samples
-        return 100 * made / due if due else float("nan")
-
     def series(self) -> pd.DataFrame:
         """What was read so far, also while the monitor goes on.
 

@@ -149,7 +149,6 @@ class Pmu:
     """A set of counters that libpfm4 knows; ``kind`` is ``core``, ``uncore`` or ``system``."""
 
     name: str
-    description: str
     kind: str
     present: bool
     generic: bool
@@ -259,7 +258,6 @@ def _pmu_indices() -> dict[str, tuple[Pmu, int]]:
                 continue
             pmu = Pmu(
                 name=_text(ffi, info.name),
-                description=_text(ffi, info.desc),
                 kind=_KINDS.get(info.type, "unknown"),
                 present=bool(info.flags & _PRESENT),
                 generic=bool(info.flags & _DEFAULT_PMU),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.machine.files import text
+from perflib.machine.processes import family
 from perflib.model.errors import UserError
 
 __all__ = ["Target", "Watched", "watch"]
@@ -69,7 +69,7 @@ def watch(
         if pid < 1:
             msg = f"{pid} is no process id; for the calling thread give tid=0"
             raise UserError(msg)
-        tids = [tid for process in _family(pid) for tid in _threads(process)]
+        tids = [tid for process in family(pid) for tid in _threads(process)]
         return Watched(f"process {pid}", tuple(map(Target, tids)), inherit, pid)
     what = f"thread {tid}" if tid else "this thread"
     return Watched(what, (Target(tid or 0),), inherit=False)
@@ -80,17 +80,3 @@ def _threads(pid: int) -> list[int]:
         return sorted(int(path.name) for path in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return []
-
-
-def _family(pid: int) -> list[int]:
-    """The process and its descendants."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        # "pid (comm) state ppid ...": comm may itself hold blanks and parentheses
-        after = (text(path / "stat") or "").rpartition(")")[2].split()
-        if len(after) > 1:
-            children.setdefault(int(after[1]), []).append(int(path.name))
-    found = [pid]
-    for process in found:
-        found += children.get(process, [])
-    return found

@@ -1,8 +1,6 @@
 """perf record under control: attached beforehand, switched on while an event runs, then off again.
 
-Attaching perf takes 120 to 220 ms, by which time a short event is over. So perf is attached with
-its events disabled, and is told through its control channel (``--control``) when to count: from
-the order to the acknowledgement that every counter is on takes 0.2 ms where perf may run with
+From the order to the acknowledgement that every counter is on takes 0.2 ms where perf may run with
 real-time priority, and 1 to 5 ms where it may not and the job keeps the cores busy.
 """
 
@@ -20,10 +18,11 @@ from numpy.typing import NDArray
 from perflib.instruments.perf.control import PRIORITY, ControlledPerf
 from perflib.instruments.perf.data import PerfData, Type, lost
 from perflib.instruments.perf.tool import CallGraph, kernel_allowed
-from perflib.machine.files import integer, text
+from perflib.machine.files import integer
 from perflib.machine.hardware.hypervisor import hypervisor
 from perflib.machine.hardware.pmu import pmu
 from perflib.machine.hardware.topology import topology
+from perflib.machine.processes import family
 from perflib.model.errors import UserError, choose
 
 __all__ = ["CallGraph", "Recorder", "away_from", "prompt"]
@@ -33,10 +32,6 @@ _FIELDS = "comm,pid,tid,cpu,time,period,event,ip,sym,symoff,dso"
 
 class Recorder(ControlledPerf):
     """perf attached to a process, its threads, and the children both make later.
-
-    Entering waits until perf is ready, with its events off. Leaving ends perf; the samples are
-    then in ``path``. It belongs to the thread that enters it: when that thread ends, be it by
-    ``kill -9``, the kernel ends perf.
 
     Parameters
     ----------
@@ -57,19 +52,13 @@ class Recorder(ControlledPerf):
 
     Attributes
     ----------
-    path : Path
-        perf's data file.
     event : str
-        What is sampled.
-    remarks : list of str
-        What a reader of the samples should know, in sentences.
+        What is sampled; beside those of `ControlledPerf`.
 
     Raises
     ------
-    PerfUnavailableError
-        There is no perf, it is too old, or it is not allowed here (a MeasurementError).
-    MeasurementError
-        The process is gone, perf cannot record it, or has died; its own words are in the message.
+    PerfUnavailableError, MeasurementError
+        As of `ControlledPerf`.
     UserError
         No such kind of call graph, or a frequency or period that is none.
 
@@ -131,7 +120,7 @@ class Recorder(ControlledPerf):
         return ["-F", str(frequency_hz)]
 
     def _options(self) -> list[str]:
-        options = ["-p", ",".join(map(str, _family(self._recorded)))]
+        options = ["-p", ",".join(map(str, family(self._recorded)))]
         options += ["-e", self.event, *self._rate, "--period", "--sample-cpu"]
         if self._call_graph == "none":
             return options
@@ -204,12 +193,3 @@ def prompt(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, cpus)
         with contextlib.suppress(PermissionError):
             os.sched_setscheduler(0, policy, parameters)
-
-
-def _family(pid: int) -> list[int]:
-    """A process and all that descend from it now."""
-    found = [pid]
-    for parent in found:  # which grows meanwhile
-        for tasks in Path(f"/proc/{parent}/task").glob("*/children"):
-            found += map(int, (text(tasks) or "").split())
-    return found

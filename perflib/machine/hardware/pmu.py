@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import platform
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from perflib import kernels
 from perflib.machine.files import integer
+from perflib.model.errors import PerflibError
 
 __all__ = ["Pmu", "pmu"]
 
-_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
-_HARDWARE, _CPU_CYCLES = 0, 0
-_EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1 << 5, 1 << 6
-_FLAG_CLOSE_ON_EXEC = 8
+_HARDWARE, _CPU_CYCLES, _WITHOUT_KERNEL = 0, 0, 2
 
 
 @dataclass(frozen=True)
 class Pmu:
-    """Whether core cycles can be counted; ``None``: not asked (a recorded machine)."""
+    """Whether core cycles can be counted; ``None``: not known (a recorded machine, no compiler)."""
 
     available: bool | None
     reason: str
@@ -36,27 +32,20 @@ def count_cycles() -> int:
     ------
     OSError
         The kernel refuses the counter; ``errno`` says why.
+    PerflibError
+        There is no compiler.
     """
-    number = _PERF_EVENT_OPEN.get(platform.machine())
-    if number is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    flags = _EXCLUDE_KERNEL | _EXCLUDE_HYPERVISOR
-    # struct perf_event_attr, first version: type, size, config, sample_period, sample_type,
-    # read_format, flags, wakeup_events, bp_type, config1
-    attributes = struct.pack("IIQQQQQIIQ", _HARDWARE, 64, _CPU_CYCLES, 0, 0, 0, flags, 0, 0, 0)
-    buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    libc = ctypes.CDLL(None, use_errno=True)
-    this_thread, any_cpu, no_group = 0, -1, -1
-    descriptor = libc.syscall(
-        ctypes.c_long(number), buffer, this_thread, any_cpu, no_group, _FLAG_CLOSE_ON_EXEC
-    )
-    if descriptor < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    loaded = kernels.load("perf_counters")
+    counter = loaded.lib.counter_open(_HARDWARE, _CPU_CYCLES, 0, 0, 0, -1, -1, _WITHOUT_KERNEL)
+    if counter < 0:
+        raise OSError(-counter, os.strerror(-counter))
     try:
         sum(range(1000))
-        return int.from_bytes(os.read(descriptor, 8), "little")
+        reading = loaded.ffi.new("counter_reading *")
+        failed = loaded.lib.counter_read([counter], 1, reading)
+        return 0 if failed else int(reading.value)
     finally:
-        os.close(descriptor)
+        os.close(counter)
 
 
 def pmu(
@@ -70,6 +59,8 @@ def pmu(
         return Pmu(None, "not this machine: its counters cannot be asked")
     try:
         cycles = count()
+    except PerflibError as error:
+        return Pmu(None, f"counters cannot be asked: {error}")
     except OSError as error:
         return Pmu(False, _why(error, root, virtual))
     if cycles == 0:

@@ -160,12 +160,10 @@ def test_the_series_can_be_read_while_it_grows() -> None:
 
 def test_samples_got_and_due() -> None:
     with job() as one, Monitor(ONE, watch(pid=one.pid), period_s=0.01) as monitor:
-        assert math.isnan(monitor.collected_percent) or monitor.collected_percent > 0
         until(lambda: monitor.samples[0] >= 5)
     got, due = monitor.samples
     missed = monitor.series().drop_duplicates("time_ns")["missed"].sum()
     assert got + missed == due
-    assert monitor.collected_percent == pytest.approx(100 * got / due)
 
 
 def test_ticks_that_went_by_are_counted() -> None:
@@ -179,7 +177,6 @@ def test_ticks_that_went_by_are_counted() -> None:
         monitor.stop()
     got, due = monitor.samples
     assert due - got >= 90
-    assert monitor.collected_percent < 100
     rows = by_event(totals(monitor.series()))
     assert rows["a", "task-clock"]["collected_percent"] < 100
 
@@ -278,7 +275,6 @@ def test_nothing_to_count_ends_at_once_with_rows() -> None:
             assert monitor.wait(0)
             assert monitor.ended.startswith("nothing of this can be counted")
         assert len(monitor.series()) == 1
-        assert math.isnan(monitor.collected_percent)
     assert open_files() == before
 
 

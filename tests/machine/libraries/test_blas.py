@@ -88,7 +88,7 @@ def test_numpys_own_library_says_what_it_is() -> None:
 @pytest.fixture(scope="module")
 def plain_blas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
+        pytest.skip("no gcc: apt-get install gcc")
     path = tmp_path_factory.mktemp("blas") / "libblas.so"
     argv = ["gcc", "-shared", "-fPIC", str(C_SOURCE), "-lpthread", "-o", str(path)]
     subprocess.run(argv, check=True)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perflib.machine.processes import family, has_ended, is_gone, may_count_kernel
+from tests.machine import trees
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "input()"])
+print(child.pid, flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def parent() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        yield process
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_family_is_a_process_and_its_descendants(parent: subprocess.Popen[str]) -> None:
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    assert family(parent.pid) == [parent.pid, child]
+    assert family(child) == [child]
+    assert {os.getpid(), parent.pid, child} <= set(family(os.getpid()))
+
+
+def test_a_zombie_has_ended_and_is_gone(parent: subprocess.Popen[str]) -> None:
+    assert not has_ended(parent.pid)
+    assert not is_gone(parent.pid)
+    parent.kill()
+    os.waitid(os.P_PID, parent.pid, os.WEXITED | os.WNOWAIT)
+    assert has_ended(parent.pid)
+    assert has_ended(parent.pid)  # and it stays a zombie
+    assert is_gone(parent.pid)
+
+
+def test_a_process_that_never_was_is_gone(tmp_path: Path) -> None:
+    assert is_gone(1, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "may"),
+    [("0000000000000000", False), ("0000004000000000", True), ("0000000000200000", True)],
+)
+def test_capabilities_that_let_a_process_count(
+    tmp_path: Path, capabilities: str, may: bool
+) -> None:
+    trees.write(tmp_path, {"proc/self/status": f"Name:\tx\nCapEff:\t{capabilities}\n"})
+    assert may_count_kernel(tmp_path) is may
+    assert not may_count_kernel(tmp_path / "absent")
