@@ -53,7 +53,7 @@ class CountersParams(Params):
     )
     sets: Words = parameter(
         ["software", "faults", "branches", "floating-point", "scalar", "memory"],
-        "ready-made sets of events; those that this machine cannot count are said so once",
+        "ready-made sets of events; those that this machine cannot count are named once",
     )
     domain: Literal["all", "user", "kernel"] = parameter(
         "all", "where events count: in user space, in the kernel, or in both"
