@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import pickle
 import select
 import signal
 import subprocess
@@ -25,7 +26,7 @@ from perflib.measure.conditions import Conditions, check, observe, unmet
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
 
-__all__ = ["Out", "PythonTarget", "Worker", "WorkerError"]
+__all__ = ["Out", "Served", "Worker", "WorkerError"]
 
 _START_S = 60.0
 
@@ -43,20 +44,19 @@ class Out:
 
 
 @dataclass(frozen=True)
-class PythonTarget:
-    """An object whose methods a worker calls, with what JSON holds as arguments and result.
+class Served:
+    """A Python object whose methods a worker calls, with what JSON holds as arguments and result.
 
     Parameters
     ----------
     name
         What errors call it.
-    factory, argument
-        ``module:callable`` and the text with which the worker calls it to have the object.
+    object
+        The worker has a copy, by pickle.
     """
 
     name: str
-    factory: str
-    argument: str
+    object: Any
 
 
 Argument = float | Out | NDArray[Any] | Sequence[float]
@@ -71,18 +71,18 @@ class Worker:
     Parameters
     ----------
     target
-        The compiled kernel, or what describes a Python object.
+        The compiled kernel, or the object.
     conditions
         What the process is to have; ``got`` and ``unmet`` say what it has.
     """
 
-    def __init__(self, target: Build | PythonTarget, conditions: Conditions) -> None:
+    def __init__(self, target: Build | Served, conditions: Conditions) -> None:
         check(conditions)
         self.target: Any = target  # which of the two it is, whoever made the worker knows
         self.conditions = conditions
         self.got: dict[str, Any] = {}
         self.unmet: list[str] = []
-        self._named = f"{_described(target)[0]} {target.name!r}"
+        self._named = f"{'kernel' if isinstance(target, Build) else 'function'} {target.name!r}"
         self._place = "any CPU" if conditions.cpu is None else f"CPU {conditions.cpu}"
         self._process: subprocess.Popen[bytes] | None = None
         self._pipes: tuple[Any, ...] = ()  # requests, answers
@@ -105,7 +105,10 @@ class Worker:
         """Start the process, if there is none, and read its conditions back."""
         if self._process is not None:
             return
-        argv = [sys.executable, "-m", "perflib.measure.worker", *_described(self.target)]
+        argv = [sys.executable, "-m", "perflib.measure.worker"]
+        kernel = isinstance(self.target, Build)
+        if kernel:
+            argv += [str(self.target.library), str(self.target.module)]
         argv, environment = command(self.conditions, argv)
         self._errors.seek(0)
         self._errors.truncate()
@@ -116,6 +119,8 @@ class Worker:
         self._pipes = self._process.stdin, self._process.stdout
         self._pending = b""
         try:
+            if not kernel:
+                self._send(pickle.dumps(self.target.object))
             self._answer(_START_S, "start")
             self.got = observe(self._process.pid, self.conditions.environment)
         except BaseException:
@@ -158,11 +163,8 @@ class Worker:
         self.start()
         outs = [argument for argument in arguments if isinstance(argument, Out)]
         request = [function, [_encode(argument) for argument in arguments]]
-        line = memoryview(json.dumps(request).encode() + b"\n")
         try:
-            with contextlib.suppress(BrokenPipeError):  # it died: the answer says of what
-                while line:
-                    line = line[self._pipes[0].write(line) :]
+            self._send(json.dumps(request).encode() + b"\n")
         except BaseException:
             self.kill()
             raise
@@ -190,6 +192,12 @@ class Worker:
             for out, text in zip(outs, answer["out"], strict=True)
         ]
         return answer["result"], arrays
+
+    def _send(self, data: bytes) -> None:
+        left = memoryview(data)
+        with contextlib.suppress(BrokenPipeError):  # it died: the answer says of what
+            while left:
+                left = left[self._pipes[0].write(left) :]
 
     def _answer(self, timeout_s: float, what: str) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
@@ -241,13 +249,6 @@ class Worker:
         """End the process and release what it held."""
         self.kill()
         self._errors.close()
-
-
-def _described(target: Build | PythonTarget) -> list[str]:
-    """The target as words of the worker's command line; the first says what it is."""
-    if isinstance(target, Build):
-        return ["kernel", str(target.library), str(target.module)]
-    return ["function", target.factory, target.argument]
 
 
 def _encode(argument: Argument) -> Any:

@@ -1,6 +1,7 @@
 """Rounds: a trial of every configuration in each, in random order, until it is enough.
 
-A machine whose speed drifts slows all trials of a round alike; comparing within rounds takes it out.
+A machine whose speed drifts slows all trials of a round alike; a comparison within rounds does not
+see it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Progress = Callable[[Status], None]
 
 
 def round_order(seed: int, round_: int, count: int) -> list[int]:
-    """The order of the configurations in a round: random, and the same whenever the run is resumed."""
+    """The order of configurations in a round: random, and the same when the run is resumed."""
     return random.Random(f"{seed}/{round_}").sample(range(count), count)
 
 

@@ -1,9 +1,10 @@
 """The process in which measured code runs: reads calls from one pipe, answers on another.
 
 It is started under its conditions (``launch``) and imports next to nothing, so that it starts in
-milliseconds and its own work stays out of the measurement. It serves a compiled kernel, or an
-object that a Python callable makes. Messages are lines of JSON; buffers travel as base64. Whatever
-the measured code prints goes to standard error, not into an answer.
+milliseconds and its own work stays out of the measurement. It serves the functions of the compiled
+kernel that its arguments name or, without any, the methods of the object that comes first, pickled.
+Requests and answers are lines of JSON; buffers travel as base64. Whatever the measured code prints
+goes to standard error, not into an answer.
 """
 
 from __future__ import annotations
@@ -11,28 +12,12 @@ from __future__ import annotations
 import base64
 import faulthandler
 import functools
-import importlib
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from perflib.kernels import open_library
-
-_Serve = Callable[[str, list[Any]], dict[str, Any]]
-
-
-def _kernel(library: str, module: str) -> _Serve:
-    """Serve the functions of a compiled kernel."""
-    return functools.partial(_call, *open_library(library, module))
-
-
-def _object(factory: str, argument: str) -> _Serve:
-    """Serve the methods of the object that ``factory`` (``module:callable``) makes."""
-    module, _, name = factory.partition(":")
-    served = getattr(importlib.import_module(module), name)(argument)
-    return lambda function, given: {"result": getattr(served, function)(*given), "out": []}
 
 
 def _argument(ffi: Any, wanted: Any, given: Any, outputs: list[Any]) -> Any:
@@ -63,14 +48,22 @@ def _call(lib: Any, ffi: Any, name: str, given: list[Any]) -> dict[str, Any]:
     }
 
 
+def _method(served: Any, name: str, given: list[Any]) -> dict[str, Any]:
+    return {"result": getattr(served, name)(*given), "out": []}
+
+
 def main() -> None:
     """Serve calls until the other end of the pipe closes."""
-    requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     faulthandler.enable()
-    kind, *target = sys.argv[1:]
-    serve = {"kernel": _kernel, "function": _object}[kind](*target)
+    if library_and_module := sys.argv[1:]:
+        serve = functools.partial(_call, *open_library(*library_and_module))
+    else:
+        import pickle
+
+        serve = functools.partial(_method, pickle.load(requests))  # noqa: S301 (from our parent)
     print(json.dumps({"ready": os.getpid()}), file=answers, flush=True)
     for line in requests:
         try:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from perflib import kernels
 from perflib.kernels import Build
 from perflib.measure import process as process_module
 from perflib.measure.conditions import Conditions, observe
-from perflib.measure.process import Out, PythonTarget, Worker, WorkerError
+from perflib.measure.process import Out, Served, Worker, WorkerError
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError
 
@@ -183,16 +184,16 @@ def test_wrong_calls_are_errors_that_cost_no_process(worker: Worker) -> None:
     assert worker.pid == pid
 
 
+@dataclass
 class Counting:
     """What a worker serves instead of a kernel: it adds up, and fails as it is told."""
 
-    def __init__(self, begin: str) -> None:
-        self._sum = int(begin)
+    sum: int
 
     def add(self, numbers: list[int]) -> dict[str, int]:
-        self._sum += sum(numbers)
+        self.sum += sum(numbers)
         print(json.dumps({"result": "printed, not answered"}))
-        return {"sum": self._sum}
+        return {"sum": self.sum}
 
     def fail(self) -> None:
         msg = "as it was told"
@@ -201,10 +202,15 @@ class Counting:
     def leave(self) -> None:
         os._exit(5)
 
+    def __setstate__(self, state: dict[str, int]) -> None:
+        self.sum = state["sum"]
+        if self.sum < 0:
+            msg = "a sum that cannot be"
+            raise ValueError(msg)
+
 
 def test_an_object_of_python_is_served_as_a_kernel_is() -> None:
-    target = PythonTarget("counting", f"{__name__}:Counting", "10")
-    with Worker(target, Conditions(cpu=CPU)) as worker:
+    with Worker(Served("counting", Counting(10)), Conditions(cpu=CPU)) as worker:
         assert worker.call("add", [1, 2], timeout_s=MANY_S) == ({"sum": 13}, [])
         with pytest.raises(WorkerError, match=r"function 'counting', fail\(\): LookupError: as it"):
             result(worker, "fail")
@@ -213,12 +219,9 @@ def test_an_object_of_python_is_served_as_a_kernel_is() -> None:
         with pytest.raises(WorkerError, match=f"leave, on CPU {CPU}: worker exit status 5"):
             result(worker, "leave")
         assert result(worker, "add", [1]) == {"sum": 11}, "the next call has a new one"
-    missing = PythonTarget("missing", "nowhere_at_all:Thing", "")
     with (
-        Worker(missing, Conditions()) as worker,
-        pytest.raises(
-            WorkerError, match=r"(?s)function 'missing', start.*No module named 'nowhere"
-        ),
+        Worker(Served("wrong", Counting(-1)), Conditions()) as worker,
+        pytest.raises(WorkerError, match=r"(?s)function 'wrong', start.*a sum that cannot be"),
     ):
         worker.start()
 
@@ -311,10 +314,12 @@ def test_interrupted_call_leaves_no_answer_for_the_next(worker: Worker) -> None:
     pid = worker.pid
     assert pid is not None
     interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 (the signal may come before the call)
-        interrupt.start()
-        worker.call("faulty_sleep", 30.0, timeout_s=MANY_S)
-    interrupt.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 (the signal may come before the call)
+            interrupt.start()
+            worker.call("faulty_sleep", 30.0, timeout_s=MANY_S)
+    finally:
+        interrupt.cancel()  # else it would end the run of the tests if the call fails at once
     assert not alive(pid)
     assert result(worker, "faulty_add", 1, 2) == 3
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,14 +18,14 @@ from perflib.experiments.aliasing.offsets.analyse import offset_findings
 from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_offsets
 from perflib.experiments.aliasing.offsets.measure import TRIAL, calls_for, visiting
 from perflib.experiments.aliasing.offsets.source import CFunction, portable
-from perflib.experiments.aliasing.offsets.sweeper import Job, Sweeper
+from perflib.experiments.aliasing.offsets.sweeper import Sweeper
 from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable
 from perflib.kernels import build
 from perflib.machine.hardware.topology import topology
 from perflib.machine.libraries.blas import ONE_THREAD
 from perflib.measure.conditions import Conditions
 from perflib.measure.journal import Journal
-from perflib.measure.process import PythonTarget, Worker
+from perflib.measure.process import Served, Worker
 from perflib.measure.schedule import Columns, frame_of, take_rounds
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
@@ -171,18 +170,14 @@ def sweep_offsets(
         if not 0 < value < math.inf:
             msg = f"{name} must be more than 0, and finite, not {value!r}"
             raise UserError(msg)
-    job = _job(function, arguments, move)
-    places = check_offsets(offsets, arguments[job.moves])
+    sweeper = _sweeper(function, arguments, move)
+    places = check_offsets(offsets, arguments[sweeper.moves])
     core = topology().allowed_cpus()[0] if cpu is None else cpu
     conditions = Conditions(cpu=core, environment={**ONE_THREAD, **(environment or {})})
-    name = job.function["name"]
+    name = sweeper.function["name"]
     with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
-        file = Path(folder) / "job"
-        with file.open("wb") as pickled:
-            pickle.dump(job, pickled)
-        target = PythonTarget(name, f"{Sweeper.__module__}:{Sweeper.__name__}", str(file))
-        journal = Journal.create(file.with_suffix(".journal"), {})
-        with closing(journal), Worker(target, conditions) as worker:
+        journal = Journal.create(Path(folder) / "sweep.journal", {})
+        with closing(journal), Worker(Served(name, sweeper), conditions) as worker:
 
             def timed(order: Sequence[int], warm_calls: int, calls: int) -> Columns:
                 answer, _ = worker.call("sweep", order, warm_calls, calls, timeout_s=timeout_s)
@@ -210,11 +205,11 @@ def sweep_offsets(
     return OffsetSweep(name, samples, threshold_percent, stopped, problems, provenance)
 
 
-def _job(function: Any, arguments: Sequence[Any], move: int | None) -> Job:
+def _sweeper(function: Any, arguments: Sequence[Any], move: int | None) -> Sweeper:
     """What the worker gets, checked."""
     stays, moves = check_arrays(arguments, move)
     kernel = build("alias_offsets")
-    return Job(
+    return Sweeper(
         function=portable(function, arguments),
         arguments=[_handed_over(place, one) for place, one in enumerate(arguments)],
         read_only=[

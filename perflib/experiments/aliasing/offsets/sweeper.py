@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import mmap
 import os
-import pickle
 import sys
 import time
 import traceback
@@ -22,19 +21,33 @@ from numpy.typing import NDArray
 from perflib.experiments.aliasing.offsets.source import call_of
 from perflib.kernels import open_library
 
-__all__ = ["Job", "Sweeper"]
+__all__ = ["Sweeper"]
 
 _PAGE = 4096
 _MOST_OFFSET = 1 << 20
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the worker gets.
+def _others_ns() -> int:
+    """CPU time of other threads; the clocks are read in turn, so the least of some."""
+    return min(-time.thread_time_ns() + time.process_time_ns() for _ in range(3))
 
-    ``function``: as ``portable`` describes it. ``arguments``: in order. ``read_only``, ``stays``,
-    ``moves``: places among them. ``kernel``: library and module that read the core's clock.
-    ``path``: where modules are looked for.
+
+@dataclass(frozen=True)
+class Sweeper:
+    """A function and its arguments, in the process that made it and in the worker.
+
+    Parameters
+    ----------
+    function
+        As ``portable`` describes it.
+    arguments
+        In order.
+    read_only, stays, moves
+        Places of arrays among the arguments.
+    kernel
+        Library and module that read the core's clock.
+    path
+        Where modules are looked for.
     """
 
     function: dict[str, Any]
@@ -45,27 +58,15 @@ class Job:
     kernel: tuple[str, str]
     path: list[str]
 
-
-def _others_ns() -> int:
-    """CPU time of other threads; the clocks are read in turn, so the least of some."""
-    return min(-time.thread_time_ns() + time.process_time_ns() for _ in range(3))
-
-
-class Sweeper:
-    """A function and its arguments, as a file holds them pickled."""
-
-    def __init__(self, path: str) -> None:
-        with Path(path).open("rb") as file:
-            self._job: Job = pickle.load(file)  # noqa: S301 (written by our parent)
-        sys.path += [entry for entry in self._job.path if entry not in sys.path]
-        given = enumerate(self._job.arguments)
-        self._arrays = {place: one for place, one in given if isinstance(one, np.ndarray)}
-        self._kernel, _ = open_library(*self._job.kernel)
-        gc.disable()
+    @cached_property
+    def _arrays(self) -> dict[int, NDArray[Any]]:
+        given = enumerate(self.arguments)
+        return {place: one for place, one in given if isinstance(one, np.ndarray)}
 
     @cached_property
-    def _function(self) -> Any:
-        return call_of(self._job.function)
+    def _call(self) -> Any:
+        sys.path += [entry for entry in self.path if entry not in sys.path]
+        return call_of(self.function)
 
     def sweep(self, offsets: Sequence[int], warm_calls: int, calls: int) -> dict[str, Any]:
         """One sample at each offset, by columns; or ``raised``: what the function raised, where.
@@ -73,6 +74,7 @@ class Sweeper:
         The arrays are mapped anew. The one that moves begins at each offset above a page.
         """
         gc.collect()
+        gc.disable()
         try:
             samples = self._samples(offsets, warm_calls, calls)
         except Exception as error:  # noqa: BLE001 (told to the parent, who raises it)
@@ -81,7 +83,8 @@ class Sweeper:
 
     def _samples(self, offsets: Sequence[int], warm_calls: int, calls: int) -> list[dict[str, Any]]:
         memory, begins = self._map()
-        before_mhz = self._kernel.offsets_core_mhz()
+        core_mhz = open_library(*self.kernel)[0].offsets_core_mhz
+        before_mhz = core_mhz()
         samples = []
         for offset in offsets:
             arguments, addresses = self._arguments(memory, begins, offset)
@@ -89,15 +92,15 @@ class Sweeper:
             cpus, others_ns = os.sched_getaffinity(0), _others_ns()
             begin_ns, time_ns = self._timed(arguments, calls)
             others_ns = _others_ns() - others_ns
-            after_mhz = self._kernel.offsets_core_mhz()
+            after_mhz = core_mhz()
             samples.append(
                 {
                     "offset_bytes": offset,
                     "calls": calls,
                     "time_ns": time_ns,
                     "start_ns": begin_ns,
-                    "first_address": addresses[self._job.stays],
-                    "second_address": addresses[self._job.moves],
+                    "first_address": addresses[self.stays],
+                    "second_address": addresses[self.moves],
                     "core_mhz": (before_mhz + after_mhz) / 2,
                     "others_ns": others_ns,
                     "pinned": len(cpus) == 1,
@@ -113,7 +116,7 @@ class Sweeper:
         for place, array in self._arrays.items():
             begins[place] = end
             end += -(-array.nbytes // _PAGE) * _PAGE + _PAGE
-            end += _MOST_OFFSET if place == self._job.moves else 0
+            end += _MOST_OFFSET if place == self.moves else 0
         memory = mmap.mmap(-1, end)
         for begin in range(0, end, _PAGE):  # no sample finds a page absent
             memory[begin] = 0
@@ -129,25 +132,25 @@ class Sweeper:
     def _arguments(
         self, memory: mmap.mmap, begins: dict[int, int], offset: int
     ) -> tuple[list[Any], dict[int, int]]:
-        moves = self._job.moves
+        moves = self.moves
         views = {
             place: self._view(memory, place, begin + (offset if place == moves else 0))
             for place, begin in begins.items()
         }
         views[moves][...] = self._arrays[moves]
-        for place in self._job.read_only:
+        for place in self.read_only:
             views[place].flags.writeable = False
         addresses = {place: int(view.ctypes.data) for place, view in views.items()}
         given: dict[int, Any] = dict(views)
-        if self._job.function["kind"] == "c":
+        if self.function["kind"] == "c":
             import cffi
 
             ffi = cffi.FFI()
             given = {place: ffi.cast("void *", address) for place, address in addresses.items()}
-        return [given.get(i, plain) for i, plain in enumerate(self._job.arguments)], addresses
+        return [given.get(i, plain) for i, plain in enumerate(self.arguments)], addresses
 
     def _timed(self, arguments: Sequence[Any], calls: int) -> tuple[int, int]:
-        function = self._function
+        function = self._call
         begin_ns = time.monotonic_ns()
         for _ in repeat(None, calls):
             function(*arguments)
