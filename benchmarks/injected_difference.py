@@ -1,7 +1,7 @@
-"""Is a function that was made a tenth dearer, on one core, named first, and none where none was?
+"""Is a function that was made a tenth costlier, on one core, named first, and none where none was?
 
-On one core KV is given the build with a longer kv_runge_kutta (the parameter dearer_core; it
-differs by one number), on the other the ordinary one; the cores take turns at that from run to run.
+On one core KV is given the build with a longer kv_runge_kutta (the parameter costlier_core; it
+differs by one number), on the other the ordinary one; from run to run it is the other core.
 It must lead the comparison and stand out, with the right sign. A null run follows each, the same
 without the longer build: nothing may be named.
 
@@ -16,18 +16,19 @@ from __future__ import annotations
 import argparse
 
 from perflib.experiments.event_profile import EventParams, experiment
+from perflib.experiments.event_profile.analyse import CoreProfiles
 from perflib.instruments.profile.comparison import Comparison
 from perflib.machine.hardware.topology import topology
 
 _FUNCTION = "kv_runge_kutta"
 
 
-def measure(asked: argparse.Namespace, seed: int, dearer: int | None) -> Comparison:
+def measure(asked: argparse.Namespace, seed: int, costlier: int | None) -> Comparison:
     """One run as a user makes it, on the first two cores."""
     cores = topology().one_per_core()[:2]
     given = {
         "cores": cores,
-        "dearer_core": dearer,
+        "costlier_core": costlier,
         "seed": seed,
         "budget_s": asked.budget,
         "event_ms": asked.event_ms,
@@ -37,7 +38,7 @@ def measure(asked: argparse.Namespace, seed: int, dearer: int | None) -> Compari
     run = experiment.measure(EventParams.make(given), tag="injected difference")
     for problem in run.provenance["problems"]:
         print(f"    problem: {problem}")
-    (comparison,) = experiment.comparisons(run).values()
+    (comparison,) = CoreProfiles(experiment.current(run)).comparisons.values()
     return comparison
 
 
@@ -47,7 +48,7 @@ def line(kind: str, compared: Comparison) -> list[str]:
     named = table.index[table["stands_out"]].tolist()
     row, total = table.loc[_FUNCTION], compared.total
     print(
-        f"{kind:12s} {compared.rounds:3d} rounds ({compared.disturbed} disturbed)  "
+        f"{kind:13s} {compared.rounds:3d} rounds ({compared.outliers} outliers)  "
         f"{_FUNCTION} {row['excess_percent']:+6.1f} % [{row['excess_low']:+.1f}, "
         f"{row['excess_high']:+.1f}], visible {compared.visible()[_FUNCTION]:.1f} %, "
         f"event {total.effect:+.1f} % [{total.low:+.1f}, {total.high:+.1f}]; "
@@ -73,7 +74,7 @@ def main() -> None:
     for number in range(asked.runs):
         core = cores[number % 2]
         compared = measure(asked, number, core)
-        named = line(f"dearer cpu{core}", compared)
+        named = line(f"costlier cpu{core}", compared)
         grew = compared.table["excess_percent"].iloc[0] > 0
         first += named[:1] == [_FUNCTION] and grew == (compared.second == f"cpu{core}")
         quiet += not line("null", measure(asked, number, None))

@@ -28,11 +28,11 @@
  * [variants.framed] # call chains for a profiler
  * flags = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-log", "-fno-builtin-exp",
  *          "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos", "-fno-omit-frame-pointer",
- *          "-DKV_DEARER=1"]
- * [variants.dearer] # the same but for one number, by which kv_runge_kutta is about 10 % slower
+ *          "-DKV_COSTLIER=1"]
+ * [variants.costlier] # the same but for one number, by which kv_runge_kutta is about 10 % slower
  * flags = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-log", "-fno-builtin-exp",
  *          "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos", "-fno-omit-frame-pointer",
- *          "-DKV_DEARER=10"]
+ *          "-DKV_COSTLIER=10"]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // sched_getcpu, RUSAGE_THREAD

@@ -53,9 +53,9 @@ KV_PART void kv_runge_kutta(double x[3], double u[3], double bend, double field,
     u[i] = u[i] + sixth * (k1[i] + 2.0 * (k2[i] + k3[i]) + k4[i]);
   }
   double norm = 1.0 / sqrt(u[0] * u[0] + u[1] * u[1] + u[2] * u[2]);
-#ifdef KV_DEARER // so many multiplications by one more, each waiting for the one before
+#ifdef KV_COSTLIER // so many multiplications by one more, each waiting for the one before
   double one = 1.0;
-  int more = KV_DEARER; // not 0, and hidden: builds of other numbers are the same but for this one
+  int more = KV_COSTLIER; // not 0, and hidden: other builds are the same but for this number
   __asm__("" : "+r"(more));
   for (int i = 0; i < more; i++) {
     __asm__ volatile("" : "+m"(one)); // what it is, the compiler cannot know

@@ -73,7 +73,7 @@ def test_threads_do_not_disturb_each_other(kv: Kernel) -> None:
             assert [event.checksum for event in found] == expected
 
 
-def test_a_few_events_are_much_dearer(kv: Kernel) -> None:
+def test_a_few_events_are_much_costlier(kv: Kernel) -> None:
     steps = [event.steps for event in run(kv, list(range(100)))]
     assert max(steps) >= 10 * statistics.median(steps)
     assert sum(count >= 4 * statistics.median(steps) for count in steps) <= 10
@@ -144,7 +144,7 @@ def symbols(library: str) -> list[tuple[int, int, str]]:
     ]
 
 
-@pytest.mark.skipif(shutil.which("nm") is None, reason="binutils' nm is not installed")
+@pytest.mark.skipif(shutil.which("nm") is None, reason="no nm: apt-get install binutils")
 def test_copies_change_the_code_and_no_result(kv: Kernel) -> None:
     copies = 200
     many = kernels.load("kv", copies=copies)
@@ -388,11 +388,11 @@ def test_program_repeats_one_event_within_its_lines() -> None:
     assert took[1] > 5 * took[0]
 
 
-def test_the_dearer_build_differs_in_one_number_only() -> None:
+def test_the_costlier_build_differs_in_one_number_only() -> None:
     """So that a profile of it differs by that function, not by where things lie."""
     first, second = (
         kernels.build("kv", variant=variant, copies=2, executable=True).library.read_bytes()
-        for variant in ("framed", "dearer")
+        for variant in ("framed", "costlier")
     )
     assert len(first) == len(second)
     changed = [at for at, (a, b) in enumerate(zip(first, second, strict=True)) if a != b]
@@ -404,7 +404,7 @@ def test_the_dearer_build_differs_in_one_number_only() -> None:
 def test_variants_compute_the_same(kv: Kernel) -> None:
     events = list(range(20))
     expected = [event.checksum for event in run(kv, events)]
-    for variant in ("framed", "dearer"):
+    for variant in ("framed", "costlier"):
         other = kernels.load("kv", variant=variant)
         assert [event.checksum for event in run(other, events)] == expected
 

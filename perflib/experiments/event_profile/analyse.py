@@ -1,53 +1,66 @@
-"""Samples of an event, of our own runs or brought by a user, as the comparison takes them."""
+"""What samples of an event say, of our own runs or brought by a user."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from perflib.experiments.event_profile.claims import ONE_CORE
 from perflib.instruments.profile.comparison import Comparison, compare_samples
 from perflib.instruments.profile.costs import costs_of
-from perflib.instruments.profile.views import merge_copies
+from perflib.instruments.profile.entry_cost import EntryCost, entry_cost
+from perflib.instruments.profile.findings import (
+    LEAST_ROUNDS,
+    comparison_findings,
+    entry_findings,
+)
+from perflib.instruments.profile.views import flat, merge_copies
 from perflib.model.errors import UserError, choose
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from perflib.stats.decide import Decision
 
 __all__ = [
-    "as_one_arm",
-    "comparisons",
-    "nothing_compared",
+    "CoreProfiles",
+    "additional_time",
+    "compare",
+    "cost_by_core",
+    "findings",
     "profiled",
-    "reference_of",
-    "shares_percent",
+    "tables",
+    "tables_of",
     "unseen_percent",
 ]
 
-_LEAST_ROUNDS = 3  # fewer give no verdict
 _NO_TEXT = {"comm": "", "symbol": "", "object": "[unknown]", "event": "unknown"}
+_TIMES = ["begin_ns", "event_time_ns", "missed_begin_ns", "missed_end_ns"]  # of a trial's event
+_MOST_NAMED = 3
 
 
-# --- the table -----------------------------------------------------------------------------------
+# --- the samples ---------------------------------------------------------------------------------
 
 
-def profiled(run: Run) -> pd.DataFrame:
-    """A run's samples as the views take them, with the column ``arm``; copies of code as one.
+def profiled(samples: pd.DataFrame, sampled_event: str | None = None) -> pd.DataFrame:
+    """Samples as profiles' views take them, with a ``configuration``; copies of code as one.
 
     Raises
     ------
     UserError
         A core or a round is no whole number, so that a sample belongs nowhere; there are several
-        events, and the parameter ``sampled_event`` names none of them.
+        events, and ``sampled_event`` names none of them.
     """
-    samples = run.samples.copy()
+    samples = samples.copy()
     for name in ("round", "core"):
         samples[name] = _whole(samples[name], name) if name in samples else -1
-    samples["event"] = samples.get("event", "unknown")
+    for name in ("event", "object"):
+        samples[name] = samples.get(name, _NO_TEXT[name])
     if samples["event"].nunique() > 1:
-        samples = _of_event(samples, run.params.get("sampled_event"))
+        samples = _of_event(samples, sampled_event)
     for name, instead in _NO_TEXT.items():
         if name in samples:
             samples[name] = _text(samples[name], instead)
@@ -61,7 +74,7 @@ def profiled(run: Run) -> pd.DataFrame:
     if "ip" in samples:  # as a floating number an address has lost its last digits
         whole = pd.api.types.is_integer_dtype(samples["ip"])
         samples["ip"] = samples["ip"].to_numpy().astype(np.uint64) if whole else np.uint64(0)
-    samples["arm"] = "cpu" + samples["core"].astype(str)
+    samples["configuration"] = "cpu" + samples["core"].astype(str)
     return merge_copies(samples)
 
 
@@ -87,73 +100,225 @@ def _whole(values: pd.Series[Any], name: str) -> pd.Series[int]:
     return values.astype(np.int64)
 
 
-def as_one_arm(run: Run) -> pd.DataFrame:
-    """A run's samples for a comparison with another run: each core's turn is a repetition."""
-    samples = profiled(run)
-    turns = samples.groupby(["round", "core"]).ngroup()
-    return samples.assign(arm=run.id, round=turns)
+# --- profiles of cores ---------------------------------------------------------------------------
 
 
-# --- cores compared ------------------------------------------------------------------------------
+class CoreProfiles:
+    """The profiles of one run: one for each core in each round."""
+
+    def __init__(self, run: Run) -> None:
+        self.samples = profiled(run.samples, run.params["sampled_event"])
+        self._instructions = run.provenance.get("instructions")
+        self._has_times = {"round", "core", "time_ns", *_TIMES} <= set(run.samples)
+        plan = run.provenance.get("plan")  # a table that a user brings has none
+        reference = plan["reference"] if plan else run.params["reference_core"]
+        cores = sorted(self.samples["core"].unique())
+        if plan and reference not in cores:  # it was never recorded
+            reference = None
+        self.cores = [f"cpu{core}" for core in cores]
+        self.reference = self.cores[0] if reference is None else f"cpu{reference}"
+        if self.reference not in self.cores:
+            raise UserError(choose("core in reference_core", self.reference, self.cores))
+
+    @property
+    def others(self) -> list[str]:
+        """The cores that are compared with the reference core."""
+        return [core for core in self.cores if core != self.reference]
+
+    @cached_property
+    def comparisons(self) -> dict[str, Comparison]:
+        """Each other core compared with the reference core."""
+        return {core: compare_samples(self.samples, self.reference, core) for core in self.others}
+
+    @cached_property
+    def entry(self) -> EntryCost | None:
+        """The samples on functions' first instructions, over all cores.
+
+        ``None`` without offsets, or with too few samples in each function.
+        """
+        try:
+            return entry_cost(self.samples, self._instructions)
+        except UserError:
+            return None
+
+    @property
+    def timed(self) -> bool:
+        """Is it known of samples of which trial they are, and when its event began and ended?"""
+        return self._has_times and not self._with_times.empty
+
+    @cached_property
+    def _with_times(self) -> pd.DataFrame:
+        return self.samples.dropna(subset=["time_ns", *_TIMES])
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def shares(self) -> pd.DataFrame:
+        """Each function's share of all costs, the largest first, with the errors of counting."""
+        costs = costs_of(self.samples).groupby("function")["cost"].sum()
+        share = (100 * costs / costs.sum()).sort_values(ascending=False)
+        half_width = 1.96 * np.sqrt(share * (100 - share) / len(self.samples))
+        columns = {
+            "share_percent": share,
+            "share_low": share - half_width,
+            "share_high": share + half_width,
+        }
+        return pd.DataFrame(columns).reset_index()
+
+    def trials(self) -> pd.DataFrame:
+        """One row a trial: how long its event took, and how much of it was missed."""
+        by_trial = self._with_times.groupby(["round", "core"])
+        first = by_trial[_TIMES].first() / 1e6
+        missed_ms = first["missed_begin_ns"] + first["missed_end_ns"]
+        event_ms = first["event_time_ns"]
+        return pd.DataFrame(
+            {
+                "event_ms": event_ms,
+                "missed_ms": missed_ms,
+                "covered_percent": 100 * (1 - missed_ms / event_ms),
+                "samples": by_trial.size(),
+            }
+        ).reset_index()
+
+    def time_line(self) -> pd.DataFrame:
+        """One row a sample of the first trial: its time since the event began; the event's own."""
+        by_trial = self._with_times.groupby(["round", "core"])
+        _, trial = next(iter(by_trial))
+        return pd.DataFrame(
+            {
+                "time_ms": (trial["time_ns"] - trial["begin_ns"]) / 1e6,
+                "event_ms": trial["event_time_ns"] / 1e6,
+                "missed_begin_ms": trial["missed_begin_ns"] / 1e6,
+                "missed_end_ms": trial["missed_end_ns"] / 1e6,
+            }
+        ).reset_index(drop=True)
 
 
-def reference_of(run: Run) -> int | None:
-    """The core to compare with; of a run in which it was never recorded, any other."""
-    plan = run.provenance.get("plan")
-    if plan is None:  # a table that a user brings
-        wanted: int | None = run.params.get("reference_core")
-        return wanted
-    reference: int = plan["reference"]
-    return reference if (run.samples["core"] == reference).any() else None
+def additional_time(compared: Comparison) -> pd.DataFrame:
+    """The comparison by function; ``explained``: what the common slowdown gives it.
+
+    ``visible_percent``: by how much it would have had to grow to be named nine times in ten.
+    """
+    table = compared.table.drop(columns=["log_error", "df", "log_odds"])
+    return table.assign(
+        explained=table["cost_first"] * compared.common.effect / 100,
+        visible_percent=compared.visible().to_numpy(),
+        unit=compared.unit,
+    )
 
 
-def comparisons(samples: pd.DataFrame, reference: int | None) -> dict[str, Comparison]:
-    """Each core against the reference core (None: the first), by its name."""
-    arms = [f"cpu{core}" for core in sorted(samples["core"].unique())]
-    first = arms[0] if reference is None else f"cpu{reference}"
-    if first not in arms:
-        raise UserError(choose("core in reference_core", first, arms))
-    return {arm: compare_samples(samples, first, arm) for arm in arms if arm != first}
+def cost_by_core(compared: Comparison) -> pd.DataFrame:
+    """What each function costs per event on both cores, the costliest first."""
+    total = compared.table["cost_first"] + compared.table["cost_second"]
+    rows = compared.table.loc[total.sort_values(ascending=False, kind="stable").index]
+    sides = [
+        pd.DataFrame(
+            {
+                "function": rows["function"],
+                "core": str(core),
+                "cost": rows[f"cost_{side}"],
+                "cost_low": np.maximum(rows[f"cost_{side}_low"], 0),
+                "cost_high": rows[f"cost_{side}_high"],
+                "unit": compared.unit,
+            }
+        )
+        for side, core in (("first", compared.first), ("second", compared.second))
+    ]
+    return pd.concat(sides, ignore_index=True)
+
+
+def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The derived tables that its samples can give; see ``EventProfile.tables``."""
+    return tables_of(CoreProfiles(run))
+
+
+def tables_of(profiles: CoreProfiles) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The same, of profiles that are made already."""
+    made: dict[str, Callable[[], pd.DataFrame]] = {
+        "profile": lambda: profiles.samples,
+        "flat": lambda: flat(profiles.samples),
+    }
+    for core in profiles.others:
+        made[f"additional_time_{core}"] = partial(_of, profiles, core, additional_time)
+        made[f"cost_{core}"] = partial(_of, profiles, core, cost_by_core)
+    if not profiles.others:
+        made["cost"] = profiles.shares
+    entry = profiles.entry
+    if entry is not None:
+        made["entry"] = lambda: entry.table
+    if profiles.timed:
+        made |= {"trials": profiles.trials, "time_line": profiles.time_line}
+    return made
+
+
+def _of(
+    profiles: CoreProfiles, core: str, table: Callable[[Comparison], pd.DataFrame]
+) -> pd.DataFrame:
+    return table(profiles.comparisons[core])
 
 
 def unseen_percent(samples: pd.DataFrame, plan: Mapping[str, Any]) -> float:
-    """How precise a run is by now: the largest excess that no comparison could have seen."""
-    cores = plan["cores"]
-    if samples.empty or samples["core"].nunique() < len(cores):
+    """How precise a run is by now: the largest excess that no comparison could have seen.
+
+    Of one core: the error of counting of the largest share.
+    """
+    if samples.empty or samples["core"].nunique() < len(plan["cores"]):
         return math.inf
-    table = profiled(Run("unfinished", "event_profile", {}, samples))
-    if len(cores) == 1:
-        share = float(shares_percent(table).iloc[0])
-        return 1.96 * math.sqrt(share * (100 - share) / len(table))  # the error of counting
+    run = Run("unfinished", "event_profile", {"sampled_event": None}, samples, {"plan": plan})
+    profiles = CoreProfiles(run)
+    if not profiles.others:
+        largest = profiles.shares().iloc[0]
+        return float(largest["share_high"] - largest["share_percent"])
     try:
-        every = comparisons(table, plan["reference"]).values()
-    except UserError:  # turns have failed, and no round has both cores yet
+        every = profiles.comparisons.values()
+    except UserError:  # trials have failed, and no round has both cores yet
         return math.inf
-    if min(comparison.rounds for comparison in every) < _LEAST_ROUNDS:
+    if min(comparison.rounds for comparison in every) < LEAST_ROUNDS:
         return math.inf
     return max(comparison.open_percent for comparison in every)
 
 
-# --- one core alone ------------------------------------------------------------------------------
+# --- findings ------------------------------------------------------------------------------------
 
 
-def shares_percent(samples: pd.DataFrame) -> pd.Series[float]:
-    """Each function's share of all costs in percent, the largest first."""
-    costs = costs_of(samples).groupby("function")["cost"].sum().sort_values(ascending=False)
-    return 100 * costs / costs.sum()
+def findings(run: Run) -> list[Finding]:
+    """Of each core: longer, does a function stand out, which; and of all: the entry's cost."""
+    profiles = CoreProfiles(run)
+    several = len(profiles.others) > 1
+    found = [
+        finding
+        for core, comparison in profiles.comparisons.items()
+        for finding in comparison_findings(comparison, core if several else "")
+    ] or [_nothing_compared(profiles)]
+    if profiles.entry is None:
+        return found
+    over_all, control, *functions = entry_findings(profiles.entry)
+    costly = [function for function in functions if function.verdict == "supported"]
+    return [*found, over_all, control, *costly]
 
 
-def nothing_compared(samples: pd.DataFrame) -> Finding:
+def _nothing_compared(profiles: CoreProfiles) -> Finding:
     """What is to be said of one core's profile: what costs most."""
-    most = [f"{function} {share:.1f} %" for function, share in shares_percent(samples)[:3].items()]
-    return Finding(
-        "on some core a function takes more, or less, than the slowdown common to all other "
-        "functions explains",
-        "standing out",
-        "inconclusive",
-        math.nan,
-        math.nan,
-        math.nan,
-        unit="percent of the event time",
-        reason=f"The samples are of one core: nothing is compared. Most cost {', '.join(most)}.",
-    )
+    most = profiles.shares().head(_MOST_NAMED)
+    facts = {
+        "costliest": most["function"].tolist(),
+        "shares": most["share_percent"].tolist(),
+    }
+    return ONE_CORE.found(Decision("inconclusive"), facts=facts, evidence=facts)
+
+
+def compare(first: Run, second: Run) -> list[Finding]:
+    """Two runs' profiles, whatever their cores: two builds, two machines, two days."""
+    samples = [_as_one_configuration(run) for run in (first, second)]
+    sampled = [str(table["event"].iloc[0]) for table in samples]
+    if sampled[0] != sampled[1]:
+        each = f"{first.id} has samples of {sampled[0]}, {second.id} of {sampled[1]}"
+        msg = f"{each}: they cannot be compared"
+        raise UserError(msg)
+    return comparison_findings(compare_samples(pd.concat(samples), first.id, second.id))
+
+
+def _as_one_configuration(run: Run) -> pd.DataFrame:
+    """A run's samples for a comparison with another run: each core's trial is a repetition."""
+    samples = profiled(run.samples, run.params["sampled_event"])
+    trials = samples.groupby(["round", "core"]).ngroup()
+    return samples.assign(configuration=run.id, round=trials)

@@ -1,22 +1,27 @@
-"""The figures of one event's profile: where its time went, where two profiles differ, and when."""
+"""The figures of one event's profile: where its time went, where two profiles differ, and when.
+
+The points are those of the table of the same name; the titles say what the comparison is.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from perflib.experiments.event_profile import analyse
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from perflib.instruments.profile.comparison import Comparison
     from perflib.instruments.profile.entry_cost import EntryCost
+    from perflib.model.run import Run
 
 __all__ = [
     "abbreviated",
@@ -24,11 +29,36 @@ __all__ = [
     "cost_of_one",
     "cost_on_both",
     "entry_shares",
+    "plots",
     "time_line",
 ]
 
 _WIDTH = 40  # characters of a function's name beside an axis
 _COMMON, _ODD = "C0", "C3"
+
+
+def plots(run: Run) -> dict[str, Callable[[], Figure]]:
+    """How each figure is drawn."""
+    profiles = analyse.CoreProfiles(run)
+    made = analyse.tables_of(profiles)
+    drawn: dict[str, Callable[[], Figure]] = {}
+    for core in profiles.others:
+        drawn[f"additional_time_{core}"] = partial(_compared, profiles, core, additional_time)
+        drawn[f"cost_{core}"] = partial(_compared, profiles, core, cost_on_both)
+    if "cost" in made:
+        drawn["cost"] = lambda: cost_of_one(made["cost"](), len(profiles.samples))
+    entry = profiles.entry
+    if entry is not None:
+        drawn["entry"] = lambda: entry_shares(entry)
+    if "time_line" in made:
+        drawn["time_line"] = lambda: time_line(made["time_line"]())
+    return drawn
+
+
+def _compared(
+    profiles: analyse.CoreProfiles, core: str, draw: Callable[[Comparison], Figure]
+) -> Figure:
+    return draw(profiles.comparisons[core])
 
 
 # --- names and units ---------------------------------------------------------------------------
@@ -106,7 +136,7 @@ def additional_time(compared: Comparison, most: int = 12) -> Figure:
 
     The ``most`` functions of the largest additional time, and all that stand out.
     """
-    table = compared.table
+    table = analyse.additional_time(compared)
     largest = table["additional"].abs().nlargest(most).index
     rows = table[table.index.isin(largest) | table["stands_out"]].sort_values("additional")
     by, unit = _scaled(_finite_max(rows["additional_low"], rows["additional_high"]), compared.unit)
@@ -130,8 +160,15 @@ def additional_time(compared: Comparison, most: int = 12) -> Figure:
                 color=colour,
                 label=label,
             )
-    explained = rows["cost_first"] * compared.common.effect / 100 / by
-    axes.plot(explained, place, "D", ms=6, mfc="none", color="0.2", label="common slowdown's part")
+    axes.plot(
+        rows["explained"] / by,
+        place,
+        "D",
+        ms=6,
+        mfc="none",
+        color="0.2",
+        label="common slowdown's part",
+    )
     for at, (_, row) in enumerate(rows.iterrows()):
         if row["stands_out"]:
             axes.annotate(
@@ -157,28 +194,25 @@ def additional_time(compared: Comparison, most: int = 12) -> Figure:
 
 
 def cost_on_both(compared: Comparison, most: int = 12) -> Figure:
-    """What the costliest functions cost per event, on both arms."""
-    table = compared.table
-    largest = (table["cost_first"] + table["cost_second"]).nlargest(most).index
-    rows = table.loc[largest[::-1]]
+    """What the costliest functions cost per event, on both cores."""
+    table = analyse.cost_by_core(compared)
+    by_core = {str(core): rows[:most][::-1] for core, rows in table.groupby("core", sort=False)}
     by, unit = _scaled(
-        _finite_max(rows["cost_first_high"], rows["cost_second_high"]), compared.unit
+        max(_finite_max(rows["cost_high"]) for rows in by_core.values()), compared.unit
     )
-    figure, axes = _list_of(rows["function"])
-    place = np.arange(len(rows))
-    arms = (("first", compared.first, 0.15, "o"), ("second", compared.second, -0.15, "s"))
-    for name, arm, aside, sign in arms:
+    figure, axes = _list_of(next(iter(by_core.values()))["function"])
+    for (core, rows), aside, sign in zip(by_core.items(), (0.15, -0.15), "os", strict=True):
         value, low, high = (
-            rows[f"cost_{name}{end}"].to_numpy(np.float64) / by for end in ("", "_low", "_high")
+            rows[f"cost{end}"].to_numpy(np.float64) / by for end in ("", "_low", "_high")
         )
         axes.errorbar(
             value,
-            place + aside,
-            xerr=[value - np.maximum(low, 0), high - value],
+            np.arange(len(rows)) + aside,
+            xerr=[value - low, high - value],
             fmt=sign,
             ms=5,
             capsize=3,
-            label=str(arm),
+            label=core,
         )
     axes.set_xlim(left=0)
     axes.set_xlabel(f"cost per event ({unit}), {100 * compared.confidence:g} % interval")
@@ -187,27 +221,12 @@ def cost_on_both(compared: Comparison, most: int = 12) -> Figure:
     return figure
 
 
-def cost_of_one(shares_percent: pd.Series[float], samples: int, most: int = 12) -> Figure:
-    """What the costliest functions of one core's profile cost, with the errors of counting.
-
-    Parameters
-    ----------
-    shares_percent
-        By function, the largest first.
-    samples
-        How many samples there are.
-    most
-        How many functions to draw.
-    """
-    from matplotlib.figure import Figure
-
-    shares = shares_percent[:most][::-1]
-    places = range(len(shares))
-    error = 1.96 * (shares * (100 - shares) / samples) ** 0.5
-    figure = Figure(figsize=(9, 2.2 + 0.33 * len(shares)))
-    axes = figure.subplots()
-    axes.barh(places, shares, xerr=error, capsize=3, alpha=0.6)
-    axes.set_yticks(places, [abbreviated(str(name)) for name in shares.index])
+def cost_of_one(shares: pd.DataFrame, samples: int, most: int = 12) -> Figure:
+    """What the costliest functions of one core's profile cost, of so many samples."""
+    rows = shares[:most][::-1]
+    error = rows["share_high"] - rows["share_percent"]
+    figure, axes = _list_of(rows["function"])
+    axes.barh(np.arange(len(rows)), rows["share_percent"], xerr=error, capsize=3, alpha=0.6)
     axes.set_xlim(left=0)
     axes.set_xlabel("share of the event (%), 95 % interval (counting only)")
     axes.set_title(f"What the costliest functions cost\n{samples:,} samples")
@@ -226,8 +245,6 @@ def _excess_words(percent: float) -> str:
 
 def _list_of(functions: pd.Series[str]) -> tuple[Figure, Axes]:
     """A figure with a line for each function, the first lowest."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(9, 2.2 + 0.33 * len(functions)))
     axes = figure.subplots()
     axes.set_yticks(np.arange(len(functions)), _labels(functions[::-1])[::-1])
@@ -244,19 +261,17 @@ def _legend_below(figure: Figure) -> None:
 
 
 def entry_shares(found: EntryCost, most_labels: int = 6) -> Figure:
-    """Each function's share of samples on its entry, against an even spread; sham windows too."""
-    from matplotlib.figure import Figure
-
+    """Each function's share of samples on its entry and elsewhere, against an even spread."""
     table = found.table
     figure = Figure(figsize=(8, 6))
     axes = figure.subplots()
     even, share = table["even_percent"], table["share_percent"]
     floor = 0.5 * float(min(even.min(), share.where(share > 0, np.inf).min()))
-    sham = np.maximum(table["sham_ratio"] * even, floor)
-    axes.plot(even, sham, ".", color="0.65", ms=5, label="sham window elsewhere")
-    dear = (table["verdict"] == "supported").to_numpy(dtype=bool)
+    control = np.maximum(table["control_ratio"] * even, floor)
+    axes.plot(even, control, ".", color="0.65", ms=5, label="control window elsewhere")
+    costly = (table["verdict"] == "supported").to_numpy(dtype=bool)
     level = f"{100 * found.confidence:g} % interval"
-    groups = ((~dear, _COMMON, f"entry, {level}"), (dear, _ODD, f"dear entry, {level}"))
+    groups = ((~costly, _COMMON, f"entry, {level}"), (costly, _ODD, f"costly entry, {level}"))
     for chosen, colour, label in groups:
         if chosen.any():
             rows = table[chosen]
@@ -275,16 +290,17 @@ def entry_shares(found: EntryCost, most_labels: int = 6) -> Figure:
     ends = np.array([0.8 * float(even.min()), 1.25 * float(even.max())])
     axes.plot(ends, ends, color="0.3", lw=1, label="even spread")
     axes.plot(ends, found.times * ends, "--", color="0.3", lw=1, label=f"{found.times:g} × even")
-    _number_outliers(axes, table[dear].nlargest(most_labels, "ratio"))
+    _number_outliers(axes, table[costly].nlargest(most_labels, "ratio"))
     axes.set(xscale="log", yscale="log", xlabel="share of an even spread (%)")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel("share of the function's samples\nthat lie on its entry (%)")
     over = found.overall
     axes.set_title(
-        f"Samples on the {found.window}\n"
+        f"Samples on functions' first {found.instructions} instructions\n"
         f"all functions: {over.effect:.2f} × even [{over.low:.2f}, {over.high:.2f}]; "
-        f"sham {found.sham.effect:.2f} × [{found.sham.low:.2f}, {found.sham.high:.2f}]",
+        f"control window {found.control.effect:.2f} × "
+        f"[{found.control.low:.2f}, {found.control.high:.2f}]",
         fontsize="medium",
     )
     _legend_below(figure)
@@ -292,7 +308,7 @@ def entry_shares(found: EntryCost, most_labels: int = 6) -> Figure:
 
 
 def _number_outliers(axes: Axes, rows: pd.DataFrame) -> None:
-    """A number at each outlier, and the names below the diagonal, where no dear entry lies."""
+    """A number at each outlier, and the names below the diagonal, where no costly entry lies."""
     for number, (_, row) in enumerate(rows.iterrows(), 1):
         axes.annotate(
             str(number),
@@ -321,57 +337,35 @@ def _number_outliers(axes: Axes, rows: pd.DataFrame) -> None:
 # --- one event ---------------------------------------------------------------------------------
 
 
-def time_line(
-    sample_ns: ArrayLike,
-    event_ns: int,
-    missed_begin_ns: int = 0,
-    missed_end_ns: int = 0,
-    bin_ms: float = 1.0,
-) -> Figure:
+def time_line(samples: pd.DataFrame, bin_ms: float = 1.0) -> Figure:
     """When samples were taken: their number in each bin, from before the event to after it.
 
-    Parameters
-    ----------
-    sample_ns
-        The samples' times since the event's begin.
-    event_ns
-        How long the event took.
-    missed_begin_ns, missed_end_ns
-        How much of the event passed before recording was on, and after it was off.
-    bin_ms
-        The bins' width; wider where more than a thousand would be needed.
+    The bins are wider where more than a thousand would be needed.
     """
-    from matplotlib.figure import Figure
-
-    times_ms: NDArray[np.float64] = np.asarray(sample_ns, dtype=np.float64) / 1e6
-    end_ms = event_ns / 1e6
-    first = min(0.0, float(times_ms.min(initial=0.0)))
-    last = max(end_ms, float(times_ms.max(initial=end_ms)))
+    times_ms = samples["time_ms"].to_numpy(np.float64)
+    end_ms, missed_begin_ms, missed_end_ms = (
+        float(samples[name].iloc[0]) for name in ("event_ms", "missed_begin_ms", "missed_end_ms")
+    )
+    first, last = min(0.0, float(times_ms.min())), max(end_ms, float(times_ms.max()))
     width = max(bin_ms, (last - first) / 1000)
     edges = np.arange(np.floor(first / width), np.ceil(last / width) + 1) * width
-    edges = edges if edges.size > 1 else np.array([0.0, width])
     number, _ = np.histogram(times_ms, edges)
     figure = Figure(figsize=(9, 3.6))
     axes = figure.subplots()
     axes.stairs(number, edges, fill=True, color=_COMMON, alpha=0.6, label="samples")
     for at, label, style in ((0.0, "begin", "-"), (end_ms, "end", "--")):
         axes.axvline(at, color="0.2", lw=1.2, ls=style, label=f"{label} of the event")
-    missed = [(0.0, missed_begin_ns / 1e6), (end_ms - missed_end_ns / 1e6, end_ms)]
-    label = f"missed: {_missed_words(event_ns, missed_begin_ns, missed_end_ns)}"
-    for low, high in missed:
+    missed_ms = missed_begin_ms + missed_end_ms
+    label = f"missed: {missed_ms:.2f} ms, {100 * missed_ms / end_ms:.2g} %"
+    for low, high in ((0.0, missed_begin_ms), (end_ms - missed_end_ms, end_ms)):
         if high > low:
             axes.axvspan(low, high, color=_ODD, alpha=0.5, lw=0, label=label)
             label = "_"  # one line in the legend for both ends
     axes.set_ylim(bottom=0)
-    aside = 0.02 * (last - first) or 1.0
+    aside = 0.02 * (last - first)
     axes.set_xlim(first - aside, last + aside)
     axes.set_xlabel("time since the event's begin (ms)")
     axes.set_ylabel(f"samples per {width:.3g} ms")
     axes.set_title(f"{times_ms.size:,} samples of an event of {end_ms:,.1f} ms")
     _legend_below(figure)
     return figure
-
-
-def _missed_words(event_ns: int, *missed_ns: int) -> str:
-    lost = sum(max(0, part) for part in missed_ns)
-    return f"{lost / 1e6:.2f} ms, {100 * lost / event_ns if event_ns else 100:.2g} %"

@@ -1,4 +1,4 @@
-"""One turn of an event's profile: a job started on a core, or one that is running already."""
+"""One event profiled on every core: by a job that is started there, or that is running already."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from perflib.framework.jobs import Jobs
+from perflib.experiments.event_profile.analyse import unseen_percent
+from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
 from perflib.instruments.joblog.jobrun import job_argv, run_job
 from perflib.instruments.joblog.logformat import FORMATS, LogFormat
 from perflib.instruments.perf import script as perfscript
@@ -26,18 +27,113 @@ from perflib.instruments.perf.event_profile import (
 )
 from perflib.instruments.profile.annotate import annotate
 from perflib.instruments.profile.views import merge_copies
+from perflib.kernels import Build, build
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
-from perflib.model.errors import MeasurementError, PerflibError, UserError
+from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
 
-__all__ = ["ProfiledJobs", "ProfiledRunning", "repeats_for"]
+if TYPE_CHECKING:
+    from perflib.experiments.event_profile import EventParams
+    from perflib.framework.experiment import Session
 
+__all__ = ["ProfiledJobs", "ProfiledRunning", "pilot", "plan", "repeats_for", "take"]
+
+_LEAST_S = 8.0
 _PILOT_REPEATS = 200
 _PILOT_TIMEOUT_S = 600.0
 _LEAST_SAMPLES = 50  # of a function whose instructions are worth looking up
 _POOR_COVERAGE_PERCENT = 95.0
+
+
+def plan(params: EventParams) -> dict[str, Any]:
+    """The cores, which of them is the reference, and of our simulation the copies of the code."""
+    if params.job == "running":
+        return {"cores": [-1], "reference": -1}
+    cores = params.resolved_cores()
+    reference = cores[0] if params.reference_core is None else params.reference_core
+    for name, core in (("reference_core", reference), ("costlier_core", params.costlier_core)):
+        if core is not None and core not in cores:
+            raise UserError(choose(f"core in {name}", str(core), map(str, cores)))
+    found: dict[str, Any] = {"cores": cores, "reference": reference}
+    if params.job == "program":
+        found["copies"] = copies_for(params.code_kib)
+    _trials(params, {"repeats": 1, **found})  # a wrong job fails here
+    return found
+
+
+def pilot(params: EventParams, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """How often our simulation repeats the event to last as long as requested."""
+    if params.job != "program":
+        return {}
+    program, conditions = _program(plan).library, params.conditions(plan["cores"][0])
+    return {"repeats": repeats_for(program, params.event, params.seed, params.event_ms, conditions)}
+
+
+def take(params: EventParams, session: Session) -> str:
+    """Profile the event on every core, round by round."""
+    plan = session.plan
+    running = params.job == "running"  # its event comes once
+    with _trials(params, plan) as trials:
+
+        def trial(_round: int, place: int) -> Columns:
+            columns = trials.take(place, session.stop)
+            return {"core": [plan["cores"][place]] * len(columns["time_ns"]), **columns}
+
+        stopped = session.rounds(
+            params,
+            len(plan["cores"]),
+            trial,
+            lambda samples: 0.0 if running else unseen_percent(samples, plan),
+            least_s=0.0 if running else _LEAST_S,
+        )
+        if params.job == "program":
+            session.provenance["kernel"] = _program(plan).provenance
+        session.note(trials)
+        session.problems += trials.problems
+        return stopped
+
+
+def _trials(params: EventParams, plan: Mapping[str, Any]) -> ProfiledJobs | ProfiledRunning:
+    expressions = log_format(params.job_begin, params.job_end)
+    sampling = Sampling(
+        event=params.sampled_event,
+        frequency_hz=params.frequency_hz,
+        call_graph=params.call_graph,
+    )
+    if params.job == "running":
+        assert params.job_pid is not None
+        return ProfiledRunning(
+            params.job_pid,
+            params.job_log,
+            expressions,
+            params.event,
+            params.job_timeout_s,
+            sampling,
+        )
+    return ProfiledJobs(
+        [_template(params, plan, core) for core in plan["cores"]],
+        expressions,
+        [params.conditions(core) for core in plan["cores"]],
+        event=params.event,
+        events_before=params.events_before,
+        seed=params.seed,
+        timeout_s=params.job_timeout_s,
+        sampling=sampling,
+    )
+
+
+def _program(plan: Mapping[str, Any]) -> Build:
+    return build("kv", variant="framed", copies=plan["copies"], executable=True)
+
+
+def _template(params: EventParams, plan: Mapping[str, Any], core: int) -> str:
+    if params.job != "program":
+        return job_template(params.job, params.job_command)
+    variant = "costlier" if core == params.costlier_core else "framed"
+    template = job_template("program", copies=plan["copies"], variant=variant)
+    return f"{template} --repeat {params.event}:{plan['repeats']}"
 
 
 def repeats_for(
@@ -54,35 +150,35 @@ def repeats_for(
     return max(1, round(event_ms / 1e3 / max(1e-9, seconds / _PILOT_REPEATS)))
 
 
-class _Found:
-    """What turns have in common: problems, remarks, and the layout of the functions they met."""
+class _Recorded:
+    """What trials have in common: problems, remarks, and the layout of the functions they met."""
 
     def __init__(self) -> None:
         self._problems: dict[str, list[str]] = {}
-        self._said: dict[str, Any] = {}
+        self._sampled: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
         self._looked_up: set[str] = set()
         self._instructions: dict[str, list[int]] = {}
 
     @property
     def problems(self) -> list[str]:
-        """What was wrong; what differs from turn to turn in its numbers only is said once."""
+        """What was wrong; what differs between trials in its numbers only is said once."""
         return [
-            first if not more else f"{first} (in {1 + len(more)} turns; the numbers are one's)"
+            first if not more else f"{first} (in {1 + len(more)} trials; the numbers are one's)"
             for first, *more in self._problems.values()
         ]
 
     @property
     def any(self) -> bool:
-        """Whether any turn was recorded."""
-        return bool(self._said)
+        """Whether any trial was recorded."""
+        return bool(self._sampled)
 
     def _problem(self, sentence: str) -> None:
         self._problems.setdefault(re.sub(r"\d+(\.\d+)?", "#", sentence), []).append(sentence)
 
-    def said(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """What was sampled, what is to be known of it, and functions' instructions."""
-        return {**self._said, "instructions": self._instructions}
+        return {**self._sampled, "instructions": self._instructions}
 
     def columns(self, profile: EventProfile, event: str) -> Columns:
         """The samples of the wanted event, with the event's own times on every row."""
@@ -111,7 +207,7 @@ class _Found:
             )
         for sentence in profile.problems:
             self._problem(sentence)
-        self._said = {"sampled": profile.sampled, "remarks": profile.remarks}
+        self._sampled = {"sampled": profile.sampled, "remarks": profile.remarks}
         self._look_up(samples)
         return _columns(samples) | {
             "begin_ns": [one.event.begin_ns] * len(samples),
@@ -145,7 +241,7 @@ def _columns(samples: pd.DataFrame) -> Columns:
 
 
 class ProfiledJobs(Jobs):
-    """A job started for each turn, held until perf is attached, recorded during one event."""
+    """A job started for each trial, held until perf is attached, recorded during one event."""
 
     def __init__(
         self,
@@ -170,36 +266,36 @@ class ProfiledJobs(Jobs):
         self._event = event
         self._timeout_s = timeout_s
         self._sampling = sampling
-        self._found = _Found()
+        self._recorded = _Recorded()
 
     @property
     def problems(self) -> list[str]:
-        """What was wrong with some turns."""
-        return self._found.problems
+        """What was wrong with some trials."""
+        return self._recorded.problems
 
     def provenance(self) -> dict[str, Any]:
         """The job, its conditions, and what was sampled."""
-        return {**super().provenance(), **self._found.said()}
+        return {**super().provenance(), **self._recorded.provenance()}
 
-    def take(self, arm: int, _stop: threading.Event | None) -> Columns:
+    def take(self, place: int, _stop: threading.Event | None) -> Columns:
         """Run the job on a core and record the event: one row a sample."""
         with tempfile.TemporaryDirectory(prefix="perflib-profile-") as folder:
             try:
                 profile = profile_job(
-                    self._argv[arm],
+                    self._argv[place],
                     self._format,
                     {self._event},
                     folder=Path(folder),
                     timeout_s=self._timeout_s,
-                    conditions=self.conditions[arm],
+                    conditions=self.conditions[place],
                     sampling=self._sampling,
-                    on_end=lambda _event, pid: self.read_back(arm, pid),
+                    on_end=lambda _event, pid: self.read_back(place, pid),
                 )
-                return self._found.columns(profile, self._event)
+                return self._recorded.columns(profile, self._event)
             except UserError:
                 raise
             except PerflibError as error:
-                if not self._found.any:  # not even once: it is not this turn's bad luck
+                if not self._recorded.any:  # not even once: another trial would fail, too
                     raise MeasurementError(str(error)) from error
                 raise WorkerError(str(error)) from error
 
@@ -224,7 +320,7 @@ class ProfiledRunning:
         self._event = event
         self._timeout_s = timeout_s
         self._sampling = sampling
-        self._found = _Found()
+        self._recorded = _Recorded()
 
     def __enter__(self) -> Self:
         return self
@@ -235,13 +331,13 @@ class ProfiledRunning:
     @property
     def problems(self) -> list[str]:
         """What was wrong with the recording."""
-        return self._found.problems
+        return self._recorded.problems
 
     def provenance(self) -> dict[str, Any]:
         """The process, its log, and what was sampled."""
-        return {"job": f"process {self._pid}, log {self._log.name}", **self._found.said()}
+        return {"job": f"process {self._pid}, log {self._log.name}", **self._recorded.provenance()}
 
-    def take(self, _arm: int, stop: threading.Event | None) -> Columns:
+    def take(self, _place: int, stop: threading.Event | None) -> Columns:
         """Wait for the event and record it: one row a sample."""
         begun = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="perflib-profile-") as folder:
@@ -256,8 +352,8 @@ class ProfiledRunning:
                 sampling=self._sampling,
             )
             try:
-                return self._found.columns(profile, self._event)
-            except WorkerError as error:  # there is no other turn
+                return self._recorded.columns(profile, self._event)
+            except WorkerError as error:  # there is no other trial
                 waited = f"the log was followed for {time.monotonic() - begun:.1f} s"
                 if stop is not None and stop.is_set():
                     waited += ", until it was stopped"

@@ -1,9 +1,9 @@
 """Two profiles of the same work compared: which functions account for the additional time.
 
 Three questions, kept apart. How much longer does the event take (``total``)? Which functions does
-the additional time lie in (``share_percent``, the table of the source)? Those that cost most always
-head that list, also on a core that is merely slower. So the third: does a function grow *more* than
-all the others do (``excess_percent``)? Only that makes a function stand out.
+the additional time lie in (``share_percent``, the table of Guerri et al. 2015)? Those that cost
+most always head that list, also on a core that is merely slower. So the third: does a function grow
+*more* than all the others do (``excess_percent``)? Only that makes a function stand out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,8 @@ from numpy.typing import NDArray
 from scipy import stats as distributions
 
 from perflib.instruments.profile.costs import Counts, costs_of, counts_of, unit_of
-from perflib.model.finding import Finding, Verdict
 from perflib.stats.excess import Excesses, excesses
-from perflib.stats.interval import Interval, percent
+from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import robust_mean, t_interval
 
 __all__ = ["Comparison", "compare", "compare_samples"]
@@ -29,15 +27,9 @@ __all__ = ["Comparison", "compare", "compare_samples"]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-COUNTING_ONLY = (
-    "Counting only: there is one repetition, so the intervals come from the number of samples and "
-    "say nothing of how much the functions differ from one event to the next."
-)
-_LEAST_ROUNDS = 3  # below, the scatter of events is not known well enough for a verdict
-_FAR = 5.0  # standard deviations from which a round counts as disturbed, and
+_FAR = 5.0  # standard deviations from which a round's ratio counts as an outlier, and
 _FLOOR = math.log(1.1)  # less than this never does
 _ANYTHING_PERCENT = 100.0  # of the event time: who leaves that open has seen nothing
-_LONGER_PERCENT = 1.0  # an event that takes so much longer is of interest
 
 
 # --- comparison --------------------------------------------------------------------------------
@@ -45,30 +37,30 @@ _LONGER_PERCENT = 1.0  # an event that takes so much longer is of interest
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two arms have in common and where they differ.
+    """What two configurations have in common and where they differ.
 
     Parameters
     ----------
     table
         One row a function, the one that stands out most first. ``cost_first``, ``cost_second`` and
-        ``additional`` are per event in ``unit``, each with ``_low`` and ``_high``; disturbed rounds
-        are left out of them. ``share_percent`` is the function's part of the additional time; NaN
+        ``additional`` are per event in ``unit``, each with ``_low`` and ``_high``; outliers are
+        left out of them. ``share_percent`` is the function's part of the additional time; NaN
         unless the total of it is clearly not zero (at a fifth of the doubt). ``excess_percent`` is
         by how much it grew beyond the slowdown common to the functions that do not stand out,
-        infinite where the first arm never met it; ``of_event_percent`` the same time as a share of
-        the event on the first arm, with ``of_event_low`` and ``of_event_high``. ``p_holm`` is
+        infinite where the first never met it; ``of_event_percent`` the same time as a share of
+        the event on the first, with ``of_event_low`` and ``of_event_high``. ``p_holm`` is
         corrected for the number of functions, NaN where the samples are too few to test.
-        ``stands_out``, ``samples`` (on both arms), ``log_error`` and ``df`` (see ``visible``).
+        ``stands_out``, ``samples`` (of both), ``log_error`` and ``df`` (see ``visible``).
     first, second, unit, confidence
         What was compared, the unit of costs, and what share of the intervals cover the truth.
     total, common
         By how many percent the event, and the functions that do not stand out, took longer on the
-        second arm; disturbances left out.
+        second; outliers left out.
     additional
         The same for the event in ``unit``.
-    rounds, dropped, disturbed
-        Repetitions compared; left out because an arm was missing; in which one arm lay far above
-        its own low state.
+    rounds, dropped, outliers
+        Repetitions compared; left out because a configuration was missing; in which the ratio of
+        the two lay far from the other rounds'.
     open_percent
         The largest excess, as a share of the event time, that the intervals (all together) leave
         open for any function: what could not have been seen. Infinite where that is anything.
@@ -86,7 +78,7 @@ class Comparison:
     additional: Interval
     rounds: int
     dropped: int
-    disturbed: int
+    outliers: int
     open_percent: float
     relevant_percent: float
 
@@ -95,30 +87,19 @@ class Comparison:
         """Is there one repetition only, so that intervals come from counting alone?"""
         return self.rounds == 1
 
-    def visible(self, power: float = 0.9, rounds: int | None = None) -> pd.Series[float]:
+    def visible(self, power: float = 0.9) -> pd.Series[float]:
         """By how many percent each function would have to grow to be named that often.
 
-        ``rounds``: with so many repetitions instead of those that were made. NaN where a function
-        has too few samples to be tested.
+        NaN where a function has too few samples to be tested.
         """
         tested = self.table["p_holm"].notna()
         tail = (1 - self.confidence) / 2 / max(1, int(tested.sum()))
         df = self.table["df"]
         needed = distributions.t.ppf(1 - tail, df) + distributions.t.ppf(power, df)
-        scale = math.sqrt(self.rounds / (rounds or self.rounds))
-        growth = 100 * np.expm1(needed * self.table["log_error"] * scale)
+        growth = 100 * np.expm1(needed * self.table["log_error"])
         return pd.Series(
             np.where(tested, growth, np.nan), index=self.table["function"], name="visible_percent"
         )
-
-    def findings(self) -> list[Finding]:
-        """Does the event take longer; does any function stand out; and one for each that does."""
-        named = self.table[self.table["stands_out"]]
-        return [
-            _longer(self),
-            _any_stands_out(self),
-            *(_one(self, row) for _, row in named.iterrows()),
-        ]
 
 
 def compare(
@@ -130,17 +111,18 @@ def compare(
     unit: str = "ns",
     relevant_percent: float = 5.0,
 ) -> Comparison:
-    """Compare the costs of functions on two arms.
+    """Compare the costs of functions of two configurations.
 
     Parameters
     ----------
     costs
-        One row for each repetition, arm and function: ``round``, ``arm``, ``function``, ``cost``
-        in ``unit``; a function that is absent cost nothing. Where ``samples`` is there too, it is
-        the number of samples behind the cost. ``costs_of`` makes such a table. The two arms of a
-        round did the same work, close in time; rounds may differ in theirs.
+        One row for each repetition, configuration and function: ``round``, ``configuration``,
+        ``function``, ``cost`` in ``unit``; a function that is absent cost nothing. Where
+        ``samples`` is there too, it is the number of samples behind the cost. ``costs_of`` makes
+        such a table. The two trials of a round did the same work, close in time; rounds may differ
+        in theirs.
     first, second
-        The arms: what is additional is so on the second.
+        The configurations: what is additional is so on the second.
     confidence
         What share of the intervals cover the truth; a function stands out below one minus it.
     unit
@@ -157,13 +139,12 @@ def compare(
     Raises
     ------
     UserError
-        An arm or a column that is not there, costs that are none, no round with both arms.
-
-    Source: the table of additional clock cycles in 'KV on Haswell'. The excess is new here.
+        A configuration or a column that is not there, costs that are none, no round with both.
 
     Examples
     --------
-    >>> costs = pd.DataFrame({"round": 0, "arm": [0, 0, 0, 8, 8, 8], "function": list("fghfgh"),
+    >>> costs = pd.DataFrame({"round": 0, "configuration": [0, 0, 0, 8, 8, 8],
+    ...                       "function": list("fghfgh"),
     ...                       "cost": [400.0, 300.0, 300.0, 900.0, 300.0, 300.0]})
     >>> compare(costs.assign(samples=costs["cost"]), 0, 8).table["function"][0]
     'f'
@@ -173,9 +154,9 @@ def compare(
         found = excesses(counts.first, counts.second, 1 - confidence)
         plain = np.ones(len(counts.functions), dtype=np.bool_)
         plain[list(found.named)] = False
-        total, disturbed = _slowdown(counts.first, counts.second, confidence)
+        total, outliers = _slowdown(counts.first, counts.second, confidence)
         common, _ = _slowdown(counts.first[:, plain], counts.second[:, plain], confidence)
-        kept = ~disturbed if int((~disturbed).sum()) >= 2 else np.ones_like(disturbed)
+        kept = ~outliers if int((~outliers).sum()) >= 2 else np.ones_like(outliers)
         table, additional = _table(counts, found, kept, confidence)
         return Comparison(
             table=table,
@@ -188,39 +169,39 @@ def compare(
             additional=additional,
             rounds=len(counts.first),
             dropped=counts.dropped,
-            disturbed=int(disturbed.sum()),
+            outliers=int(outliers.sum()),
             open_percent=_left_open(counts, found, confidence),
             relevant_percent=relevant_percent,
         )
 
 
 def compare_samples(samples: pd.DataFrame, first: str, second: str) -> Comparison:
-    """Compare two arms of a table of samples of one event, in that event's unit."""
+    """Compare two configurations of a table of samples of one event, in that event's unit."""
     return compare(costs_of(samples), first, second, unit=unit_of(samples))
 
 
 def _slowdown(first: Floats, second: Floats, confidence: float) -> tuple[Interval, Flags]:
-    """By how many percent the sum over functions is larger, and which rounds were disturbed.
+    """By how many percent the sum over functions is larger, and which rounds are outliers.
 
-    A burst of the host doubles one arm of a round: its ratio lies far from the others', beyond
-    what their scatter or counting explains.
+    A burst of the host doubles one trial of a round: the round's ratio lies far from the others',
+    beyond what their scatter or counting explains.
     """
     sums = np.column_stack([first.sum(axis=1), second.sum(axis=1)])
     usable = (sums > 0).all(axis=1)
-    disturbed = np.zeros(len(sums), dtype=np.bool_)
+    outliers = np.zeros(len(sums), dtype=np.bool_)
     if not usable.any():
-        return Interval(math.nan, math.nan, math.nan), disturbed
+        return NO_INTERVAL, outliers
     log_ratio = np.full(len(sums), np.nan)
     log_ratio[usable] = np.log(sums[usable, 1] / sums[usable, 0])
     counting = np.full(len(sums), np.inf)
     counting[usable] = np.sqrt((1 / sums[usable]).sum(axis=1))
     if len(sums) == 1:
-        centre, reach = float(log_ratio[0]), _normal(confidence) * float(counting[0])
-        return percent(Interval(centre, centre - reach, centre + reach)), disturbed
+        centre, half_width = float(log_ratio[0]), _normal(confidence) * float(counting[0])
+        return percent(Interval(centre, centre - half_width, centre + half_width)), outliers
     away = np.abs(log_ratio - robust_mean(log_ratio[:, None])[0])
     scatter = 1.4826 * float(np.nanmedian(away))
-    disturbed[usable] = (away > np.maximum(_FAR * np.maximum(scatter, counting), _FLOOR))[usable]
-    return percent(t_interval(log_ratio[~disturbed], confidence)), disturbed
+    outliers[usable] = (away > np.maximum(_FAR * np.maximum(scatter, counting), _FLOOR))[usable]
+    return percent(t_interval(log_ratio[~outliers], confidence)), outliers
 
 
 def _normal(confidence: float) -> float:
@@ -229,12 +210,11 @@ def _normal(confidence: float) -> float:
 
 def _mean(values: Floats, counting_error: float, confidence: float) -> Interval:
     """The mean over rounds; counting alone gives the error of one, and the least error of many."""
-    reach = _normal(confidence) * counting_error
+    half_width = _normal(confidence) * counting_error
     if values.size > 1:
-        interval = t_interval(values, confidence)
-        reach = max(reach, interval.half_width)
+        half_width = max(half_width, t_interval(values, confidence).half_width)
     centre = float(values.mean())
-    return Interval(centre, centre - reach, centre + reach)
+    return Interval(centre, centre - half_width, centre + half_width)
 
 
 def _table(
@@ -301,15 +281,15 @@ def _shares(more: Floats, samples: Floats, confidence: float) -> Floats:
         own = (away**2).sum(axis=0) / scale
         both = (away * total_away).sum(axis=0) / scale
         whole = float((total_away**2).sum()) / scale
-        reach = float(distributions.t.ppf(0.5 + confidence / 2, rounds - 1))
+        quantile = float(distributions.t.ppf(0.5 + confidence / 2, rounds - 1))
     else:
         own = both = samples[0]
         whole = float(samples.sum())
-        reach = _normal(confidence)
+        quantile = _normal(confidence)
     part, of = more.mean(axis=0), float(total.mean())
-    a = of**2 - reach**2 * whole
-    b = part * of - reach**2 * both
-    c = part**2 - reach**2 * own
+    a = of**2 - quantile**2 * whole
+    b = part * of - quantile**2 * both
+    c = part**2 - quantile**2 * own
     root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
     if a <= 0:
         return np.array([part / of, np.full_like(part, np.nan), np.full_like(part, np.nan)])
@@ -317,7 +297,7 @@ def _shares(more: Floats, samples: Floats, confidence: float) -> Floats:
 
 
 def _share_of_event(counts: Counts) -> Floats:
-    """Each function's share of the event on the first arm; half a sample where there is none."""
+    """Each function's share of the event on the first; half a sample where there is none."""
     shares: Floats = (counts.first.sum(axis=0) + 0.5) / (counts.first.sum() + 1)
     return shares
 
@@ -342,131 +322,3 @@ def _left_open(counts: Counts, found: Excesses, confidence: float) -> float:
     plain[list(found.named)] = False
     open_percent = float(100 * np.maximum(lost, gained)[plain].max(initial=0.0))
     return open_percent if open_percent < _ANYTHING_PERCENT else math.inf
-
-
-# --- findings ----------------------------------------------------------------------------------
-
-
-def _number(value: float) -> str:
-    return "no" if math.isnan(value) else f"{value:+.1f} %"
-
-
-def _repetitions(compared: Comparison) -> str:
-    return COUNTING_ONLY if compared.counting_only else f"{compared.rounds} repetitions."
-
-
-def _longer(compared: Comparison) -> Finding:
-    total = compared.total
-    verdict: Verdict = "inconclusive"
-    reason = f"{_LONGER_PERCENT:g} % lies within the interval."
-    if compared.rounds < _LEAST_ROUNDS:
-        reason = _too_few(compared)
-    elif total.low > _LONGER_PERCENT or total.high < -_LONGER_PERCENT:
-        verdict, reason = "supported", _repetitions(compared)
-    elif total.low > -_LONGER_PERCENT and total.high < _LONGER_PERCENT:
-        verdict, reason = "refuted", f"{_LONGER_PERCENT:g} % lies outside the interval."
-    if compared.disturbed:
-        reason += f" {compared.disturbed} disturbed rounds are left out."
-    return Finding(
-        f"the event takes more than {_LONGER_PERCENT:g} % longer, or shorter, on "
-        f"{compared.second} than on {compared.first}",
-        "event time",
-        verdict,
-        *total,
-        unit="percent",
-        confidence=compared.confidence,
-        reason=reason,
-        evidence={
-            "additional": list(compared.additional),
-            "additional_unit": compared.unit,
-            "rounds": compared.rounds,
-            "rounds_dropped": compared.dropped,
-            "rounds_disturbed": compared.disturbed,
-        },
-    )
-
-
-def _too_few(compared: Comparison) -> str:
-    few = COUNTING_ONLY if compared.counting_only else f"There are {compared.rounds} repetitions."
-    return f"{few} A verdict takes {_LEAST_ROUNDS} or more."
-
-
-def _any_stands_out(compared: Comparison) -> Finding:
-    """One finding for the profile as a whole: its leading function's excess, and what is open."""
-    table = compared.table
-    named = table.loc[table["stands_out"], "function"]
-    lead = table.iloc[0]
-    open_, limit = compared.open_percent, compared.relevant_percent
-    tested = int(table["p_holm"].notna().sum())
-    verdict: Verdict = "inconclusive"
-    size = f"{open_:.1f} %" if math.isfinite(open_) else "any part"
-    could = f"an excess of {size} of the event time could have stayed unseen"
-    if compared.rounds < _LEAST_ROUNDS:
-        by_count = f" By counting, {', '.join(named)} would." if len(named) else ""
-        reason = f"{_too_few(compared)}{by_count}"
-    elif tested <= 2:
-        reason = f"{tested} functions have enough samples: it takes three to tell which is odd."
-    elif len(named):
-        verdict = "supported"
-        reason = f"{', '.join(named)}. Beside it, {could}. {_repetitions(compared)}"
-    elif open_ <= limit:
-        verdict = "refuted"
-        reason = (
-            f"No function stands out. All functions have {_number(compared.common.effect)} in "
-            f"common; any excess of {open_:.1f} % of the event time or more would have been seen."
-        )
-    else:
-        reason = f"No function stands out, but {could}: more repetitions would tell."
-    return Finding(
-        f"on {compared.second} some function takes more, or less, than the slowdown common to all "
-        f"other functions explains",
-        "standing out",
-        verdict,
-        float(lead["of_event_percent"]),
-        float(lead["of_event_low"]),
-        float(lead["of_event_high"]),
-        unit="percent of the event time",
-        confidence=compared.confidence,
-        reason=reason,
-        evidence={
-            "leading": lead["function"],
-            "named": list(named),
-            "open_percent": open_,
-            "common_percent": list(compared.common),
-            "functions_tested": tested,
-            "rounds": compared.rounds,
-        },
-    )
-
-
-def _one(compared: Comparison, row: pd.Series[Any]) -> Finding:
-    """A function that stands out."""
-    grew = "more" if row["log_odds"] > 0 else "less"
-    verdict: Verdict = "supported"
-    reason = f"p = {row['p_holm']:.2g}, corrected for the number of functions. "
-    if compared.rounds < _LEAST_ROUNDS:
-        verdict = "inconclusive"
-        reason += _too_few(compared)
-    else:
-        reason += _repetitions(compared)
-    return Finding(
-        f"{row['function']} takes {grew} on {compared.second} than the slowdown common to the "
-        "other functions explains",
-        str(row["function"]),
-        verdict,
-        float(row["excess_percent"]),
-        float(row["excess_low"]),
-        float(row["excess_high"]),
-        unit="percent",
-        confidence=compared.confidence,
-        reason=reason,
-        evidence={
-            "p_holm": float(row["p_holm"]),
-            "of_event_percent": float(row["of_event_percent"]),
-            "share_of_additional_percent": float(row["share_percent"]),
-            "additional": [float(row[f"additional{end}"]) for end in ("", "_low", "_high")],
-            "additional_unit": compared.unit,
-            "samples": int(row["samples"]),
-            "rounds": compared.rounds,
-        },
-    )

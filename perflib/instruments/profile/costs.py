@@ -17,7 +17,7 @@ __all__ = ["Counts", "costs_of", "counts_of", "unit_of"]
 Floats = NDArray[np.float64]
 
 _CLOCKS = ("cpu-clock", "task-clock")
-_COLUMNS = ("round", "arm", "function", "cost")
+_COLUMNS = ("round", "configuration", "function", "cost")
 
 
 def costs_of(samples: pd.DataFrame, event: str | None = None) -> pd.DataFrame:
@@ -26,18 +26,19 @@ def costs_of(samples: pd.DataFrame, event: str | None = None) -> pd.DataFrame:
     Parameters
     ----------
     samples
-        The table of samples with a column ``arm`` (what is compared: the CPU, the build) and,
-        where the work was repeated, ``round`` (the repetition; its two arms ran close in time).
+        The table of samples with a column ``configuration`` (what is compared: the CPU, the build)
+        and, where the work was repeated, ``round`` (the repetition; its trials ran close in time).
     event
         Which event's samples to take; needed where there are several.
 
     Returns
     -------
-    Columns ``round``, ``arm``, ``function``, ``cost`` (in the event's unit: ns of a clock, cycles;
-    in samples where a period is missing) and ``samples`` (their number), a row for every function
-    in every profile, zeros included. Functions without a name are told apart by their file.
+    Columns ``round``, ``configuration``, ``function``, ``cost`` (in the event's unit: ns of a
+    clock, cycles; in samples where a period is missing) and ``samples`` (their number), a row for
+    every function in every profile, zeros included. Functions without a name are told apart by
+    their file.
     """
-    needed = ("arm", "symbol", "period")
+    needed = ("configuration", "symbol", "period")
     _has_columns(samples, needed)
     if "event" in samples:
         events = sorted(str(name) for name in samples["event"].unique())
@@ -59,13 +60,14 @@ def costs_of(samples: pd.DataFrame, event: str | None = None) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "round": samples.get("round", 0),
-            "arm": samples["arm"],
+            "configuration": samples["configuration"],
             "function": function,
             "cost": samples["period"].astype(np.float64) if known else 1.0,
             "samples": 1,
         }
     )
-    sums = table.groupby(["round", "arm", "function"], observed=True)[["cost", "samples"]].sum()
+    keys = ["round", "configuration", "function"]
+    sums = table.groupby(keys, observed=True)[["cost", "samples"]].sum()
     whole = sums.unstack("function", fill_value=0).stack("function", future_stack=True)
     return whole.reset_index()
 
@@ -87,39 +89,39 @@ class Counts(NamedTuple):
     first: Floats
     second: Floats
     quantum: float
-    dropped: int  # rounds that one arm lacks
+    dropped: int  # rounds that one configuration lacks
 
 
 def counts_of(costs: pd.DataFrame, first: Hashable, second: Hashable) -> Counts:
-    """The costs on two arms, checked: rounds that both arms have, functions that either met."""
+    """The costs of two configurations, checked: rounds with both, functions that either met."""
     _has_columns(costs, _COLUMNS)
-    arms = list(costs["arm"].unique())
-    for arm in (first, second):
-        if arm not in arms:
-            raise UserError(choose("arm", str(arm), [str(other) for other in arms]))
+    known = list(costs["configuration"].unique())
+    for configuration in (first, second):
+        if configuration not in known:
+            raise UserError(choose("configuration", str(configuration), map(str, known)))
     if first == second:
-        msg = f"arm {first!r} cannot be compared with itself: name two arms"
+        msg = f"{first!r} cannot be compared with itself: name two configurations"
         raise UserError(msg)
-    costs = costs[costs["arm"].isin([first, second])]
+    costs = costs[costs["configuration"].isin([first, second])]
     values = costs["cost"].to_numpy(np.float64)
     wrong = ~(np.isfinite(values) & (values >= 0)) | costs["function"].isna().to_numpy()
     if wrong.any():
         row = costs.iloc[int(wrong.argmax())]
         msg = (
             f"a cost must be a number, zero or more, of a named function: it is {row['cost']} for "
-            f"{row['function']!r} in round {row['round']}, arm {row['arm']!r}"
+            f"{row['function']!r} in round {row['round']} of {row['configuration']!r}"
         )
         raise UserError(msg)
-    twice = costs.duplicated(["round", "arm", "function"]).to_numpy()
+    twice = costs.duplicated(["round", "configuration", "function"]).to_numpy()
     if twice.any():
         row = costs.iloc[int(twice.argmax())]
         msg = (
-            f"{row['function']!r} has several costs in round {row['round']}, arm {row['arm']!r}: "
-            "add them up, or give each event a round of its own"
+            f"{row['function']!r} has several costs in round {row['round']} of "
+            f"{row['configuration']!r}: add them up, or give each event a round of its own"
         )
         raise UserError(msg)
     quantum = _quantum(costs)
-    wide = costs.assign(second=costs["arm"] == second).pivot_table(
+    wide = costs.assign(second=costs["configuration"] == second).pivot_table(
         index=["second", "round"], columns="function", values="cost", fill_value=0.0, observed=True
     )
     wide = wide[wide.sum(axis=1) > 0]
@@ -128,8 +130,8 @@ def counts_of(costs: pd.DataFrame, first: Hashable, second: Hashable) -> Counts:
     both = sides[0].index.intersection(sides[1].index)
     if both.empty:
         msg = (
-            f"no round has costs on both arms, {first!r} and {second!r}: the two profiles that are "
-            "to be compared need the same number in the column 'round'"
+            f"no round has costs of both {first!r} and {second!r}: the two profiles that are to be "
+            "compared need the same number in the column 'round'"
         )
         raise UserError(msg)
     on_first, on_second = (side.loc[both].to_numpy(np.float64) / quantum for side in sides)

@@ -1,13 +1,13 @@
 """Do a function's first instructions hold more of its samples than an even spread would give?
 
-The source found "an unexpectedly large number of cycles" on the initial instructions of most of its
-costly functions, and suspected instruction fetch. Held against it here: what an even spread over
-the function's instructions gives, and a *sham* window, as many instructions at a random place
-elsewhere in the same function. Loops make any code uneven: an entry is odd only if it is dearer
-than such a place is.
+Guerri et al. 2015 found "an unexpectedly large number of cycles" on the initial instructions of
+most of KV's costly functions, and suspected instruction fetch. Their number is compared here with
+what an even spread over the function's instructions gives, and with a *control* window: as many
+instructions at a random place elsewhere in the same function. Loops make any code uneven: an entry
+is odd only if it is costlier than such a place is.
 
 Where samples come from a clock, as in most virtual machines, the address recorded is where the
-interrupt was taken: at or after the instruction that took the time (skid), and behind stretches in
+interrupt was taken: at or after the instruction that took the time (skid), and behind code in
 which interrupts are off. Costs near a function's boundary may then belong to its caller.
 """
 
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from scipy import stats as distributions
 
 from perflib.model.errors import UserError
-from perflib.model.finding import Finding, Verdict
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import holm
 
@@ -34,11 +33,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Code = Mapping[str, "int | Sequence[int] | Ints"]
 
-SKID = (
-    "The samples are a clock's: the address is where the interrupt was taken, at or after the "
-    "instruction that took the time."
-)
-_LEAST_FUNCTIONS = 3  # a verdict over all functions takes so many
 _MOST_SHARE = 0.5  # a window of more of the function than this is no entry
 
 
@@ -53,38 +47,34 @@ class EntryCost:
         them in the window), ``share_percent`` with ``_low`` and ``_high`` (Clopper and Pearson),
         ``even_percent`` (what an even spread gives), ``ratio`` of the two with ``_low`` and
         ``_high``, ``p_holm`` (one-sided, that the ratio is ``times`` or less), ``verdict``;
-        ``sham_ratio``, ``sham_p_holm`` and ``sham_verdict`` of the sham window; ``even_by``: an
-        even spread over ``instructions``, over ``bytes``, or over the bytes up to the
-        ``largest offset seen`` (no size was given, or it does not fit).
-    overall, sham
-        The ratio over all functions of the table, of the entry and of the sham window. Its interval
-        covers what other functions of this kind would give: from their scatter.
-    window
-        What counts as entry, in words.
+        ``control_ratio``, ``control_p_holm`` and ``control_verdict`` of the control window;
+        ``even_by``: an even spread over ``instructions``, over ``bytes``, or over the bytes up to
+        the ``largest offset seen`` (no size was given, or it does not fit).
+    overall, control
+        The ratio over all functions of the table, of the entry and of the control window. Its
+        interval covers what other functions of this kind would give: from their scatter.
+    instructions, window_bytes
+        What counts as entry; bytes where the instructions are not known.
     times, confidence
-        From which ratio on an entry is dear; what share of the intervals cover the truth.
+        From which ratio on an entry is costly; what share of the intervals cover the truth.
     without_offset, too_few, too_short
         Samples left out: their function or their offset in it is not known; their functions have
         too few of them; the window is most of the function.
     clock
-        Are the samples a clock's (so that ``SKID`` applies)?
+        Are the samples a clock's, so that they skid?
     """
 
     table: pd.DataFrame
     overall: Interval
-    sham: Interval
-    window: str
+    control: Interval
+    instructions: int
+    window_bytes: int
     times: float
     confidence: float
     without_offset: int
     too_few: int
     too_short: int
     clock: bool
-
-    def findings(self) -> list[Finding]:
-        """Over all functions, the sham window, and then each function."""
-        every = [_overall(self, "entry", self.overall), _overall(self, "entry sham", self.sham)]
-        return every + [_of_function(self, row) for _, row in self.table.iterrows()]
 
 
 def entry_cost(
@@ -98,7 +88,7 @@ def entry_cost(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> EntryCost:
-    """Hold the samples on functions' first instructions against an even spread.
+    """Compare the samples on functions' first instructions with an even spread.
 
     Parameters
     ----------
@@ -116,28 +106,26 @@ def entry_cost(
     least_samples
         Functions with fewer are left out.
     times
-        An entry is dear when it holds more than so many times its even share.
+        An entry is costly when it holds more than so many times its even share.
     confidence
         What share of the intervals cover the truth.
     seed
-        Of the sham windows' places.
+        Of the control windows' places.
 
     Returns
     -------
-    The table and its findings.
+    The table, and the ratios over all functions.
 
     Raises
     ------
     UserError
         No sample has an offset, or no function has enough samples; an unusable ``code``.
 
-    Source: 'Profiling the major contributors' in 'KV on Haswell'. The test is new here.
-
     Examples
     --------
     >>> even = pd.DataFrame({"symbol": "f", "offset": list(range(0, 400, 4)) * 5})
     >>> found = entry_cost(even, {"f": range(0, 400, 4)})
-    >>> float(found.table["ratio"][0]), found.findings()[2].verdict
+    >>> float(found.table["ratio"][0]), found.table["verdict"][0]
     (1.0, 'inconclusive')
     """
     for name in ("symbol", "offset"):
@@ -174,8 +162,8 @@ def entry_cost(
         start = int(generator.integers(width, layout.slots - width + 1))
         row: dict[str, Any] = {"function": symbol, "samples": len(group), "even": even}
         row["at_entry"] = int((layout.slot_of_sample < width).sum())
-        in_sham = (layout.slot_of_sample >= start) & (layout.slot_of_sample < start + width)
-        row |= {"at_sham": int(in_sham.sum()), "even_by": layout.even_by}
+        in_control = (layout.slot_of_sample >= start) & (layout.slot_of_sample < start + width)
+        row |= {"at_control": int(in_control.sum()), "even_by": layout.even_by}
         rows.append(row)
     if not rows:
         msg = (
@@ -188,8 +176,9 @@ def entry_cost(
     return EntryCost(
         table=table,
         overall=_pooled(table["at_entry"], table["samples"], table["even_percent"], confidence),
-        sham=_pooled(table["at_sham"], table["samples"], table["even_percent"], confidence),
-        window=f"first {instructions} instructions ({window_bytes} bytes where they are unknown)",
+        control=_pooled(table["at_control"], table["samples"], table["even_percent"], confidence),
+        instructions=instructions,
+        window_bytes=window_bytes,
         times=times,
         confidence=confidence,
         without_offset=int((~known).sum()),
@@ -232,7 +221,7 @@ def _judged(table: pd.DataFrame, times: float, confidence: float) -> pd.DataFram
     """The rows with shares, ratios, p values and verdicts."""
     number, even = table["samples"].to_numpy(), table.pop("even").to_numpy(np.float64)
     table["even_percent"] = 100 * even
-    for count, prefix in (("at_entry", ""), ("at_sham", "sham_")):
+    for count, prefix in (("at_entry", ""), ("at_control", "control_")):
         hits = table[count].to_numpy()
         low, high = _clopper_pearson(hits, number, confidence)
         if not prefix:
@@ -240,8 +229,8 @@ def _judged(table: pd.DataFrame, times: float, confidence: float) -> pd.DataFram
             table["share_low"], table["share_high"] = 100 * low, 100 * high
             table["ratio_low"], table["ratio_high"] = low / even, high / even
         table[f"{prefix}ratio"] = hits / number / even
-        dear = np.minimum(times * even, 1.0)
-        p_holm = holm(np.asarray(distributions.binom.sf(hits - 1, number, dear)))
+        limit = np.minimum(times * even, 1.0)
+        p_holm = holm(np.asarray(distributions.binom.sf(hits - 1, number, limit)))
         table[f"{prefix}p_holm"] = p_holm
         table[f"{prefix}verdict"] = np.where(
             p_holm < 1 - confidence,
@@ -277,103 +266,10 @@ def _pooled(
     ratio = float(seen.sum()) / whole
     share = np.clip((seen + 0.5) / (number.to_numpy() + 1), 0, 1)
     counting = math.sqrt(float((number.to_numpy() * share * (1 - share)).sum())) / whole
-    reach = float(distributions.norm.ppf(0.5 + confidence / 2)) * counting
+    half_width = float(distributions.norm.ppf(0.5 + confidence / 2)) * counting
     alike = whole**2 / float((expected**2).sum())
     if alike >= 2:
         scatter = float(((seen - ratio * expected) ** 2).sum()) * alike / (alike - 1)
         quantile = float(distributions.t.ppf(0.5 + confidence / 2, alike - 1))
-        reach = max(reach, quantile * math.sqrt(scatter) / whole)
-    return Interval(ratio, max(0.0, ratio - reach), ratio + reach)
-
-
-# --- findings ----------------------------------------------------------------------------------
-
-
-def _evidence(found: EntryCost) -> dict[str, Any]:
-    return {
-        "window": found.window,
-        "functions": len(found.table),
-        "samples": int(found.table["samples"].sum()),
-        "samples_without_offset": found.without_offset,
-        "samples_of_functions_with_too_few": found.too_few,
-        "samples_of_functions_too_short": found.too_short,
-        "dear_entries": int((found.table["verdict"] == "supported").sum()),
-        "dear_sham_windows": int((found.table["sham_verdict"] == "supported").sum()),
-        "clock_skid": found.clock,
-    }
-
-
-def _overall(found: EntryCost, subject: str, ratio: Interval) -> Finding:
-    evidence = _evidence(found)
-    entry = subject == "entry"
-    verdict: Verdict = "inconclusive"
-    reason = f"{found.times:g} lies within the interval."
-    if len(found.table) < _LEAST_FUNCTIONS:
-        reason = (
-            f"Of {len(found.table)} functions nothing follows for others: {_LEAST_FUNCTIONS} or "
-            "more are needed."
-        )
-    elif ratio.low > found.times:
-        verdict = "supported"
-        reason = (
-            f"{evidence['dear_entries']} of {len(found.table)} functions have a dear entry; "
-            f"{evidence['dear_sham_windows']} have a dear sham window."
-        )
-        if entry and found.sham.high >= ratio.low:
-            verdict = "inconclusive"
-            reason = (
-                "As many instructions at a random place elsewhere may be as dear: the spread is "
-                f"uneven everywhere, not only at the entry (sham {found.sham.effect:.2f} "
-                f"[{found.sham.low:.2f}, {found.sham.high:.2f}])."
-            )
-    elif ratio.high < found.times:
-        verdict, reason = "refuted", f"{found.times:g} lies outside the interval."
-    if found.clock and entry:
-        reason += f" {SKID}"
-    place = f"the {found.window}" if entry else "as many instructions at a random place elsewhere"
-    return Finding(
-        f"over all functions, {place} hold more than {found.times:g} times the samples that an "
-        "even spread would give",
-        subject,
-        verdict,
-        *ratio,
-        unit="times the even share",
-        confidence=found.confidence,
-        reason=reason,
-        evidence=evidence,
-    )
-
-
-def _of_function(found: EntryCost, row: pd.Series[Any]) -> Finding:
-    verdict: Verdict = row["verdict"]
-    reasons = {
-        "supported": f"p = {row['p_holm']:.2g}, corrected for the number of functions.",
-        "refuted": f"{found.times:g} lies outside the interval.",
-        "inconclusive": f"{row['samples']} samples cannot tell.",
-    }
-    reason = reasons[verdict]
-    if row["even_by"] == "largest offset seen":
-        reason += " Its size is not known: it ends at the largest offset seen."
-    if verdict == "supported" and row["sham_verdict"] == "supported":
-        reason += " So does the sham window: its samples are uneven elsewhere too."
-    return Finding(
-        f"the {found.window} of {row['function']} hold more than {found.times:g} times their even "
-        "share of its samples",
-        f"entry {row['function']}",
-        verdict,
-        float(row["ratio"]),
-        float(row["ratio_low"]),
-        float(row["ratio_high"]),
-        unit="times the even share",
-        confidence=found.confidence,
-        reason=reason,
-        evidence={
-            "samples": int(row["samples"]),
-            "share_percent": float(row["share_percent"]),
-            "even_percent": float(row["even_percent"]),
-            "even_by": str(row["even_by"]),
-            "p_holm": float(row["p_holm"]),
-            "sham_ratio": float(row["sham_ratio"]),
-            "clock_skid": found.clock,
-        },
-    )
+        half_width = max(half_width, quantile * math.sqrt(scatter) / whole)
+    return Interval(ratio, max(0.0, ratio - half_width), ratio + half_width)

@@ -13,6 +13,7 @@ import pandas as pd
 from perflib.instruments.perf.script import Profile
 from perflib.instruments.profile.comparison import Comparison, compare_samples
 from perflib.instruments.profile.export import default_event, of_one_event
+from perflib.instruments.profile.findings import comparison_findings
 from perflib.instruments.profile.views import flat
 from perflib.model.errors import UserError
 
@@ -132,19 +133,20 @@ def compared(chosen: Profile, name: str, other: Profile, other_name: str) -> Com
     except UserError as error:
         msg = f"{other_name}: {error}"
         raise UserError(msg) from None
-    both = pd.concat([chosen.samples.assign(arm=name), against.assign(arm=other_name)])
-    return compare_samples(both, other_name, name)
+    both = [(chosen.samples, name), (against, other_name)]
+    samples = pd.concat([one.assign(configuration=called) for one, called in both])
+    return compare_samples(samples, other_name, name)
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:
     """What was found, and the functions that differ most."""
-    lines = [f"{finding.subject:18s} {finding}" for finding in comparison.findings()[:2]]
+    lines = [f"{found.plain}. {found.reason}" for found in comparison_findings(comparison)[:2]]
     lines.append("additional    share %   excess %  [95 % interval]      function (* stands out)")
     for row in comparison.table.head(_FUNCTIONS).to_dict("records"):
         share = "-" if math.isnan(row["share_percent"]) else f"{row['share_percent']:.1f}"
-        reach = f"[{row['excess_low']:+.1f}, {row['excess_high']:+.1f}]"
+        interval = f"[{row['excess_low']:+.1f}, {row['excess_high']:+.1f}]"
         lines.append(
-            f"{row['additional']:+10.4g} {share:>10} {row['excess_percent']:+10.1f}  {reach:20} "
+            f"{row['additional']:+10.4g} {share:>10} {row['excess_percent']:+10.1f}  {interval:20} "
             f"{row['function']}{' *' if row['stands_out'] else ''}"
         )
     return lines

@@ -33,11 +33,11 @@ def samples(
     rounds: int = 20,
     count: int = 1500,
     slow: Mapping[int, float] | None = None,
-    dearer: Mapping[tuple[int, str], float] | None = None,
+    costlier: Mapping[tuple[int, str], float] | None = None,
 ) -> pd.DataFrame:
-    """Rows as ``event_profile`` makes them, of about ``count`` samples a turn.
+    """Rows as ``event_profile`` makes them, of about ``count`` samples a trial.
 
-    ``slow``: a core's slowdown, of all functions alike; ``dearer``: a function's own on a core.
+    ``slow``: a core's slowdown, of all functions alike; ``costlier``: a function's own on a core.
     """
     generator = np.random.default_rng(seed)
     parts = []
@@ -47,7 +47,7 @@ def samples(
             mean = count * drift * np.array(list(_SHARES.values()))
             mean *= 1 + (slow or {}).get(int(core), 0.0)
             for place, function in enumerate(FUNCTIONS):
-                mean[place] *= 1 + (dearer or {}).get((int(core), function), 0.0)
+                mean[place] *= 1 + (costlier or {}).get((int(core), function), 0.0)
             symbols = np.repeat(FUNCTIONS, generator.poisson(mean))
             generator.shuffle(symbols)
             begin_ns = (round_ * cores + position) * 10**10

@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perflib.experiments import get
 from perflib.experiments.event_profile.analyse import (
-    as_one_arm,
-    comparisons,
-    nothing_compared,
+    CoreProfiles,
+    compare,
+    findings,
     profiled,
-    reference_of,
-    shares_percent,
     unseen_percent,
 )
+from perflib.experiments.event_profile.claims import ONE_CORE
+from perflib.instruments.profile.claims import LONGER
 from perflib.instruments.profile.costs import unit_of
 from perflib.instruments.profile.views import flat
 from perflib.model.errors import UserError
@@ -32,7 +33,12 @@ TWO_CORES: dict[str, Any] = {"cores": [0, 1], "reference": 0}
 
 
 def run_of(table: pd.DataFrame, **params: Any) -> Run:
-    return Run("r", "event_profile", params, table)
+    return get("event_profile").current(Run("r", "event_profile", params, table))
+
+
+def shares(table: pd.DataFrame) -> dict[str, float]:
+    found = CoreProfiles(run_of(table)).shares()
+    return dict(zip(found["function"], found["share_percent"], strict=True))
 
 
 def as_measured() -> pd.DataFrame:
@@ -50,14 +56,14 @@ def as_measured() -> pd.DataFrame:
 
 
 def test_a_runs_samples_are_a_profile_again_with_copies_as_one() -> None:
-    made = profiled(run_of(as_measured()))
+    made = profiled(as_measured())
     for name in ("symbol", "stack", "object", "event", "comm"):
         assert isinstance(made[name].dtype, pd.CategoricalDtype)
     assert made["ip"].dtype == np.uint64
     assert made["ip"].iloc[0] == 2**64 - 5
     assert set(made["symbol"]) == {"kv_next", "sin"}
     assert set(made["stack"]) == {"main;kv_step;kv_next", "main;sin"}
-    assert made["arm"].unique().tolist() == ["cpu0", "cpu1"]
+    assert made["configuration"].unique().tolist() == ["cpu0", "cpu1"]
     whole = flat(made).set_index("function")["total_samples"]
     assert whole.to_dict() == {"main": 200, "kv_step": 100, "kv_next": 100, "sin": 100}
 
@@ -67,19 +73,20 @@ def test_types_of_a_file_make_the_same_profile(tmp_path: Path, kind: str) -> Non
     run = run_of(as_measured())
     if kind == "csv":
         run.samples.to_csv(tmp_path / "x.csv", index=False)
-        back = run_of(read_table(tmp_path / "x.csv"))
+        back = read_table(tmp_path / "x.csv")
     else:
         path = save(run, tmp_path / "x.parquet")
-        back = load(path) if kind == "run" else run_of(read_table(path))
-    pd.testing.assert_frame_equal(profiled(back), profiled(run), check_categorical=False)
+        back = load(path).samples if kind == "run" else read_table(path)
+    pd.testing.assert_frame_equal(profiled(back), profiled(run.samples), check_categorical=False)
 
 
 def test_symbol_and_period_are_enough() -> None:
     table = pd.DataFrame({"symbol": ["f_0001", "f_0002", "g"], "period": [1, 2, 3]})
-    made = profiled(run_of(table))
+    made = profiled(table)
     assert made["symbol"].tolist() == made["stack"].tolist() == ["f", "f", "g"]
-    assert made["arm"].unique().tolist() == ["cpu-1"]
-    assert shares_percent(made).to_dict() == {"f": 50, "g": 50}
+    assert made["configuration"].unique().tolist() == ["cpu-1"]
+    assert shares(table) == {"f": 50, "g": 50}
+    assert flat(made)["function"].tolist() == ["f", "g"]
     assert table.columns.tolist() == ["symbol", "period"]  # the user's own table is left alone
 
 
@@ -95,13 +102,13 @@ def test_what_a_table_lacks_here_and_there_is_unknown() -> None:
             "ip": [1.8e19, math.nan, 4096.0],
         }
     )
-    made = profiled(run_of(table.assign(event="cycles")))
+    made = profiled(table.assign(event="cycles"))
     assert made["symbol"].tolist() == ["17", "17", "18"]
     assert made["stack"].tolist() == ["17", "main;17", "main;18"]
     assert made["object"].tolist() == ["[unknown]", "libm.so", "libm.so"]
     assert made["offset"].tolist() == [-1, -1, 4]
     assert made["ip"].tolist() == [0, 0, 0]
-    assert profiled(run_of(table.iloc[:2]))["event"].tolist() == ["cycles", "unknown"]
+    assert profiled(table.iloc[:2])["event"].tolist() == ["cycles", "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -116,27 +123,27 @@ def test_a_sample_that_belongs_nowhere_is_an_error(
     change: Callable[[pd.DataFrame], pd.DataFrame], says: str
 ) -> None:
     with pytest.raises(UserError, match=says):
-        profiled(run_of(change(as_measured())))
+        profiled(change(as_measured()))
 
 
 def test_whole_numbers_may_be_floats() -> None:
     table = samples(rounds=3)
-    made = profiled(run_of(table.astype({"core": float, "round": float})))
-    assert set(made["arm"]) == {"cpu0", "cpu1"}
+    made = profiled(table.astype({"core": float, "round": float}))
+    assert set(made["configuration"]) == {"cpu0", "cpu1"}
 
 
 def test_of_several_events_one_is_named() -> None:
     table = samples(rounds=3)
     both = pd.concat([table, table.assign(event="cycles:u", period=7)])
     with pytest.raises(UserError, match=r"which with sampled_event=\.\.\. \(cpu-clock, cycles:u\)"):
-        profiled(run_of(both))
+        profiled(both)
     with pytest.raises(UserError, match="several events"):
-        profiled(run_of(both, sampled_event="instructions"))
-    one = profiled(run_of(both, sampled_event="cycles:u"))
+        profiled(both, "instructions")
+    one = profiled(both, "cycles:u")
     assert len(one) == len(table)
     assert unit_of(one) == "cycles"
-    # What perf calls it, and what it was asked for, may differ: one event is taken as it is.
-    assert len(profiled(run_of(table, sampled_event="cycles"))) == len(table)
+    # What perf calls it, and what was requested, may differ: one event is taken as it is.
+    assert len(profiled(table, "cycles")) == len(table)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +160,15 @@ def test_the_unit_is_the_events(event: str | None, period: int, unit: str) -> No
     table = pd.DataFrame({"symbol": ["f"], "period": [period]})
     if event is not None:
         table["event"] = event
-    assert unit_of(profiled(run_of(table))) == unit
+    assert unit_of(profiled(table)) == unit
 
 
-def test_a_runs_turns_are_repetitions_of_one_arm() -> None:
-    both = as_one_arm(run_of(samples(rounds=3)))
-    assert set(both["arm"]) == {"r"}
-    assert sorted(both["round"].unique()) == list(range(6))
+def test_a_runs_trials_are_repetitions_of_one_configuration() -> None:
+    first, second = run_of(samples(rounds=3)), run_of(samples(rounds=4))
+    second.id = "s"
+    longer = compare(first, second)[0]
+    assert longer.about == {"core": "", "first": "r", "second": "s"}
+    assert (longer.evidence["rounds"], longer.evidence["rounds_dropped"]) == (6, 2)
 
 
 # --- which core is the reference -----------------------------------------------------------------
@@ -168,12 +177,10 @@ def test_a_runs_turns_are_repetitions_of_one_arm() -> None:
 def test_reference_is_the_plans_or_what_a_user_says() -> None:
     table = samples(rounds=3)
     run = run_of(table, reference_core=None)
-    assert reference_of(run) is None
-    assert list(comparisons(profiled(run), None)) == ["cpu1"]
-    assert reference_of(run_of(table, reference_core=1)) == 1
-    assert list(comparisons(profiled(run), 1)) == ["cpu0"]
+    assert CoreProfiles(run).others == ["cpu1"]
+    assert CoreProfiles(run_of(table, reference_core=1)).others == ["cpu0"]
     run.provenance["plan"] = {"cores": [0, 1], "reference": 1}
-    assert reference_of(run) == 1
+    assert CoreProfiles(run).others == ["cpu0"]
 
 
 def test_reference_that_is_not_in_a_users_table_is_an_error() -> None:
@@ -181,13 +188,13 @@ def test_reference_that_is_not_in_a_users_table_is_an_error() -> None:
     with pytest.raises(
         UserError, match=r"unknown core in reference_core 'cpu8': .*\(all: cpu0, cpu1\)"
     ):
-        comparisons(profiled(run), reference_of(run))
+        CoreProfiles(run)
 
 
 def test_a_function_of_a_few_samples_in_two_rounds_has_no_bound_and_no_warning() -> None:
     table = samples(rounds=2, count=200)
     rare = table[(table["core"] == 0) & (table["round"] == 0)][:17].assign(symbol="rare")
-    (one,) = comparisons(profiled(run_of(pd.concat([table, rare]))), None).values()
+    (one,) = CoreProfiles(run_of(pd.concat([table, rare]))).comparisons.values()
     assert one.rounds == 2
     assert "rare" in set(one.table["function"])
 
@@ -196,14 +203,14 @@ def test_reference_that_was_never_recorded_is_replaced() -> None:
     table = samples(cores=3, rounds=3)
     run = run_of(table[table["core"] != 0])
     run.provenance["plan"] = {"cores": [0, 1, 2], "reference": 0}
-    compared = comparisons(profiled(run), reference_of(run))
-    assert [(one.first, one.second) for one in compared.values()] == [("cpu1", "cpu2")]
+    compared = CoreProfiles(run).comparisons.values()
+    assert [(one.first, one.second) for one in compared] == [("cpu1", "cpu2")]
 
 
 # --- when it is enough ---------------------------------------------------------------------------
 
 
-def test_nothing_is_known_of_no_samples_of_one_arm_or_of_rounds_apart() -> None:
+def test_nothing_is_known_of_no_samples_of_one_core_or_of_rounds_apart() -> None:
     table = samples(rounds=4)
     assert unseen_percent(pd.DataFrame({}), TWO_CORES) == math.inf
     assert unseen_percent(table[table["core"] == 0], TWO_CORES) == math.inf
@@ -223,8 +230,8 @@ def test_more_rounds_leave_less_unseen_and_the_worst_core_counts() -> None:
     plan = {"cores": [0, 1, 2], "reference": 1}
     few, many = (unseen_percent(table[table["round"] < n], plan) for n in (6, 24))
     assert many < few < math.inf
-    each = [one.open_percent for one in comparisons(profiled(run_of(table)), 1).values()]
-    assert many == max(each)
+    every = CoreProfiles(run_of(table, reference_core=1)).comparisons.values()
+    assert many == max(one.open_percent for one in every)
 
 
 def test_of_one_core_the_error_of_counting_counts() -> None:
@@ -233,9 +240,54 @@ def test_of_one_core_the_error_of_counting_counts() -> None:
     assert unseen_percent(table, plan) == pytest.approx(1.96 * 100 * math.sqrt(0.75 * 0.25 / 100))
 
 
-def test_one_core_is_told_to_compare_nothing() -> None:
+def test_of_one_core_nothing_is_compared() -> None:
     table = pd.DataFrame({"symbol": ["f"] * 1 + ["g"] * 3, "period": 10})
-    finding = nothing_compared(profiled(run_of(table)))
-    assert finding.verdict == "inconclusive"
+    (finding,) = findings(run_of(table))
+    assert (finding.of, finding.verdict) == (ONE_CORE, "inconclusive")
     assert math.isnan(finding.effect)
-    assert finding.reason.endswith("nothing is compared. Most cost g 75.0 %, f 25.0 %.")
+    assert finding.plain.endswith("most of the time is in g and f (75.0 and 25.0 %)")
+
+
+# --- the findings, and what they are about -------------------------------------------------------
+
+
+def test_every_finding_is_of_a_declared_claim() -> None:
+    table = samples(6, cores=3, costlier={(1, "kv_locate"): 0.3})
+    found = findings(run_of(table.assign(offset=4 * (table.index % 100))))
+    assert {finding.of for finding in found} <= set(get("event_profile").claims)
+    assert [finding.about["second"] for finding in found if finding.of is LONGER] == [
+        "cpu1",
+        "cpu2",
+    ]
+
+
+def test_old_runs_have_their_parameters_under_todays_names() -> None:
+    assert run_of(samples(rounds=3), dearer_core=1).params["costlier_core"] == 1
+
+
+# --- the tables ----------------------------------------------------------------------------------
+
+
+def test_trials_say_what_was_missed_and_how_many_samples_they_have() -> None:
+    table = samples(rounds=3)
+    trials = CoreProfiles(run_of(table)).trials()
+    assert len(trials) == 6
+    assert trials["samples"].sum() == len(table)
+    assert (trials["missed_ms"] == 0.1).all()
+    left = 100 * (1 - trials["missed_ms"] / trials["event_ms"])
+    assert trials["covered_percent"].to_numpy() == pytest.approx(left.to_numpy())
+
+
+def test_the_tables_of_a_comparison_have_a_row_for_each_function_and_core() -> None:
+    run = run_of(samples(6, costlier={(1, "kv_locate"): 0.3}))
+    made = {name: make() for name, make in get("event_profile").derived(run).items()}
+    cores = ["additional_time_cpu1", "cost_cpu1"]
+    assert list(made) == ["profile", "flat", *cores, "trials", "time_line"]
+    additional = made["additional_time_cpu1"]
+    assert additional["function"][0] == "kv_locate"
+    assert additional["unit"].unique().tolist() == ["ns"]
+    assert (additional["visible_percent"] > 0).all()
+    cost = made["cost_cpu1"]
+    assert cost.groupby("core").size().to_dict() == {"cpu0": 11, "cpu1": 11}
+    assert (cost["cost_low"] <= cost["cost"]).all()
+    assert made["time_line"]["time_ms"].between(0, made["time_line"]["event_ms"]).all()

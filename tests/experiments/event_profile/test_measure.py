@@ -1,4 +1,4 @@
-"""One turn: a job recorded during its event, or what its user reads instead."""
+"""One trial: a job recorded during its event, or what its user reads instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from perflib.experiments.event_profile import measure as event_turns
+from perflib.experiments.event_profile import measure
 from perflib.experiments.event_profile.measure import ProfiledJobs, ProfiledRunning, repeats_for
 from perflib.instruments.joblog.follow import Follower
 from perflib.instruments.joblog.joblog import JobEvent
@@ -39,25 +39,25 @@ OFTEN = Sampling(event="cpu-clock", frequency_hz=2000)
 
 def pilot(monkeypatch: pytest.MonkeyPatch, events: list[JobEvent]) -> list[list[str]]:
     """Pilot runs give these events; the command lines are noted."""
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def run_job(argv: list[str], *_: object, **__: object) -> JobResult:
-        asked.append(argv)
+        commands.append(argv)
         return JobResult(events, [], 0, ["kv: no", "such event"], 1.0)
 
-    monkeypatch.setattr(event_turns, "run_job", run_job)
-    return asked
+    monkeypatch.setattr(measure, "run_job", run_job)
+    return commands
 
 
 @pytest.mark.parametrize(
     ("seconds", "event_ms", "repeats"), [(0.1, 500, 1000), (0.1, 0.6, 1), (600.0, 1, 1)]
 )
-def test_the_event_is_repeated_to_last_as_long_as_asked(
+def test_the_event_is_repeated_to_last_as_long_as_requested(
     monkeypatch: pytest.MonkeyPatch, seconds: float, event_ms: float, repeats: int
 ) -> None:
-    asked = pilot(monkeypatch, [JobEvent(73, 0, 10**9, seconds, None)])
+    commands = pilot(monkeypatch, [JobEvent(73, 0, 10**9, seconds, None)])
     assert repeats_for(Path("kv"), "73", 5, event_ms, Conditions(cpu=CPU)) == repeats
-    (argv,) = asked
+    (argv,) = commands
     words = ["kv", "--events", "1", "--first", "73", "--seed", "5", "--repeat", "73:200"]
     assert argv[-len(words) :] == words
     assert f"cpu={CPU}" in argv
@@ -105,16 +105,16 @@ def check_columns(columns: Columns) -> None:
 def test_a_named_event_of_any_job(tmp_path: Path) -> None:
     script = "print('begin x'); burn(5); print('end x'); print('begin abc'); burn(60)\n"
     script += "print('end abc', *sys.argv[1:])"
-    with jobs(tmp_path, script) as turns:
-        columns = turns.take(0, None)
-        again = turns.take(0, None)
+    with jobs(tmp_path, script) as trials:
+        columns = trials.take(0, None)
+        again = trials.take(0, None)
     check_columns(columns)
     check_columns(again)
     assert set(columns["cpu"]) == {CPU}
-    said = turns.provenance()
-    assert said["sampled"] == "cpu-clock"
-    assert said["conditions"][0]["got"]["cpus"] == [CPU]
-    assert json.loads(json.dumps(said))["instructions"] == said["instructions"]
+    noted = trials.provenance()
+    assert noted["sampled"] == "cpu-clock"
+    assert noted["conditions"][0]["got"]["cpus"] == [CPU]
+    assert json.loads(json.dumps(noted))["instructions"] == noted["instructions"]
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def test_a_named_event_of_any_job(tmp_path: Path) -> None:
 def test_events_before_are_no_more_than_there_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, event: str, first: str, events: str
 ) -> None:
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
 
     def profile_job(argv: list[str], *_: object, **__: object) -> None:
-        asked.append(argv)
+        commands.append(argv)
         msg = "seen"
         raise MeasurementError(msg)
 
-    monkeypatch.setattr(event_turns, "profile_job", profile_job)
+    monkeypatch.setattr(measure, "profile_job", profile_job)
     with pytest.raises(MeasurementError, match="seen"):
         jobs(tmp_path, "", event=event).take(0, None)
-    assert asked[0][-3:] == [first, events, "9"]
+    assert commands[0][-3:] == [first, events, "9"]
 
 
 @needs_perf
@@ -166,13 +166,13 @@ def test_a_job_whose_event_cannot_be_recorded(tmp_path: Path, script: str, says:
 
 @needs_perf
 def test_an_event_that_never_ends_is_ended_by_the_time_limit(tmp_path: Path) -> None:
-    turns = jobs(tmp_path, "print('begin abc'); time.sleep(60)", timeout_s=0.5)
+    trials = jobs(tmp_path, "print('begin abc'); time.sleep(60)", timeout_s=0.5)
     with pytest.raises(MeasurementError, match=r"did not end within 0\.5 s and was killed"):
-        turns.take(0, None)
+        trials.take(0, None)
 
 
 @needs_perf
-def test_a_job_that_failed_once_costs_that_turn_only(tmp_path: Path) -> None:
+def test_a_job_that_failed_once_costs_that_trial_only(tmp_path: Path) -> None:
     script = """
 fails = os.path.exists(sys.argv[0] + ".seen")
 open(sys.argv[0] + ".seen", "w").close()
@@ -180,10 +180,10 @@ print("begin abc"); burn(30)
 if fails: sys.exit(1)
 print("end abc")
 """
-    turns = jobs(tmp_path, script)
-    check_columns(turns.take(0, None))
+    trials = jobs(tmp_path, script)
+    check_columns(trials.take(0, None))
     with pytest.raises(WorkerError, match="the job ended with status 1"):
-        turns.take(0, None)
+        trials.take(0, None)
 
 
 def test_expressions_that_backtrack_are_the_users_mistake(
@@ -193,7 +193,7 @@ def test_expressions_that_backtrack_are_the_users_mistake(
         msg = "the expression backtracks"
         raise UserError(msg)
 
-    monkeypatch.setattr(event_turns, "profile_job", profile_job)
+    monkeypatch.setattr(measure, "profile_job", profile_job)
     with pytest.raises(UserError, match="backtracks"):
         jobs(tmp_path, "").take(0, None)
 
@@ -231,23 +231,23 @@ def recorded(samples: Path, covered_percent: float, missed_ns: int, *problems: s
 def replayed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profiles: list[EventProfile]
 ) -> ProfiledJobs:
-    """Turns with these recordings."""
+    """Trials with these recordings."""
     left = iter(profiles)
-    monkeypatch.setattr(event_turns, "profile_job", lambda *_, **__: next(left))
-    turns = jobs(tmp_path, "")
+    monkeypatch.setattr(measure, "profile_job", lambda *_, **__: next(left))
+    trials = jobs(tmp_path, "")
     for _ in profiles:
-        check_columns(turns.take(0, None))
-    return turns
+        check_columns(trials.take(0, None))
+    return trials
 
 
-def test_a_problem_of_every_turn_is_said_once(
+def test_a_problem_of_every_trial_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     text = sampled_text(tmp_path / "samples.txt", 60)
     with text.open("a") as file:
         file.write("kv 7/7 [000] what is this\n")
     lost = "perf lost {} samples, {}.5 % of all: ask for fewer"
-    turns = replayed(
+    trials = replayed(
         monkeypatch,
         tmp_path,
         [
@@ -256,42 +256,42 @@ def test_a_problem_of_every_turn_is_said_once(
         ]
         + [recorded(text, 99, 0)],
     )
-    unread, poor, lost_some, odd = turns.problems
+    unread, poor, lost_some, odd = trials.problems
     assert unread.startswith("1 lines of perf's text could not be read, the first, line 61: ")
-    assert unread.endswith(" (in 4 turns; the numbers are one's)")
+    assert unread.endswith(" (in 4 trials; the numbers are one's)")
     assert poor.startswith("only 90 % of an event was recorded: 10.0 ms are missed at its begin")
-    assert "(in 3 turns;" in poor
-    assert lost_some.startswith("perf lost 100 samples, 0.5 % of all: ask for fewer (in 3 turns;")
-    assert odd.startswith("odd end (in 3 turns")
-    assert turns.provenance()["remarks"] == ["The CPU clock is sampled."]
+    assert "(in 3 trials;" in poor
+    assert lost_some.startswith("perf lost 100 samples, 0.5 % of all: ask for fewer (in 3 trials;")
+    assert odd.startswith("odd end (in 3 trials")
+    assert trials.provenance()["remarks"] == ["The CPU clock is sampled."]
 
 
 def test_one_problem_stands_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = sampled_text(tmp_path / "samples.txt", 60)
-    turns = replayed(monkeypatch, tmp_path, [recorded(text, 100, 0, "odd end")])
-    assert turns.problems == ["odd end"]
+    trials = replayed(monkeypatch, tmp_path, [recorded(text, 100, 0, "odd end")])
+    assert trials.problems == ["odd end"]
 
 
 def test_a_functions_file_is_looked_into_once_and_only_if_it_matters(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[str] = []
+    commands: list[str] = []
 
     def annotate(samples: Any, function: str) -> Any:
-        asked.append(function)
+        commands.append(function)
         return real_annotate(samples, function)
 
-    monkeypatch.setattr(event_turns, "annotate", annotate)
+    monkeypatch.setattr(measure, "annotate", annotate)
     few = sampled_text(tmp_path / "few.txt", 30, "rare")
     many = sampled_text(tmp_path / "many.txt", 60, "kv_step_0007")
     nameless = sampled_text(tmp_path / "nameless.txt", 60, "[unknown]", "[unknown]")
-    turns = replayed(
+    trials = replayed(
         monkeypatch,
         tmp_path,
         [recorded(path, 100, 0) for path in (few, many, many, nameless, few, few)],
     )
-    assert asked == ["kv_step", "rare"]
-    assert turns.provenance()["instructions"] == {}  # there is no such file
+    assert commands == ["kv_step", "rare"]
+    assert trials.provenance()["instructions"] == {}  # there is no such file
 
 
 # --- a job that runs already ---------------------------------------------------------------------
@@ -321,17 +321,17 @@ def test_a_running_job_is_recorded_and_goes_on(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", f"import sys\n{BURN}\n{WRITING}", str(log)]
     with subprocess.Popen(argv) as job:
         try:
-            with running(job.pid, log) as turns:
-                columns = turns.take(0, None)
+            with running(job.pid, log) as trials:
+                columns = trials.take(0, None)
             assert job.poll() is None
         finally:
             job.kill()
     check_columns(columns)
     assert set(columns["pid"]) == {job.pid}
-    said = turns.provenance()
-    assert said["job"] == f"process {job.pid}, log log"
-    assert said["sampled"] == "cpu-clock"
-    assert turns.unmet == []
+    noted = trials.provenance()
+    assert noted["job"] == f"process {job.pid}, log log"
+    assert noted["sampled"] == "cpu-clock"
+    assert trials.unmet == []
 
 
 @needs_perf

@@ -10,23 +10,25 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom, binomtest
+from scipy.stats import binomtest
 
-from perflib.instruments.profile.entry_cost import SKID, EntryCost, entry_cost
+from perflib.instruments.profile.entry_cost import EntryCost, entry_cost
+from perflib.instruments.profile.findings import entry_findings
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
+from tests.stats.two_profiles import at_least, at_most
 
 Ints = NDArray[np.int64]
 
 
 class Program(NamedTuple):
-    """``functions`` of 12 to 300 instructions; of ``dear`` ones the entry costs ``times`` as much.
+    """``functions`` of 12 to 300 instructions; the entry of ``costly`` ones costs ``times`` more.
 
     ``uneven``: how much the cost of instructions varies, in every place alike (log).
     """
 
     functions: int = 20
-    dear: int = 0
+    costly: int = 0
     times: float = 1.0
     uneven: float = 0.0
 
@@ -38,7 +40,7 @@ def made(program: Program, generator: np.random.Generator) -> tuple[pd.DataFrame
         count = int(generator.integers(12, 300))
         starts = np.concatenate([[0], np.cumsum(generator.integers(1, 8, count - 1))])
         weight = np.exp(generator.normal(0, program.uneven, count))
-        if number < program.dear:
+        if number < program.costly:
             weight[:4] *= program.times
         name = f"f{number:02d}"
         code[name] = starts
@@ -60,28 +62,18 @@ def studied(program: Program, runs: int, times: float = 1.0) -> tuple[EntryCost,
 
 
 def by_subject(found: EntryCost) -> Mapping[str, Finding]:
-    return {finding.subject: finding for finding in found.findings()}
-
-
-def at_least(runs: int, probability: float) -> int:
-    """What a count of that probability falls below once in a thousand times."""
-    return int(binom.ppf(1e-3, runs, probability))
-
-
-def at_most(runs: int, probability: float) -> int:
-    """What it exceeds once in a thousand times."""
-    return int(binom.ppf(1 - 1e-3, runs, probability))
+    return {finding.subject: finding for finding in entry_findings(found)}
 
 
 # --- even spread ---------------------------------------------------------------------------------
 
 
-def test_null_an_even_spread_makes_no_entry_dear_more_often_than_stated() -> None:
+def test_null_an_even_spread_makes_no_entry_costly_more_often_than_stated() -> None:
     runs = studied(Program(20), 60)
-    for column in ("verdict", "sham_verdict"):
+    for column in ("verdict", "control_verdict"):
         wrong = sum("supported" in set(found.table[column]) for found in runs)
         assert wrong <= at_most(60, 0.05)
-    for subject in ("entry", "entry sham"):
+    for subject in ("entry", "entry control"):
         wrong = sum(by_subject(found)[subject].verdict == "supported" for found in runs)
         assert wrong <= at_most(60, 0.025)
 
@@ -92,7 +84,7 @@ def test_intervals_cover_an_even_spread(functions: int) -> None:
     inside = [((t := one.table)["ratio_low"] <= 1) & (t["ratio_high"] >= 1) for one in runs]
     each = np.concatenate(inside)
     assert each.sum() >= at_least(each.size, 0.95)  # Clopper and Pearson's covers at least
-    for name in ("overall", "sham"):
+    for name in ("overall", "control"):
         covered = sum(getattr(one, name).low <= 1 <= getattr(one, name).high for one in runs)
         assert covered >= at_least(60, 0.95)
 
@@ -114,28 +106,28 @@ def test_an_even_spread_is_refuted_where_samples_suffice() -> None:
     assert found.table["ratio"][0] == 1
 
 
-# --- dear entries --------------------------------------------------------------------------------
+# --- costly entries ------------------------------------------------------------------------------
 
 
-def test_dear_entries_are_found_and_their_sham_windows_are_not() -> None:
-    runs = studied(Program(20, dear=20, times=4.0), 20, 1.5)
+def test_costly_entries_are_found_and_their_control_windows_are_not() -> None:
+    runs = studied(Program(20, costly=20, times=4.0), 20, 1.5)
     for found in runs:
         overall = by_subject(found)
         assert overall["entry"].verdict == "supported"
         assert overall["entry"].low > 1.5
-        assert overall["entry sham"].verdict == "refuted"
+        assert overall["entry control"].verdict == "refuted"
     # What the entry has more, all other places have less.
-    assert np.mean([found.sham.effect for found in runs]) < 1
+    assert np.mean([found.control.effect for found in runs]) < 1
 
 
-def test_the_dear_functions_are_told_from_the_others() -> None:
+def test_the_costly_functions_are_told_from_the_others() -> None:
     missed = wrong = 0
-    for found in studied(Program(20, dear=4, times=6.0), 20, 1.5):
+    for found in studied(Program(20, costly=4, times=6.0), 20, 1.5):
         table = found.table[found.table["samples"] > 400]
-        dear = table["function"] < "f04"
+        costly = table["function"] < "f04"
         named = table["verdict"] == "supported"
-        missed += int((dear & ~named).sum())
-        wrong += int((named & ~dear).sum())
+        missed += int((costly & ~named).sum())
+        wrong += int((named & ~costly).sum())
     assert wrong == 0
     assert missed <= 5
 
@@ -153,22 +145,22 @@ def test_a_supported_function_has_its_numbers() -> None:
     assert finding.evidence["even_by"] == "instructions"
 
 
-def test_code_that_is_uneven_everywhere_is_no_dear_entry() -> None:
-    """Hot loops at random places: over all functions, the entry does not come out dear."""
+def test_code_that_is_uneven_everywhere_is_no_costly_entry() -> None:
+    """Hot loops at random places: over all functions, the entry does not come out costly."""
     runs = studied(Program(30, uneven=1.5), 40, 1.5)
-    dear = sum(by_subject(found)["entry"].verdict == "supported" for found in runs)
-    assert dear <= at_most(40, 0.05)
-    # Windows of single functions do exceed an even spread, the sham ones as often: that is shown.
+    costly = sum(by_subject(found)["entry"].verdict == "supported" for found in runs)
+    assert costly <= at_most(40, 0.05)
+    # Windows of single functions do exceed an even spread, and the control ones as often.
     at_entry = sum((found.table["verdict"] == "supported").sum() for found in runs)
-    at_sham = sum((found.table["sham_verdict"] == "supported").sum() for found in runs)
-    assert at_sham > 20
-    assert 0.6 < at_entry / at_sham < 1.7
-    said = sum(by_subject(found)["entry"].evidence["dear_sham_windows"] for found in runs)
-    assert said == at_sham
+    at_control = sum((found.table["control_verdict"] == "supported").sum() for found in runs)
+    assert at_control > 20
+    assert 0.6 < at_entry / at_control < 1.7
+    counted = [by_subject(found)["entry"].evidence["costly_control_windows"] for found in runs]
+    assert sum(counted) == at_control
 
 
-def test_an_entry_no_dearer_than_its_sham_is_inconclusive() -> None:
-    """Two instructions in every short function are hot: the entry and, by chance, the sham."""
+def test_an_entry_no_costlier_than_its_control_is_inconclusive() -> None:
+    """Two instructions in every short function are hot: the entry and, by chance, the control."""
     samples = pd.DataFrame({"symbol": np.repeat(["a", "b", "c"], 900), "offset": 0})
     samples["offset"] = np.tile(np.repeat([0, 9, *range(1, 9)], [41, 41, *[1] * 8]), 30)
     code = dict.fromkeys("abc", range(10))
@@ -176,14 +168,14 @@ def test_an_entry_no_dearer_than_its_sham_is_inconclusive() -> None:
     verdicts = {by_subject(found)["entry"].verdict for found in runs}
     assert verdicts == {"supported", "inconclusive"}
     hidden = next(one for one in runs if by_subject(one)["entry"].verdict == "inconclusive")
-    assert "random place elsewhere" in by_subject(hidden)["entry"].reason
+    assert by_subject(hidden)["entry"].reasons[0].code == "uneven"
 
 
 def test_of_one_function_nothing_follows_for_all() -> None:
     samples = pd.DataFrame({"symbol": "f", "offset": [0] * 500 + list(range(0, 400, 4))})
     finding = by_subject(entry_cost(samples, {"f": range(0, 400, 4)}))["entry"]
     assert finding.verdict == "inconclusive"
-    assert "Of 1 functions" in finding.reason
+    assert finding.reasons[0].code == "too_few_functions"
 
 
 # --- sizes and windows ---------------------------------------------------------------------------
@@ -209,7 +201,7 @@ def test_a_size_that_does_not_fit_is_not_used_and_said_so(code: Any) -> None:
     samples = pd.DataFrame({"symbol": "f", "offset": [*range(0, 400, 4)] * 10})
     found = entry_cost(samples, code)
     assert found.table["even_by"][0] == "largest offset seen"
-    assert "not known" in by_subject(found)["entry f"].reason
+    assert by_subject(found)["entry f"].reasons[-1].code == "size_unknown"
 
 
 def test_an_offset_within_an_instruction_belongs_to_it() -> None:
@@ -218,21 +210,21 @@ def test_an_offset_within_an_instruction_belongs_to_it() -> None:
     assert found.table["at_entry"][0] == 30
 
 
-def test_the_sham_window_is_elsewhere_and_as_long() -> None:
-    """Samples on the entry alone: the sham window holds none of them, wherever it lies."""
+def test_the_control_window_is_elsewhere_and_as_long() -> None:
+    """Samples on the entry alone: the control window holds none of them, wherever it lies."""
     samples = pd.DataFrame({"symbol": "f", "offset": [0, 1, 2, 3] * 50 + [199]})
     for seed in range(50):
         table = entry_cost(samples, {"f": range(200)}, seed=seed).table
         assert table["at_entry"][0] == 200
-        assert table["at_sham"][0] <= 1
+        assert table["at_control"][0] <= 1
 
 
-def test_the_same_seed_gives_the_same_sham() -> None:
+def test_the_same_seed_gives_the_same_control() -> None:
     samples, code = made(Program(10), np.random.default_rng(3))
     first, again = (entry_cost(samples, code, seed=5) for _ in range(2))
     pd.testing.assert_frame_equal(first.table, again.table)
     other = entry_cost(samples, code, seed=6)
-    assert (other.table["at_sham"] != first.table["at_sham"]).any()
+    assert (other.table["at_control"] != first.table["at_control"]).any()
 
 
 # --- samples that cannot be used -----------------------------------------------------------------
@@ -293,7 +285,7 @@ def test_an_empty_window(window: dict[str, int]) -> None:
 def test_a_clock_brings_the_warning_of_skid() -> None:
     samples, code = made(Program(5), np.random.default_rng(3))
     clock = entry_cost(samples.assign(event="cpu-clock"), code)
-    assert SKID in by_subject(clock)["entry"].reason
+    assert by_subject(clock)["entry"].reasons[-1].code == "skid"
     assert by_subject(clock)["entry f01"].evidence["clock_skid"] is True
     precise = entry_cost(samples.assign(event="cycles:pp"), code)
-    assert SKID not in by_subject(precise)["entry"].reason
+    assert "skid" not in {reason.code for reason in by_subject(precise)["entry"].reasons}

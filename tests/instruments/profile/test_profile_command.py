@@ -162,8 +162,8 @@ def _text(path: Path, samples: dict[str, int]) -> Path:
 
 
 @pytest.fixture
-def dearer(tmp_path: Path) -> Path:
-    return _text(tmp_path / "dearer.txt", {"track": 900, "scatter": 300, "locate": 300, "f": 300})
+def costlier(tmp_path: Path) -> Path:
+    return _text(tmp_path / "costlier.txt", {"track": 900, "scatter": 300, "locate": 300, "f": 300})
 
 
 @pytest.fixture
@@ -172,15 +172,16 @@ def other(tmp_path: Path) -> Path:
 
 
 def test_against_another_profile_names_the_function_that_grew(
-    dearer: Path, other: Path, capsys: pytest.CaptureFixture[str]
+    costlier: Path, other: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert profile(dearer, "--against", other) == 0
+    assert profile(costlier, "--against", other) == 0
     out = capsys.readouterr().out
-    *_, lead, _, _, _ = out.splitlines()
+    *_, longer, _, _, lead, _, _, _ = out.splitlines()
+    assert f"Whether the event takes longer on {costlier} than on {other} stays open" in longer
     assert lead.split()[0] == "+5e+08"  # 500 samples of a millisecond
     assert lead.endswith("track *")
     assert "Counting only" in out
-    assert profile(dearer, "--against", other, "--json") == 0
+    assert profile(costlier, "--against", other, "--json") == 0
     record = json.loads(capsys.readouterr().out)
     assert record["against"] == str(other)
     assert [finding["subject"] for finding in record["findings"]] == [
@@ -188,6 +189,13 @@ def test_against_another_profile_names_the_function_that_grew(
         "standing out",
         "track",
     ]
+    assert record["findings"][2]["about"] == {
+        "claim": "function",
+        "core": "",
+        "first": str(other),
+        "second": str(costlier),
+        "function": "track",
+    }
 
 
 def test_against_an_equal_profile_no_function_is_named(
@@ -199,13 +207,13 @@ def test_against_an_equal_profile_no_function_is_named(
 
 
 def test_against_what_cannot_be_compared(
-    tmp_path: Path, dearer: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, costlier: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert profile(dearer, "--against", dearer) == 2
+    assert profile(costlier, "--against", costlier) == 2
     assert "cannot be compared with itself" in capsys.readouterr().err
-    assert profile(dearer, "--against", TWO) == 2
+    assert profile(costlier, "--against", TWO) == 2
     assert (
         f"{TWO}: unknown event 'cpu-clock': did you mean 'cpu-clock:u'" in capsys.readouterr().err
     )
-    assert profile(dearer, "--against", tmp_path / "absent.txt") == 2
+    assert profile(costlier, "--against", tmp_path / "absent.txt") == 2
     assert "absent.txt cannot be read" in capsys.readouterr().err

@@ -1,0 +1,133 @@
+"""Excesses of functions, on simulated machines whose truth is known."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from perflib.stats.excess import Excesses, excesses
+from tests.stats.two_profiles import SHARES, Profiled, at_least, at_most, simulated
+
+Floats = NDArray[np.float64]
+
+
+@functools.cache
+def excesses_of(machine: Profiled, runs: int) -> tuple[Excesses, ...]:
+    generator = np.random.default_rng(7)
+    return tuple(excesses(*simulated(machine, generator), alpha=0.05) for _ in range(runs))
+
+
+# --- the excess: false alarms, coverage, power ---------------------------------------------------
+
+NULLS = {
+    "5 rounds": Profiled(5),
+    "8 rounds, 12 % slower": Profiled(8, factor=1.12),
+    "40 rounds": Profiled(40),
+    "20 rounds, all 12 % slower": Profiled(20, factor=1.12),
+    "20 rounds, long events": Profiled(20, samples=5000),
+    "8 rounds, functions vary by 10 %": Profiled(8, own=0.1),
+    "20 rounds, functions vary by 10 %": Profiled(20, own=0.1, factor=1.12),
+}
+
+
+@pytest.mark.parametrize("machine", NULLS.values(), ids=NULLS)
+def test_null_no_function_is_named_more_often_than_stated(machine: Profiled) -> None:
+    runs = 300
+    wrong = sum(bool(found.named) for found in excesses_of(machine, runs))
+    assert wrong <= at_most(runs, 0.05)
+
+
+def test_null_the_rate_is_not_far_below_what_is_stated_either() -> None:
+    """A test that never fires would pass the one above."""
+    wrong = [bool(found.named) for name in NULLS for found in excesses_of(NULLS[name], 300)]
+    assert sum(wrong) >= at_least(len(wrong), 0.025)
+
+
+def covered(machine: Profiled, runs: int) -> Floats:
+    """How often each function's interval covers the truth."""
+    truth = np.log(machine.growth / machine.factor)
+    hits = np.zeros(SHARES.size)
+    for found in excesses_of(machine, runs):
+        low, high = found.interval(0.95)
+        hits += (low <= truth) & (truth <= high)
+    return hits
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [*NULLS.values(), Profiled(20, samples=3000, one=((1, 1.3),)), Profiled(40, one=((17, 10.0),))],
+    ids=[*NULLS, "one +30 %", "a small one tenfold"],
+)
+def test_intervals_cover_as_often_as_they_say(machine: Profiled) -> None:
+    runs = 300
+    hits = covered(machine, runs)
+    assert hits.mean() / runs == pytest.approx(0.95, abs=0.015)
+    # A single function's interval: half of the noise of the functions may be their own.
+    assert hits.min() >= at_least(runs, 0.93)
+
+
+@pytest.mark.parametrize("rounds", [5, 10, 40])
+def test_a_function_made_ten_percent_costlier_is_named_first(rounds: int) -> None:
+    """Share 15 %, counted in 60 s of samples each, whatever the number of rounds."""
+    machine = Profiled(rounds, samples=90_000 // rounds, one=((1, 1.1),))
+    found = excesses_of(machine, 60)
+    assert sum(one.named[:1] == (1,) for one in found) >= at_least(60, 0.95)
+    others = sum(len(one.named) > 1 for one in found)
+    assert others <= at_most(60, 0.05)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_one_odd_round_names_nobody(seed: int) -> None:
+    """In one round a function took ten times as long: page faults, a neighbour's cache."""
+    first, second = simulated(Profiled(10, samples=2000), np.random.default_rng(seed))
+    second[3, 6] *= 10
+    assert excesses(first, second, 0.05).named == ()
+
+
+def test_a_function_that_varies_much_is_judged_by_itself() -> None:
+    """Of 18 functions two vary by a factor of two or so each event: they are not named for it."""
+    generator = np.random.default_rng(5)
+    own = np.zeros(SHARES.size)
+    own[[3, 10]] = 0.7
+    wrong = 0
+    for _ in range(200):
+        counts = [
+            generator.poisson(3000 * SHARES * np.exp(generator.normal(0, 1, (10, 18)) * own))
+            for _ in range(2)
+        ]
+        wrong += bool(excesses(counts[0].astype(float), counts[1].astype(float), 0.05).named)
+    assert wrong <= at_most(200, 0.07)
+
+
+def test_rounds_of_different_events_may_be_mixed() -> None:
+    """Shares differ from round to round; only what differs within rounds counts."""
+    generator = np.random.default_rng(2)
+    shares = generator.dirichlet(20 * SHARES, 30)
+    wrong = 0
+    for _ in range(100):
+        length = generator.lognormal(7, 1, (30, 1))
+        first, second = generator.poisson(length * shares), generator.poisson(1.3 * length * shares)
+        wrong += bool(excesses(first.astype(float), second.astype(float), 0.05).named)
+    assert wrong <= at_most(100, 0.05)
+
+
+def test_changes_of_large_functions_do_not_accuse_the_others() -> None:
+    """One vanishes, one is new, at few rounds, with bursts: rarely is any other named."""
+    generator = np.random.default_rng(9)
+    right = 0
+    for rounds in (3, 5, 10) * 40:
+        first, second = simulated(Profiled(rounds, samples=5000), generator)
+        first[:, 2], second[:, 3] = 0, 0
+        right += set(excesses(first, second, 0.05).named) == {2, 3}
+    assert right >= at_least(120, 0.94)
+
+
+def test_counting_alone_has_its_own_rate_and_coverage() -> None:
+    """Without scatter of events, one round's intervals cover, and name nobody too often."""
+    machine = Profiled(1, samples=3000, burst=0)
+    found = excesses_of(machine, 300)
+    assert sum(bool(one.named) for one in found) <= at_most(300, 0.05)
+    assert covered(machine, 300).mean() / 300 == pytest.approx(0.95, abs=0.015)
