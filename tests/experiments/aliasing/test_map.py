@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.experiments.aliasing.map import AliasMapParams, cells_of, expected_loads, experiment
-from perflib.experiments.aliasing.map import figures as alias_map_figures
-from perflib.experiments.aliasing.map.analyse import CONTROL, REGIONS, AliasMapTable
+from perflib.experiments.aliasing.map import AliasMapParams, experiment, measure
+from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
+from perflib.experiments.aliasing.map.measure import cells_of, expected_loads
+from perflib.experiments.aliasing.map.table import REGIONS, AliasMapTable
 from perflib.measure.process import WorkerError
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
@@ -86,7 +87,7 @@ def test_without_the_positive_control_nothing_is_refuted() -> None:
     named = findings(samples({}))
     assert named["0"].verdict == "refuted"
     assert named["4096"].verdict == "inconclusive"
-    assert "control that must show" in named["4096"].reason
+    assert named["4096"].reasons[0].code == "unproven"
 
 
 def test_null_half_a_page_against_three_quarters() -> None:
@@ -116,7 +117,7 @@ def test_marked_samples_are_left_out() -> None:
 
 def test_a_run_without_the_control_claims_nothing() -> None:
     table = samples({}, rounds=2)
-    assert findings(table[table["region_bytes"] != CONTROL]) == {}
+    assert findings(table[table["region_bytes"] != CONTROL_BYTES]) == {}
 
 
 def test_extra_time_in_ns_by_distance() -> None:
@@ -133,7 +134,9 @@ def test_extra_time_in_ns_by_distance() -> None:
 
 def test_the_map_has_a_panel_a_region_and_marks_what_is_predicted() -> None:
     table = AliasMapTable(samples({0: 0.5, 4096: 0.7, 8192: 0.7}, rounds=3))
-    figure = alias_map_figures.maps(table)
+    run = Run("alias_map-1", "alias_map", {}, table.samples)
+    drawn_figures = experiment.figures(run)
+    figure = drawn_figures["map"]
     panels = [axes for axes in figure.axes if axes.images]
     assert len(panels) == len(REGIONS)
     marked = {axes.get_title(): bool(axes.lines) for axes in panels}
@@ -143,7 +146,7 @@ def test_the_map_has_a_panel_a_region_and_marks_what_is_predicted() -> None:
     drawn = np.asarray(panels[3].images[0].get_array())
     np.testing.assert_allclose(drawn, table.map_ns[3])
     assert len({image.get_clim() for axes in panels for image in axes.images}) == 1
-    curves = alias_map_figures.by_distance(table, CONTROL).axes[0]
+    curves = drawn_figures["distance"].axes[0]
     assert len(curves.containers) == len(REGIONS)
     assert curves.get_ylim()[0] == 0
 
@@ -201,12 +204,10 @@ def test_a_short_run_visits_every_cell_in_another_order_each_round() -> None:
 
 
 @needs_this_processor
-def test_a_worker_that_refuses_costs_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    from perflib.experiments.aliasing import map as alias_map
-
-    monkeypatch.setattr(alias_map, "cells_of", lambda _: [(0, 0, 99_999_992)])
+def test_a_worker_that_refuses_costs_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "cells_of", lambda _: [(0, 0, 99_999_992)])
     with pytest.raises(WorkerError, match="refuses its arguments"):
-        alias_map.take_map(_Refusing(), AliasMapParams.make({}), 0, 0)  # type: ignore[arg-type]
+        measure.take_map(_Refusing(), AliasMapParams.make({}), 0, 0)  # type: ignore[arg-type]
 
 
 class _Refusing:

@@ -1,19 +1,30 @@
-"""The figures of the store-load map."""
+"""The figures of the store-load map, each drawn from the table of its name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
-from perflib.experiments.aliasing.map.analyse import AliasMapTable
+from perflib.experiments.aliasing.map.analyse import tables
+from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
+from perflib.framework.plots import MARKS, intervals
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from perflib.model.run import Run
 
-__all__ = ["by_distance", "maps"]
+__all__ = ["plots"]
 
 _PAGE = 4096
+
+
+def plots(run: Run) -> dict[str, Callable[[], Figure]]:
+    """How each figure is drawn."""
+    made = tables(run)
+    return {"map": lambda: _maps(made["map"]()), "distance": lambda: _distance(made["distance"]())}
 
 
 def _title(region: int) -> str:
@@ -21,32 +32,30 @@ def _title(region: int) -> str:
     return words.get(region, f"{region} B on")
 
 
-def maps(table: AliasMapTable) -> Figure:
+def _maps(pairs: pd.DataFrame) -> Figure:
     """Time a pair by the offsets of store and load, one panel a region."""
-    from matplotlib.figure import Figure
-
-    count = len(table.regions)
+    regions = sorted(pairs["region_bytes"].unique())
+    stores, loads = (np.sort(pairs[f"{what}_bytes"].unique()) for what in ("store", "load"))
+    count = len(regions)
     columns = min(3, count)
     rows = -(-count // columns)
     figure = Figure(figsize=(3.3 * columns + 1.0, 3.2 * rows + 0.7))
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    half = np.diff(table.stores).min() / 2 if len(table.stores) > 1 else 4
-    extent = (
-        table.loads[0] - half, table.loads[-1] + half,
-        table.stores[0] - half, table.stores[-1] + half,
-    )  # fmt: skip
-    low, high = float(np.nanmin(table.map_ns)), float(np.nanmax(table.map_ns))
-    for place, (axes, region) in enumerate(zip(panels, table.regions, strict=False)):
+    half = np.diff(stores).min() / 2 if len(stores) > 1 else 4
+    extent = loads[0] - half, loads[-1] + half, stores[0] - half, stores[-1] + half
+    low, high = pairs["pair_ns"].min(), pairs["pair_ns"].max()
+    for place, (axes, region) in enumerate(zip(panels, regions, strict=False)):
+        mine = pairs[pairs["region_bytes"] == region]
         image = axes.imshow(
-            table.map_ns[place], origin="lower", extent=extent, aspect="equal", vmin=low,
-            vmax=high, cmap="viridis", interpolation="nearest",
+            mine.pivot(index="store_bytes", columns="load_bytes", values="pair_ns"),
+            origin="lower", extent=extent, aspect="equal", vmin=low, vmax=high, cmap="viridis",
+            interpolation="nearest",
         )  # fmt: skip
         axes.grid(visible=False)
         axes.set_title(_title(region), fontsize="medium")
         if region % _PAGE == 0:
             for side in (-half, half):
-                line = np.array(table.loads)
-                axes.plot(line, line - side, color="C3", lw=1, ls="--", clip_on=True)
+                axes.plot(loads, loads - side, color="C3", lw=1, ls="--", clip_on=True)
             axes.set_xlim(extent[:2])
             axes.set_ylim(extent[2:])
         if place % columns == 0:
@@ -64,19 +73,16 @@ def maps(table: AliasMapTable) -> Figure:
     return figure
 
 
-def by_distance(table: AliasMapTable, control: int) -> Figure:
+def _distance(pairs: pd.DataFrame) -> Figure:
     """Time a pair against the distance of store and load, one line a region."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(8, 4.2))
     axes = figure.subplots()
-    x = np.array(table.distances())
-    for place, region in enumerate(table.regions):
-        y = np.array([tuple(one) for one in table.by_distance(region)])
-        reach = np.abs(np.nan_to_num([y[:, 0] - y[:, 1], y[:, 2] - y[:, 0]]))
-        axes.errorbar(
-            x, y[:, 0], yerr=reach, marker="osv^D"[place % 5], ms=4, capsize=2, color=f"C{place}",
-            ls="--" if region == control else "-", label=_title(region),
+    for place, region in enumerate(sorted(pairs["region_bytes"].unique())):
+        mine = pairs[pairs["region_bytes"] == region]
+        intervals(
+            axes, mine["distance_bytes"], mine["pair_ns"], mine["pair_low_ns"],
+            mine["pair_high_ns"], fmt=MARKS[place % len(MARKS)], color=f"C{place}", capsize=2,
+            ls="--" if region == CONTROL_BYTES else "-", label=_title(region),
         )  # fmt: skip
     axes.axvline(0, color="0.6", lw=0.8, zorder=0)
     axes.set_ylim(0, None)

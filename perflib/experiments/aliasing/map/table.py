@@ -9,18 +9,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
 from perflib.framework.samples import round_starts, usable
-from perflib.framework.verdicts import threshold_verdict
-from perflib.model.finding import Finding
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
 
-__all__ = ["CONTROL", "REGIONS", "AliasMapTable", "region_findings"]
+__all__ = ["REGIONS", "AliasMapTable"]
 
 Floats = NDArray[np.float64]
 REGIONS = (0, 2048, 3072, 4096, 8192)
-CONTROL = 2048  # as far from an agreement in the low 12 bits as can be
-_TRUE = 0
 _CLAIMED = (4096, 8192)
 
 
@@ -28,7 +25,7 @@ class AliasMapTable:
     """The samples of one run as ``[round, region, store, load]``: ns a pair, the mean over cores.
 
     Rows whose ``ok`` is false are left out. Regions are compared within rounds and cores, and
-    uncertainty comes from the scatter of blocks of time.
+    uncertainty comes from the scatter of batches.
     """
 
     def __init__(self, samples: pd.DataFrame) -> None:
@@ -71,14 +68,14 @@ class AliasMapTable:
         """``[store, load]``: where the two agree in their low 12 bits if their regions do."""
         return np.asarray(np.equal.outer(np.array(self.stores), np.array(self.loads)))
 
-    def ratio(self, region: int, control: int = CONTROL) -> Floats:
+    def ratio(self, region: int, control: int = CONTROL_BYTES) -> Floats:
         """``[block]``: log of the time in a region over the control's, where offsets agree."""
         logs = self.log_ns[..., self.aligned]
         places = [self.regions.index(name) for name in (region, control)]
         each = logs[:, :, places[0]] - logs[:, :, places[1]]
         return self._by_block(each.reshape(len(each), -1))
 
-    def extra_ns(self, region: int, control: int = CONTROL) -> Interval:
+    def extra_ns(self, region: int, control: int = CONTROL_BYTES) -> Interval:
         """The same as a difference in ns a pair."""
         control_ns = float(
             np.exp(np.log(self.map_ns[self.regions.index(control)])[self.aligned].mean())
@@ -106,7 +103,7 @@ class AliasMapTable:
         widths = [
             percent(t_interval(self.ratio(region))).half_width
             for region in _CLAIMED
-            if {region, CONTROL} <= set(self.regions)
+            if {region, CONTROL_BYTES} <= set(self.regions)
         ]
         return max((width if math.isfinite(width) else math.inf for width in widths), default=0.0)
 
@@ -115,47 +112,3 @@ class AliasMapTable:
         means = block_means(values, self.blocks)
         return np.array([mean[np.isfinite(mean)].mean() if np.isfinite(mean).any() else np.nan
                          for mean in means])  # fmt: skip
-
-
-def region_findings(table: AliasMapTable, threshold: float) -> list[Finding]:
-    """Of each region but the control: what do its pairs cost where the offsets agree?"""
-    if CONTROL not in table.regions:
-        return []
-    found = [_finding(table, region, threshold) for region in table.regions if region != CONTROL]
-    shown = any(f.subject == str(_TRUE) and f.verdict == "supported" for f in found)
-    return found if shown else [_unproven(finding) for finding in found]
-
-
-def _finding(table: AliasMapTable, region: int, threshold: float) -> Finding:
-    effect = percent(t_interval(table.ratio(region)))
-    verdict, reason = threshold_verdict(effect, threshold)
-    extra = table.extra_ns(region)
-    if math.isfinite(extra.half_width):
-        most = max(extra.high, 0.0)
-        cycles = most * table.core_mhz / 1e3
-        reason += f" A pair takes {extra.effect:.3f} ns more, {most:.3f} at most"
-        reason += f" ({cycles:.2f} cycles)." if math.isfinite(cycles) else "."
-    words = {
-        _TRUE: "a load of what was just stored takes",
-        3072: "a load 3072 B beyond a store, which agrees in no more than 10 bits, takes",
-    }.get(region, f"a load {region} B beyond a store, which agrees in the low 12 bits, takes")
-    claim = f"{words} more than {threshold:g} % longer than one {CONTROL} B beyond"
-    evidence = {
-        "extra_ns": list(extra),
-        "control_ns": float(np.median(table.map_ns[table.regions.index(CONTROL)])),
-        "cores": table.cores,
-    }
-    return Finding(
-        claim, str(region), verdict, *effect, unit="percent", reason=reason, evidence=evidence
-    )
-
-
-def _unproven(finding: Finding) -> Finding:
-    """What is not seen says nothing while true dependencies are not seen either."""
-    if finding.verdict != "refuted" or finding.subject == str(_TRUE):
-        return finding
-    reason = "True dependencies, the control that must show, did not show either. " + finding.reason
-    return Finding(
-        finding.claim, finding.subject, "inconclusive", finding.effect, finding.low, finding.high,
-        unit=finding.unit, reason=reason, evidence=finding.evidence,
-    )  # fmt: skip
