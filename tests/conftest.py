@@ -102,7 +102,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_unconfigure() -> None:
+def pytest_unconfigure(config: pytest.Config) -> None:
     """Python waits for a thread that a failed test left behind: show it, and end all the same."""
-    assert sys.__stderr__ is not None
+    if hasattr(config, "workerinput") or sys.__stderr__ is None:
+        return  # xdist ends its processes itself, when the last one has no more to do
     faulthandler.dump_traceback_later(END_S, exit=True, file=sys.__stderr__)

@@ -103,7 +103,7 @@ def page(console: list[str]) -> Iterator[Any]:
     )
     path = chromium()
     if path is None:
-        pytest.skip("needs Chromium: 'apt-get install chromium' or the like")
+        pytest.skip("needs Chromium: apt-get install chromium")
     with playwright.sync_playwright() as running:
         browser = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
         opened = browser.new_page(viewport={"width": 1300, "height": 1600})

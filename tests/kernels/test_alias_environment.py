@@ -133,7 +133,7 @@ def test_nothing_but_the_sources_variables_is_in_memory_in_the_loop(program: Pat
         capture_output=True, text=True, check=False,
     ).stdout  # fmt: skip
     if not listing:
-        pytest.skip("objdump is not installed")
+        pytest.skip("no objdump: apt-get install binutils")
     lines = re.findall(r"^ +([0-9a-f]+):\t(.*)", listing, re.MULTILINE)
     numbers = [int(address, 16) for address, _ in lines]
     first = next(n for n, (_, code) in enumerate(lines) if "<i>" in code)

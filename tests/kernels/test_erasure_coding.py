@@ -281,10 +281,11 @@ def test_missing_pointers_are_refused(kernel: Kernel) -> None:
 
 # --- blocks for a measurement, the same in every kernel ------------------------------------------
 
+# Each with the header that it needs, and the package that has it.
 KERNELS = {
-    "erasure_coding": "",
-    "erasure_isal": "isa-l/erasure_code.h",
-    "erasure_jerasure": "cauchy.h",
+    "erasure_coding": ("", ""),
+    "erasure_isal": ("isa-l/erasure_code.h", "libisal-dev"),
+    "erasure_jerasure": ("cauchy.h", "libjerasure-dev"),
 }
 OURS = "erasure_coding"
 
@@ -296,8 +297,9 @@ def opened(request: pytest.FixtureRequest) -> tuple[Kernel, int]:
     try:
         kernel = kernels.load(name)
     except MeasurementError as error:
-        if KERNELS[name] and KERNELS[name] in str(error):
-            pytest.skip(f"the library of {name} is not installed")
+        header, package = KERNELS[name]
+        if header and header in str(error):
+            pytest.skip(f"no {header}: apt-get install {package}")
         raise
     if kernel.lib.erasure_open(method, DATA, PARITY, PAGE) == errno.ENOTSUP:
         pytest.skip("this processor has no AVX2")

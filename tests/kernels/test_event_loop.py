@@ -264,7 +264,7 @@ def test_locks_and_functions_have_symbols() -> None:
     """A profiler names them by these."""
     nm = shutil.which("nm")
     if nm is None:
-        pytest.skip("nm is not installed")
+        pytest.skip("no nm: apt-get install binutils")
     [program, *_] = argv(1)
     listed = subprocess.run([nm, program], capture_output=True, text=True, check=True).stdout
     symbols = {line.split()[-1]: line.split()[0] for line in listed.splitlines()}

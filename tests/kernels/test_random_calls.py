@@ -95,7 +95,7 @@ def test_extent_agrees_with_the_symbol_table(kernel: Kernel, tmp_path: Path) -> 
     assert path.read_text().splitlines() == expected
 
 
-@pytest.mark.skipif(shutil.which("objdump") is None, reason="binutils' objdump is not installed")
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump: apt-get install binutils")
 def test_functions_look_like_unoptimised_code_and_skip_nothing(kernel: Kernel) -> None:
     calls = [f for f in read_elf(kernel.build.library).code if f[2].startswith("call_")]
     begin, end, _ = calls[-1]

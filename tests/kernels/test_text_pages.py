@@ -519,8 +519,12 @@ print("well")
 
 @pytest.mark.usefixtures("pool")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount what hugectl needs")
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux's unshare is missing")
-@pytest.mark.skipif(shutil.which("hugectl") is None, reason="libhugetlbfs-bin is not installed")
+@pytest.mark.skipif(
+    shutil.which("unshare") is None, reason="no unshare: apt-get install util-linux"
+)
+@pytest.mark.skipif(
+    shutil.which("hugectl") is None, reason="no hugectl: apt-get install libhugetlbfs-bin"
+)
 def test_hugectl_moves_the_programs_text_to_the_pool(tmp_path: Path) -> None:
     program = kernels.build("code_segment", variant="hugectl", executable=True).library
     script = 'mount -t hugetlbfs none "$0" && exec hugectl --text "$@" --smaps --steps 1000 20000'

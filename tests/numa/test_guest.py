@@ -334,7 +334,7 @@ def test_missing_programs_are_named_with_their_packages(
         prepare(tmp_path)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")
 def test_the_first_process_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out_kernel(tmp_path / "root", "9.0-amd64")
     monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}")

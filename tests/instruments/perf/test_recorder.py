@@ -19,7 +19,7 @@ import pytest
 from perflib.instruments.perf import control as perf_control
 from perflib.instruments.perf import recorder as module
 from perflib.instruments.perf.recorder import Recorder, away_from, prompt
-from perflib.instruments.perf.tool import PerfUnavailableError, ProcessGoneError
+from perflib.instruments.perf.tool import PerfUnavailableError, ProcessGoneError, find_perf
 from perflib.machine.files import integer
 from perflib.machine.hardware.pmu import Pmu
 from perflib.model.errors import MeasurementError, UserError
@@ -35,15 +35,17 @@ from tests.instruments.perf.perf_files import (
 TOP = Path(__file__).parents[3]
 
 
-def _perf_works() -> bool:
-    argv = ["perf", "record", "-q", "-e", "cpu-clock", "-o", os.devnull, "true"]
+def _perf_cannot() -> str:
+    """Why perf cannot record here; empty where it can."""
     try:
-        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
+        argv = [find_perf(), "record", "-q", "-e", "cpu-clock", "-o", os.devnull, "true"]
+    except PerfUnavailableError as error:
+        return str(error)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return f"perf cannot record here: {done.stderr}" if done.returncode else ""
 
 
-needs_perf = pytest.mark.skipif(not _perf_works(), reason="perf is not here, or not allowed")
+needs_perf = pytest.mark.skipif(bool(_perf_cannot()), reason=_perf_cannot())
 
 BURN = """
 def burn(ms):

@@ -15,7 +15,8 @@ from perflib.model.errors import UserError
 from tests.instruments.profile.tables import sample, table
 
 pytestmark = pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("objdump")), reason="needs gcc and binutils"
+    not (shutil.which("gcc") and shutil.which("objdump")),
+    reason="needs both: apt-get install gcc binutils",
 )
 
 SOURCE = """\
@@ -140,7 +141,7 @@ def test_samples_without_an_address_stand_with_the_first_and_that_is_said(tmp_pa
     job = compiled(tmp_path)
     shown = annotate(hits(job, [0, 0]), "work")
     assert shown.table.set_index("address")["samples"].loc[address_of(job, " t work")[0]] == 2
-    assert "Samples that do not tell in which of them they lie are with the first." in shown.remarks
+    assert "Samples that may be in either are with the first." in shown.remarks
 
 
 def test_without_debug_information_there_are_instructions_and_no_source(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_without_debug_information_there_are_instructions_and_no_source(tmp_path
 
 def test_demangled_names_are_found(tmp_path: Path) -> None:
     if shutil.which("g++") is None:
-        pytest.skip("needs g++")
+        pytest.skip("needs a C++ compiler: apt-get install g++")
     (tmp_path / "job.cpp").write_text(
         "namespace geo { template <class T> __attribute__((noinline)) T half(T x)"
         " { return x / 3; }\n struct S { int operator()(int a) const; };\n"
@@ -269,7 +270,7 @@ def test_a_program_that_was_changed_since_is_told(tmp_path: Path) -> None:
     moved = annotate(hits(compiled(tmp_path), [0], began + 0x104), "work")
     assert any("the file was changed since" in said for said in moved.remarks)
     shown = annotate(hits(job, [1, 10_000], began), "work")
-    assert any("2 of 2 samples lie on no instruction" in said for said in shown.remarks)
+    assert any("2 of 2 samples are on no instruction" in said for said in shown.remarks)
     assert shown.table["samples"].sum() == 2  # none is lost
 
 

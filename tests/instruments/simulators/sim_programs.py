@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from perflib import kernels
+from perflib.instruments.simulators.qemu import QEMU_INSTALL
 
 SOURCES = Path(__file__).parents[2] / "kernels_c"
 
 needs_x86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="programs in x86 assembly")
 needs_qemu = pytest.mark.skipif(
-    shutil.which("qemu-x86_64") is None, reason="qemu-user is not installed"
+    shutil.which("qemu-x86_64") is None, reason=f"no qemu-user: {QEMU_INSTALL}"
 )
 needs_valgrind = pytest.mark.skipif(
-    shutil.which("valgrind") is None, reason="valgrind is not installed"
+    shutil.which("valgrind") is None, reason="no valgrind: apt-get install valgrind"
 )
 
 

@@ -44,7 +44,7 @@ def test_the_topology_has_nodes_cpus_memory_and_distances(layout: Layout) -> Non
         assert 0.8 * layout.node_mib < node.memory_bytes / 2**20 <= layout.node_mib
 
 
-@pytest.mark.skipif(shutil.which("numactl") is None, reason="no numactl (Debian: numactl)")
+@pytest.mark.skipif(shutil.which("numactl") is None, reason="no numactl: apt-get install numactl")
 def test_numactl_says_the_same(layout: Layout) -> None:
     said = output("numactl", "--hardware")
     cpus = re.findall(r"node (\d+) cpus: (.*)", said)
@@ -53,7 +53,7 @@ def test_numactl_says_the_same(layout: Layout) -> None:
     assert [[int(word) for word in row.split()[1:]] for row in table] == of(layout)[1]
 
 
-@pytest.mark.skipif(shutil.which("lstopo") is None, reason="no lstopo (Debian: hwloc-nox)")
+@pytest.mark.skipif(shutil.which("lstopo") is None, reason="no lstopo: apt-get install hwloc-nox")
 def test_hwloc_says_the_same(layout: Layout) -> None:
     machine = ET.fromstring(output("lstopo", "--of", "xml"))
     cpus = {}
