@@ -71,6 +71,12 @@ SMALL: dict[str, dict[str, Any]] = {
 # Measured on the way in another's notebook, whose parameters are those of the cell.
 SECOND = {"alias_map"}
 FIRST = [name for name in experiments.NAMES if name not in SECOND]
+# Each runs beside the others, but those that use the machine's pool of huge pages one by one.
+_POOL = {"code_segment", "memory_levels", "random_calls"}
+RUN = [
+    pytest.param(name, marks=pytest.mark.xdist_group("pool" if name in _POOL else name))
+    for name in FIRST
+]
 _MOST_LINES = 30
 _LEAST_PROSE = 0.4
 
@@ -148,7 +154,7 @@ def execute(name: str, parameters: dict[str, Any], out: Path) -> Outcome:
 
 
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", RUN)
 def test_papermill_measures_and_keeps_the_run(name: str, tmp_path: Path) -> None:
     needs(name)
     outcome = execute(name, SMALL[name], tmp_path)
@@ -187,8 +193,9 @@ def test_papermill_with_a_wrong_parameter_measures_nothing(
 # --- through nbval -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # papermill runs the same cells
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("name", FIRST)
+@pytest.mark.parametrize("name", RUN)
 def test_nbval_runs_every_cell(name: str, tmp_path: Path) -> None:
     needs(name)
     notebook = read(path_of(name))
