@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perflib.framework.published import published
-    from perflib.lab import counters
+    from perflib.lab import counters, profiles
+    from perflib.lab.code import built, disassembly
     from perflib.lab.interface import compare, experiment, ledger, load, report, runs
     from perflib.lab.machine import describe, doctor
     from perflib.lab.neighbour import busy_neighbour
@@ -45,11 +46,14 @@ _LAZY = {
     "themed": "perflib.lab.theme",
     # what the notebooks explain with
     "GAP_CAUSES": "perflib.machine.activity.noise",
+    "built": "perflib.lab.code",
     "busy_neighbour": "perflib.lab.neighbour",
     "compare_cores": "perflib.stats.compare",
     "counters": "perflib.lab.counters",  # a module of its own
+    "disassembly": "perflib.lab.code",
     "naive_interval": "perflib.stats.naive",
     "percent": "perflib.stats.interval",
+    "profiles": "perflib.lab.profiles",  # a module of its own
     "published": "perflib.framework.published",
     # what can go wrong
     "MeasurementError": "perflib.model.errors",
@@ -62,17 +66,20 @@ __all__ = [
     "MeasurementError",
     "PerflibError",
     "UserError",
+    "built",
     "busy_neighbour",
     "compare",
     "compare_cores",
     "counters",
     "describe",
+    "disassembly",
     "doctor",
     "experiment",
     "ledger",
     "load",
     "naive_interval",
     "percent",
+    "profiles",
     "published",
     "report",
     "runs",

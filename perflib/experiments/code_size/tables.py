@@ -175,6 +175,8 @@ def backings(run: Run) -> pd.DataFrame:
     if "huge_bytes" in run.samples:
         columns["huge_bytes"] = ("huge_bytes", "median")
     kept = run.samples.groupby("backing").agg(**columns).reset_index()
+    if "huge_bytes" in kept:
+        kept["huge_kib"] = kept.pop("huge_bytes") / 1024
     absent = run.provenance.get("plan", {}).get("absent", {})
     lacking = pd.DataFrame(absent.items(), columns=["backing", "not_available"], dtype=object)
     return kept.merge(lacking, on="backing", how="outer") if absent else kept
