@@ -520,10 +520,10 @@ print("well")
 @pytest.mark.usefixtures("pool")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount what hugectl needs")
 @pytest.mark.skipif(
-    shutil.which("unshare") is None, reason="no unshare: apt-get install util-linux"
+    shutil.which("unshare") is None, reason="apt-get install util-linux"
 )
 @pytest.mark.skipif(
-    shutil.which("hugectl") is None, reason="no hugectl: apt-get install libhugetlbfs-bin"
+    shutil.which("hugectl") is None, reason="apt-get install libhugetlbfs-bin"
 )
 def test_hugectl_moves_the_programs_text_to_the_pool(tmp_path: Path) -> None:
     program = kernels.build("code_segment", variant="hugectl", executable=True).library

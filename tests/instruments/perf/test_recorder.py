@@ -38,7 +38,7 @@ TOP = Path(__file__).parents[3]
 def _perf_cannot() -> str:
     """Why perf cannot record here; empty where it can."""
     try:
-        argv = [find_perf(), "record", "-q", "-e", "cpu-clock", "-o", os.devnull, "true"]
+        argv = [str(find_perf()), "record", "-q", "-e", "cpu-clock", "-o", os.devnull, "true"]
     except PerfUnavailableError as error:
         return str(error)
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
