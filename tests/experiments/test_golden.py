@@ -24,7 +24,11 @@ from perflib.model.store import load
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 GOLDEN: dict[str, list[dict[str, Any]]] = json.loads((RUNS / "findings.json").read_text())
-RENAMED = {"cpu0 disturbed": "cpu0 interference", "cpu1 disturbed": "cpu1 interference"}
+RENAMED = {
+    "cpu0 disturbed": "cpu0 interference",
+    "cpu1 disturbed": "cpu1 interference",
+    "entry sham": "entry control",
+}
 # By experiment and subject: the verdict that is right now.
 MENDED: dict[tuple[str, str], str] = {
     # Huge pages were not backed by the host, so nothing follows from comparing page sizes.

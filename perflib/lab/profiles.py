@@ -1,0 +1,14 @@
+"""Profiles by hand, for a notebook: ``pl.profiles``.
+
+Of the samples in ``run.table("profile")``: who calls whom (`top_down`, `bottom_up`), the same as a
+graph (`flame_graph`, and `flame_figure`, which stands still), and a function's instructions
+(`annotate`).
+"""
+
+from __future__ import annotations
+
+from perflib.instruments.profile.annotate import annotate
+from perflib.instruments.profile.views import bottom_up, top_down
+from perflib.lab.flamegraph import flame_figure, flame_graph
+
+__all__ = ["annotate", "bottom_up", "flame_figure", "flame_graph", "top_down"]
