@@ -2,8 +2,8 @@
 
     python benchmarks/code_segment.py [--runs 10] [--nulls 20] [--only chase,knee,null]
 
-Each line is a figure that was to be reached. Ratios are of arms interleaved in one run; every
-sample's pages were verified.
+Each line is a figure that was to be reached. Ratios are of configurations interleaved in one run;
+every sample's pages were verified.
 """
 
 from __future__ import annotations
@@ -12,35 +12,33 @@ import argparse
 import os
 import tempfile
 import time
+from typing import Any
 
 import numpy as np
 
 from perflib.experiments import get
-from perflib.experiments.code_size.code_segment import CodeSegment
-from perflib.experiments.code_size.measure import Arm
+from perflib.experiments.code_size.claims import KNEE, RING_KNEE
+from perflib.experiments.code_size.code_segment import measure
+from perflib.experiments.code_size.measure import trials
 from perflib.experiments.code_size.table import CodeTable
+from perflib.experiments.code_size.trials import Configuration
+from perflib.framework.page_claims import HUGE_PAGES
 from perflib.measure.schedule import frame_of, round_order
 from perflib.stats.interval import percent
 from perflib.stats.intervals import t_interval
 
-_SHOWN = ("huge pages", "knee")
+_SHOWN = (HUGE_PAGES, KNEE, RING_KNEE)
 _NAMES = ("chase", "knee", "null", "default")
-
-
-def _experiment() -> CodeSegment:
-    experiment = get("code_segment")
-    assert isinstance(experiment, CodeSegment)
-    return experiment
 
 
 def _run(given: dict[str, object]) -> tuple[CodeTable, list[str], float]:
     """A run's table, the sentences of its knees and huge pages, and how long it took."""
-    experiment = _experiment()
+    experiment = get("code_segment")
     begin = time.monotonic()
     run = experiment.measure(experiment.params(given))
     seconds = time.monotonic() - begin
-    knees = [str(found) for found in experiment.analyse(run) if found.subject.startswith(_SHOWN)]
-    return experiment.table_of(run), knees, seconds
+    shown = [str(found) for found in experiment.analyse(run) if found.of in _SHOWN]
+    return CodeTable(run.samples), shown, seconds
 
 
 def chase() -> None:
@@ -78,27 +76,28 @@ def knee(runs: int) -> None:
 
 
 def null(runs: int) -> None:
-    """4 KiB pages against 4 KiB pages, both arms in every round: no knee is to be found."""
-    experiment = _experiment()
+    """4 KiB pages against 4 KiB pages, both in every round: no knee is to be found."""
+    experiment = get("code_segment")
     found = 0
     for number in range(runs):
-        params = experiment.params(
+        params: Any = experiment.params(
             {"patterns": ["chase"], "backings": ["4k"], "seed": number + 1, "simulated_sizes": 0}
         )
         plan = experiment.plan(params)
-        arms = [Arm(*arm) for arm in plan["arms"] for _ in range(2)]
-        plan["arms"] = arms
-        turns: list[dict[str, object]] = []
-        with experiment.turns(params, plan) as taken:
+        plan |= experiment.pilot(params, plan)
+        twice = [Configuration(*one) for one in plan["configurations"] for _ in range(2)]
+        plan["configurations"] = twice
+        taken: list[dict[str, object]] = []
+        with trials(measure.sweep(params), params, plan) as both:
             end = time.monotonic() + 12
             round_ = 0
             while time.monotonic() < end:
-                for position, arm in enumerate(round_order(params.seed, round_, len(arms))):
-                    columns = taken.take(round_, arm)
-                    columns["backing"] = ["thp" if arm % 2 else "4k"]
-                    turns.append({"round": round_, "position": position, "columns": columns})
+                for position, place in enumerate(round_order(params.seed, round_, len(twice))):
+                    columns = both.take(round_, place)
+                    columns["backing"] = ["thp" if place % 2 else "4k"]
+                    taken.append({"round": round_, "position": position, "columns": columns})
                 round_ += 1
-        knees = CodeTable(frame_of(turns)).knees("chase", "thp")
+        knees = CodeTable(frame_of(taken)).knees("chase", "thp")
         found += bool(knees.knees)
         print(
             f"null sweep {number + 1}: {len(knees.knees)} knees, p = {knees.p:.3f}, "
@@ -117,13 +116,13 @@ def default() -> None:
 
 
 def main() -> None:
-    """Run those that are asked for, with runs of their own."""
+    """Run those that are wanted, with runs of their own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--nulls", type=int, default=20)
     parser.add_argument("--only", default=",".join(_NAMES))
-    asked = parser.parse_args()
-    wanted = asked.only.split(",")
+    given = parser.parse_args()
+    wanted = given.only.split(",")
     if unknown := [name for name in wanted if name not in _NAMES]:
         parser.error(f"--only: unknown {', '.join(unknown)}; there are {', '.join(_NAMES)}")
     with tempfile.TemporaryDirectory() as home:
@@ -133,9 +132,9 @@ def main() -> None:
         if "default" in wanted:
             default()
         if "knee" in wanted:
-            knee(asked.runs)
+            knee(given.runs)
         if "null" in wanted:
-            null(asked.nulls)
+            null(given.nulls)
 
 
 if __name__ == "__main__":

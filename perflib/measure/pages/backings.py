@@ -1,4 +1,4 @@
-"""The page backings of a run: which can be had here, and the huge pages that some must reserve."""
+"""The page backings of a run: which are available, and the huge pages that some must reserve."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ def _nothing_lacks(_name: str) -> str:
 
 
 def resolve(
-    asked: Iterable[str],
+    requested: Iterable[str],
     known: Sequence[str],
     pages: int,
     system: Mapping[str, str],
     lacking: Callable[[str], str] = _nothing_lacks,
 ) -> dict[str, Any]:
-    """Which of the backings can be had, and why the others cannot.
+    """Which of the backings are available, and why the others are not.
 
     Parameters
     ----------
-    asked
-        As the user names them; ``huge`` stands for the first of thp and collapse that can be had.
+    requested
+        As the user names them; ``huge`` stands for the first available of thp and collapse.
     known
         All names but ``huge``.
     pages
         How many pages of 2 MiB a backing that reserves them needs.
     system
-        The settings that the user asked for: they may switch huge pages on or off.
+        The settings that the user requested: they may switch huge pages on or off.
     lacking
-        Why a backing cannot be had, if there is more to it than the machine.
+        Why a backing is not available, if there is more to it than the machine.
 
     Returns
     -------
-    ``backings``, those that can be had, and ``absent``, the reason of each other.
+    ``backings``, those that are available, and ``absent``, the reason of each other.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def resolve(
     """
     usable: list[str] = []
     absent: dict[str, str] = {}
-    for word in dict.fromkeys(asked):
+    for word in dict.fromkeys(requested):
         if word not in (*known, "huge"):
             msg = f"backings: {choose('backing', word, [*known, 'huge'])}"
             raise UserError(msg)
@@ -70,7 +70,7 @@ def resolve(
 
 
 def with_pool(system: Mapping[str, str], backings: Iterable[str], pages: int) -> dict[str, str]:
-    """The settings that were asked for, and the huge pages of a backing that reserves them."""
+    """The settings that were requested, and the huge pages of a backing that reserves them."""
     changed = dict(system)
     if set(_OF_THE_POOL) & set(backings):
         total, free = pool_pages()
