@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -42,36 +42,19 @@ class _Laid:
     backing: str
 
 
-class Arrays:
+class Arrays(Workers):
     """The arrays of one worker. A key is the caller's name of an array.
 
     If the worker dies, its arrays are gone: they are laid again when they are asked for.
     """
 
     def __init__(self, conditions: Conditions) -> None:
-        self._workers = Workers(build("memory_chase"), [conditions])
+        super().__init__(build("memory_chase"), [conditions])
         self._arrays: dict[Hashable, _Laid] = {}
-        self._unseen: dict[str, None] = {}
-
-    def __enter__(self) -> Self:
-        self._workers.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._workers.__exit__()
-
-    @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, and what could not be verified."""
-        return [*self._workers.unmet, *self._unseen]
-
-    def provenance(self) -> dict[str, Any]:
-        """Kernel and conditions."""
-        return self._workers.provenance()
 
     def __contains__(self, key: Hashable) -> bool:
         laid = self._arrays.get(key)
-        return laid is not None and laid.pid == self._workers[0].pid
+        return laid is not None and laid.pid == self[0].pid
 
     def lay(
         self,
@@ -113,7 +96,7 @@ class Arrays:
             known = [name for name in BACKINGS if name != "loaded"]
             raise UserError(choose("backing", backing, known))
         self.release(key)
-        worker = self._workers[0]
+        worker = self[0]
         answer, (array,) = worker.call(
             "chase_lay", ORDERS[order], bytes_, span_bytes, LINE_BYTES, BACKINGS[backing], seed,
             cpu, Out(_ARRAY, 1), timeout_s=_TIMEOUT_S,
@@ -141,7 +124,7 @@ class Arrays:
             The worker died, or took too long. Its arrays are gone.
         """
         laid = self._arrays[key]
-        worker = self._workers[0]
+        worker = self[0]
         if worker.pid != laid.pid:
             msg = "the array is gone with the worker that had it"
             raise WorkerError(msg)
@@ -169,14 +152,14 @@ class Arrays:
         here = key in self
         laid = self._arrays.pop(key, None)
         if laid is not None and here:
-            self._workers[0].call("chase_release", laid.array, timeout_s=_TIMEOUT_S)
+            self[0].call("chase_release", laid.array, timeout_s=_TIMEOUT_S)
 
     def page_reach(self, backing: str, seed: int) -> tuple[float, float] | None:
         """Ns a load through one page of the data TLB's reach and many; ``None``: not to be had.
 
         See ``kernels_c/common/page_reach.h``.
         """
-        worker = self._workers[0]
+        worker = self[0]
         answer, (pair, where) = worker.call(
             "chase_page_reach", BACKINGS[backing], seed, Out("f8", 2), Out("u8", 2),
             timeout_s=_TIMEOUT_S,
@@ -188,7 +171,7 @@ class Arrays:
     # --- is it what was asked for? ----------------------------------------------------------------
 
     def _unmet(self, backing: str, begin: int, end: int) -> str:
-        pid = self._workers[0].pid
+        pid = self[0].pid
         assert pid is not None
         return smaps.unmet(backing, smaps.backing_of(smaps.read(pid), begin, end))
 
@@ -201,7 +184,7 @@ class Arrays:
             return misplaced(self.nodes(key), node)
         except MeasurementError as error:
             said, _, why = str(error).partition("cannot be seen: ")
-            self._unseen[f"on which NUMA node the arrays lie cannot be seen: {why or said}"] = None
+            self.problems[f"on which NUMA node the arrays lie cannot be seen: {why or said}"] = None
             return ""
 
 

@@ -27,14 +27,31 @@ def _allow_descriptors(wanted: int) -> None:
 
 
 class Workers:
-    """A kernel's worker under each of several conditions; started at once, ended together."""
+    """A worker of each kernel under each of several conditions; started at once, ended together.
 
-    def __init__(self, build: Build, conditions: Sequence[Conditions]) -> None:
-        self._build = build
-        self._workers = [Worker(build, wanted) for wanted in conditions]
+    What takes an experiment's trials derives from it, or has one.
 
-    def __getitem__(self, arm: int) -> Worker:
-        return self._workers[arm]
+    Parameters
+    ----------
+    builds
+        The kernel, or several: the worker of kernel ``k`` under conditions ``c`` has the number
+        ``k * len(conditions) + c``.
+    conditions
+        What the workers are to have.
+
+    Attributes
+    ----------
+    problems
+        Sentences on what else was wrong, each once; they are part of ``unmet``.
+    """
+
+    def __init__(self, builds: Build | Sequence[Build], conditions: Sequence[Conditions]) -> None:
+        self._builds = [builds] if isinstance(builds, Build) else list(builds)
+        self._workers = [Worker(build, wanted) for build in self._builds for wanted in conditions]
+        self.problems: dict[str, None] = {}
+
+    def __getitem__(self, number: int) -> Worker:
+        return self._workers[number]
 
     def __enter__(self) -> Self:
         _allow_descriptors(_DESCRIPTORS_EACH * len(self._workers))
@@ -51,9 +68,11 @@ class Workers:
             worker.close()
 
     def provenance(self) -> dict[str, Any]:
-        """The kernel, and the conditions asked for and got, for a run's provenance."""
+        """The kernels (``kernel``: the first), and the conditions asked for and got."""
+        kernels = [build.provenance for build in self._builds]
         return {
-            "kernel": self._build.provenance,
+            "kernel": kernels[0],
+            **({"kernels": kernels} if len(kernels) > 1 else {}),
             "conditions": [
                 {"asked": asdict(worker.conditions), "got": worker.got, "unmet": worker.unmet}
                 for worker in self._workers
@@ -62,5 +81,6 @@ class Workers:
 
     @property
     def unmet(self) -> list[str]:
-        """A sentence for each condition that is not in force, each once."""
-        return list(dict.fromkeys(text for worker in self._workers for text in worker.unmet))
+        """A sentence for each condition that is not in force, and each problem, once."""
+        lacking = [text for worker in self._workers for text in worker.unmet]
+        return list(dict.fromkeys([*lacking, *self.problems]))

@@ -195,7 +195,7 @@ def page_reach(
         return timed_pairs([name for name in backings if name in BACKINGS], pair)
 
 
-class CodeTrials:
+class CodeTrials(Workers):
     """A worker on each core, which places the code anew in every trial.
 
     One process measures all backings of a core, so that process-to-process variation is not taken
@@ -214,7 +214,7 @@ class CodeTrials:
         seed: int,
         perf_map: bool,
     ) -> None:
-        self._workers = Workers(build, conditions)
+        super().__init__(build, conditions)
         self._program = program
         self._conditions = conditions
         self._configurations = configurations
@@ -223,34 +223,28 @@ class CodeTrials:
         self._perf_map = perf_map
         self._maps: set[Path] = set()
         self._checksums: dict[tuple[int, str, int], int] = {}
-        self._problems: dict[str, None] = {}
         self._counters: dict[int, tuple[int, Group]] = {}
         self._columns: list[str] = []
 
     def __enter__(self) -> Self:
-        self._workers.__enter__()
+        super().__enter__()
         known = _activity(core_activity(self._conditions[0].cpu or 0))
         self._columns = [*_MEASURED, *known]
-        if self._opened(0, self._workers[0]) is not None:
+        if self._opened(0, self[0]) is not None:
             self._columns.append(_MISSES)
         return self
 
     def __exit__(self, *_: object) -> None:
         for _pid, group in self._counters.values():
             group.close()
-        self._workers.__exit__()
+        super().__exit__()
         for path in self._maps:
             path.unlink(missing_ok=True)
-
-    @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, backings that failed, results that are wrong."""
-        return [*self._workers.unmet, *self._problems]
 
     def provenance(self) -> dict[str, Any]:
         """Kernel and conditions."""
         program = {"program": self._program.provenance} if self._program else {}
-        return self._workers.provenance() | program
+        return super().provenance() | program
 
     def take(self, round_: int, configuration: int) -> Columns:
         """One sample. The code's order is the same for all configurations of a round."""
@@ -275,12 +269,12 @@ class CodeTrials:
     # --- in a worker -----------------------------------------------------------------------------
 
     def _by_worker(self, wanted: Configuration, cpu: int, round_: int) -> dict[str, Any]:
-        worker = self._workers[wanted.core]
+        worker = self[wanted.core]
         answer, begin, end = _place(
             worker, wanted.pattern, wanted.n, wanted.backing, self._seed + round_
         )
         if answer:
-            self._problems[
+            self.problems[
                 f"{wanted.backing}, in some trials: {explain(wanted.backing, answer)}"
             ] = None
             return {"code_bytes": 0, "steps": 0, "time_ns": math.nan, "ok": False}
@@ -296,11 +290,11 @@ class CodeTrials:
         meanwhile = core_activity(cpu) - before
         lacking = lacking or _unmet(wanted.backing, worker, begin, end)
         if lacking:
-            self._problems[f"{wanted.backing}, in some trials: {lacking}"] = None
+            self.problems[f"{wanted.backing}, in some trials: {lacking}"] = None
         right = self._right(wanted, round_, int(done["checksum"]), cpu)
         here = int(done["cpu"]) == cpu
         if not here:
-            self._problems[f"in some trials the thread migrated from cpu{cpu}"] = None
+            self.problems[f"in some trials the thread migrated from cpu{cpu}"] = None
         last_bytes = _JUMP_BYTES if wanted.pattern in RINGS else self._piece_bytes
         values = {
             "code_bytes": int(done["last_ip"]) + last_bytes - int(done["first_ip"]),
@@ -319,7 +313,7 @@ class CodeTrials:
         """Did this core compute what the first of the round did?"""
         first = self._checksums.setdefault((round_, wanted.pattern, wanted.n), checksum)
         if checksum != first:
-            self._problems[
+            self.problems[
                 f"cpu{cpu} ran other code than the first core of its round, or ran it wrongly: a "
                 "core or memory that is broken is the likeliest cause"
             ] = None
@@ -334,7 +328,7 @@ class CodeTrials:
         raw = np.frombuffer(bytes(path) + b"\0", dtype=np.uint8)
         answer, _ = worker.call("code_write_map", raw, timeout_s=_TIMEOUT_S)
         if answer:
-            self._problems[f"{path} cannot be written: {os.strerror(int(answer))}"] = None
+            self.problems[f"{path} cannot be written: {os.strerror(int(answer))}"] = None
 
     def _opened(self, core: int, worker: Worker) -> Group | None:
         """A counter of iTLB misses on the worker, where the processor has one."""
@@ -348,7 +342,7 @@ class CodeTrials:
             group.enable()
             self._counters[core] = (worker.pid, group)
         if group.refused:
-            self._problems[f"iTLB misses are not counted: {group.refused[_EVENT]}"] = None
+            self.problems[f"iTLB misses are not counted: {group.refused[_EVENT]}"] = None
             return None
         return group
 
@@ -379,7 +373,7 @@ class CodeTrials:
         if len(found) != _DUMPS:
             lacking = "the program did not report its pages"
         if lacking:
-            self._problems[f"{wanted.backing}, in some trials: {lacking}"] = None
+            self.problems[f"{wanted.backing}, in some trials: {lacking}"] = None
         return {
             "code_bytes": int(printed[1]),
             "steps": wanted.steps,

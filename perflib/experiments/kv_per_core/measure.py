@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +100,7 @@ def take(params: KvParams, session: Session) -> str:
         return stopped
 
 
-class KernelTrials:
+class KernelTrials(Workers):
     """KV called as a kernel, one worker a core. Checks every result against the first run's.
 
     A process can be a percent or two faster or slower for as long as it lives (where its pages
@@ -110,7 +110,7 @@ class KernelTrials:
     """
 
     def __init__(self, build: Build, conditions: Sequence[Conditions], seed: int) -> None:
-        self._workers = Workers(build, conditions)
+        super().__init__(build, conditions)
         self._event = record(build, "kv_event")
         self._conditions = conditions
         self._seed = seed
@@ -119,29 +119,18 @@ class KernelTrials:
         self._born_s = [0.0] * len(conditions)
         self._trials = [0] * len(conditions)
 
-    def __enter__(self) -> Self:
-        self._workers.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._workers.__exit__()
-
     @property
     def unmet(self) -> list[str]:
         """Conditions that are not in force, and results that are not what they should be."""
-        return self._workers.unmet + [
+        return super().unmet + [
             f"cpu{cpu} computed events {sorted(events)} differently from the pilot run: a core or "
             "memory that is broken is the likeliest cause"
             for cpu, events in self._wrong.items()
         ]
 
-    def provenance(self) -> dict[str, Any]:
-        """Kernel and conditions."""
-        return self._workers.provenance()
-
     def _simulate(self, arm: int, events: Events, timeout_s: float) -> Any:
         wanted = np.asarray(events, dtype=np.int64)
-        code, (done,) = self._workers[arm].call(
+        code, (done,) = self[arm].call(
             "kv_run",
             self._seed,
             wanted,
@@ -164,7 +153,7 @@ class KernelTrials:
         """Replace an old worker by a new one, and warm that up; before anything is timed."""
         old = time.monotonic() - self._born_s[arm] > _LIFE_S and self._trials[arm] >= _LEAST_TRIALS
         if old or self._trials[arm] == 0:
-            self._workers[arm].kill()
+            self[arm].kill()
             self._simulate(arm, events[:1], _PILOT_TIMEOUT_S)
             self._born_s[arm], self._trials[arm] = time.monotonic(), 0
         self._trials[arm] += 1

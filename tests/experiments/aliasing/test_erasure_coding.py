@@ -227,7 +227,7 @@ def test_blocks_at_other_places_are_marked(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_killed_worker_costs_one_turn() -> None:
     found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
     with turns(found) as taken:
-        pid = taken._workers["erasure_coding"][0].pid
+        pid = taken[0].pid
         assert pid is not None
         os.kill(pid, 9)
         with pytest.raises(WorkerError, match="SIGKILL"):

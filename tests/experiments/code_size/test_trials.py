@@ -309,7 +309,7 @@ def test_a_worker_that_is_killed_costs_that_trial_only(
 def test_a_worker_that_is_killed_while_it_runs_says_so(kernel: Build) -> None:
     long = Configuration(0, "random", 512, "4k", 2_000_000_000)
     with trials_of(kernel, long) as trials:
-        (worker,) = trials._workers._workers
+        (worker,) = trials._workers
         assert worker.pid is not None
         timer = threading.Timer(0.3, os.kill, (worker.pid, signal.SIGKILL))
         timer.start()
@@ -322,14 +322,14 @@ def test_a_worker_that_is_killed_while_it_runs_says_so(kernel: Build) -> None:
 
 
 def map_of(trials: CodeTrials) -> Path:
-    (worker,) = trials._workers._workers
+    (worker,) = trials._workers
     return Path(f"/tmp/perf-{worker.pid}.map")
 
 
 def test_the_perf_map_names_the_cases_and_is_removed(kernel: Build) -> None:
     with trials_of(kernel, configuration(), perf_map=True) as trials:
         trials.take(0, 0)
-        (worker,) = trials._workers._workers
+        (worker,) = trials._workers
         path = map_of(trials)
         named = {}
         for line in path.read_text().splitlines():
@@ -362,7 +362,7 @@ def test_misses_are_counted_where_there_is_a_counter(
         if trials.unmet:
             pytest.skip(trials.unmet[0])
         rows = [one(trials.take(round_, 0)) for round_ in (0, 1)]
-        (worker,) = trials._workers._workers
+        (worker,) = trials._workers
         worker.kill()
         rows.append(one(trials.take(2, 0)))
     for row in rows:

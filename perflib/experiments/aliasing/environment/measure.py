@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class _Counted:
 # --- turns ---------------------------------------------------------------------------------------
 
 
-class EnvironmentTurns:
+class EnvironmentTurns(Workers):
     """A launcher on each core; a turn starts the program once and notes what it said.
 
     Parameters
@@ -117,7 +117,7 @@ class EnvironmentTurns:
         origin: tuple[int, Mapping[str, int]],
         sets: Sequence[str],
     ) -> None:
-        self._workers = Workers(launcher, conditions)
+        super().__init__(launcher, conditions)
         self._conditions = conditions
         self._sweep, self._orders = programs
         self._arms = arms
@@ -126,31 +126,17 @@ class EnvironmentTurns:
         self._origin = origin
         self._sets = sets
         self._counted: dict[int, _Counted] = {}
-        self._problems: dict[str, None] = {}
         self._names = list(dict.fromkeys(event.name for name in sets for event in events_of(name)))
-
-    def __enter__(self) -> Self:
-        self._workers.__enter__()
-        return self
 
     def __exit__(self, *_: object) -> None:
         for counted in self._counted.values():
             counted.close()
-        self._workers.__exit__()
-
-    @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, and what was wrong with some starts."""
-        return [*self._workers.unmet, *self._problems]
-
-    def provenance(self) -> dict[str, Any]:
-        """The launcher, and its conditions."""
-        return self._workers.provenance()
+        super().__exit__()
 
     def take(self, round_: int, arm: int) -> Columns:
         """One start of an arm."""
         wanted = self._arms[arm]
-        worker = self._workers[wanted.core]
+        worker = self[wanted.core]
         worker.start()
         program = self._orders[wanted.order] if wanted.kind == LINK_ORDER else self._sweep
         group = self._group(wanted.core, worker, round_) if wanted.kind == SWEEP else None
@@ -201,7 +187,7 @@ class EnvironmentTurns:
                 self._predicted.get(arm.environment_bytes, [])
             ):
                 wrong.append("in some starts other addresses agreed than was predicted")
-        self._problems.update(dict.fromkeys(wrong))
+        self.problems.update(dict.fromkeys(wrong))
         return not wrong
 
     def _group(self, core: int, worker: Worker, round_: int) -> Group | None:

@@ -9,14 +9,13 @@ import errno
 import math
 import os
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.kernels import Build, build
+from perflib.kernels import build
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.measure.schedule import Columns
@@ -264,7 +263,7 @@ def reasons(absent: Mapping[str, str]) -> list[str]:
 # --- turns ---------------------------------------------------------------------------------------
 
 
-class ErasureTurns:
+class ErasureTurns(Workers):
     """A worker for each kernel on each core; the layouts take turns in the same memory.
 
     A turn maps its memory anew, so that the luck of where its pages lie is scatter, and measures
@@ -280,52 +279,21 @@ class ErasureTurns:
         arms: Sequence[Arm],
         seed: int,
     ) -> None:
+        self._kernels = list(dict.fromkeys(IMPLEMENTATIONS[name].kernel for name in examined))
+        super().__init__([build(kernel) for kernel in self._kernels], conditions)
         self._code = code
         self._layouts = layouts
         self._examined = examined
         self._conditions = conditions
         self._arms = arms
         self._seed = seed
-        used = dict.fromkeys(IMPLEMENTATIONS[name].kernel for name in examined)
-        self._builds: dict[str, Build] = {kernel: build(kernel) for kernel in used}
-        self._workers = {
-            kernel: Workers(built, conditions) for kernel, built in self._builds.items()
-        }
-        self._stack = ExitStack()
-        self._problems: dict[str, None] = {}
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            for workers in self._workers.values():
-                stack.enter_context(workers)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, and results that are wrong."""
-        of_workers: Iterable[str] = (
-            text for workers in self._workers.values() for text in workers.unmet
-        )
-        return list(dict.fromkeys([*of_workers, *self._problems]))
-
-    def provenance(self) -> dict[str, Any]:
-        """The kernels (``kernel``: the first of them) and the conditions of their workers."""
-        parts = [workers.provenance() for workers in self._workers.values()]
-        return {
-            "kernel": parts[0]["kernel"],
-            "kernels": [part["kernel"] for part in parts],
-            "conditions": [each for part in parts for each in part["conditions"]],
-        }
 
     def take(self, round_: int, arm: int) -> Columns:
         """One sample of each layout."""
         wanted = self._arms[arm]
         chosen = IMPLEMENTATIONS[wanted.implementation]
-        worker = self._workers[chosen.kernel][wanted.core]
+        before = self._kernels.index(chosen.kernel) * len(self._conditions)
+        worker = self[before + wanted.core]
         layouts = list(self._layouts)
         random.Random(f"{self._seed}/{round_}/{arm}").shuffle(layouts)
         _open(worker, chosen.method, self._code)
@@ -342,11 +310,11 @@ class ErasureTurns:
         right = int(done["parity_checksum"]) == examined["parity_checksum"]
         here = int(done["cpu"]) == cpu
         if not placed:
-            self._problems[f"blocks did not begin where layout {layout!r} has them"] = None
+            self.problems[f"blocks did not begin where layout {layout!r} has them"] = None
         if not here:
-            self._problems[f"in some turns the thread was moved away from cpu{cpu}"] = None
+            self.problems[f"in some turns the thread was moved away from cpu{cpu}"] = None
         if not right:
-            self._problems[
+            self.problems[
                 f"cpu{cpu} made other parity by {arm.implementation} than at first: a core or "
                 "memory that is broken is the likeliest cause"
             ] = None

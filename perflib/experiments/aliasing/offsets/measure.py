@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.kernels import build, record
+from perflib.kernels import Build, build, record
 from perflib.machine.libraries.blas import ONE_THREAD, Blas
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker, WorkerError
@@ -88,7 +87,7 @@ def visiting(seed: str, offsets: Sequence[int], visits: int) -> list[int]:
     return [offset for _ in range(visits) for offset in draw.sample(offsets, len(offsets))]
 
 
-class OffsetTrials:
+class OffsetTrials(Workers):
     """A worker for each build of the kernel and for each BLAS library, on each core.
 
     Parameters
@@ -117,49 +116,21 @@ class OffsetTrials:
         seed: int,
         together: bool = False,
     ) -> None:
+        builds = {one.build: _built(one) for one in configurations}
+        if libraries:
+            conditions = [
+                replace(one, environment={**ONE_THREAD, **one.environment}) for one in conditions
+            ]
+        super().__init__(list(builds.values()), conditions)
+        self._first = {name: i * len(conditions) for i, name in enumerate(builds)}
         self._configurations = configurations
         self._conditions = conditions
         self._libraries = {library.name: library for library in libraries}
         self._offsets = list(offsets)
         self._seed = seed
         self._together = together
-        self._groups: dict[str, Workers] = {}
-        for wanted in configurations:
-            if wanted.build not in self._groups:
-                self._groups[wanted.build] = self._workers(wanted)
-        self._started = contextlib.ExitStack()
-        self._opened: dict[tuple[str, int], int | None] = {}
+        self._opened: dict[Worker, int | None] = {}
         self._checksums: dict[str, int] = {}
-        self._problems: dict[str, None] = {}
-
-    def _workers(self, wanted: Configuration) -> Workers:
-        if wanted.function != DGEMV:
-            return Workers(build("alias_offsets", variant=wanted.build), self._conditions)
-        alone = [
-            replace(each, environment={**ONE_THREAD, **each.environment})
-            for each in self._conditions
-        ]
-        return Workers(build("alias_blas"), alone)
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as started:
-            for workers in self._groups.values():
-                started.enter_context(workers)
-            self._started = started.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._started.close()
-
-    @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, libraries with threads, results that are wrong."""
-        lacking = [text for workers in self._groups.values() for text in workers.unmet]
-        return list(dict.fromkeys([*lacking, *self._problems]))
-
-    def provenance(self) -> dict[str, Any]:
-        """Kernel and conditions of each build and library."""
-        return {"kernels": {name: workers.provenance() for name, workers in self._groups.items()}}
 
     def take(self, round_: int, which: int) -> Columns:
         """Every offset as often as the configuration says, in a fresh random order each time."""
@@ -187,7 +158,7 @@ class OffsetTrials:
         MeasurementError
             The kernel refused, or the library cannot be opened.
         """
-        worker = self._groups[wanted.build][wanted.core]
+        worker = self[self._first[wanted.build] + wanted.core]
         # With both moving, by whole lines: a place in a line has a cost of its own.
         moved = [_line(offset) if self._together else offset for offset in offsets]
         function, number = "offsets_sweep", FUNCTIONS.get(wanted.function, 0)
@@ -206,8 +177,7 @@ class OffsetTrials:
 
     def _open(self, wanted: Configuration, worker: Worker) -> None:
         """Open the library in its worker, anew where the worker was."""
-        key = wanted.build, wanted.core
-        if worker.pid is not None and self._opened.get(key) == worker.pid:
+        if worker.pid is not None and self._opened.get(worker) == worker.pid:
             return
         library = self._libraries[wanted.build]
         words = [
@@ -221,7 +191,7 @@ class OffsetTrials:
             why = said.tobytes().partition(b"\0")[0].decode(errors="replace")
             msg = f"{library.path} cannot be used: {why or _explained(int(answer))}"
             raise MeasurementError(msg)
-        self._opened[key] = worker.pid
+        self._opened[worker] = worker.pid
 
     def _usable(
         self, wanted: Configuration, offsets: Sequence[int], samples: NDArray[Any]
@@ -243,8 +213,14 @@ class OffsetTrials:
         }
         for words, held in checks.items():
             if not held.all():
-                self._problems[f"{wanted.name}: {words}"] = None
+                self.problems[f"{wanted.name}: {words}"] = None
         return np.asarray(np.all(list(checks.values()), axis=0))
+
+
+def _built(wanted: Configuration) -> Build:
+    if wanted.function == DGEMV:
+        return build("alias_blas")
+    return build("alias_offsets", variant=wanted.build)
 
 
 def _line(offset: int) -> int:
