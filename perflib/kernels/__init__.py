@@ -3,8 +3,8 @@
 ``kernels_c/NAME.c`` (or in ``readers``, ``tools``) begins with a comment whose last part, after a
 line ``@kernel``, is TOML:
 
-    flags = ["-O2"]              what the compiler is told, nothing else ever is
-    link = ["-lm"]               what the linker is told
+    flags = ["-O2"]              the compiler's flags, and no others
+    link = ["-lm"]               the linker's flags
     copied = "NAME_part.inc"     C whose machine code is repeated ``copies`` times (see copies.py)
     [define]
     SIZE = 64                    preprocessor definitions, with the values that ``define`` replaces
@@ -167,10 +167,11 @@ def compiler() -> tuple[str, str]:
         if path:
             status = Path(path).stat()
             return path, _compiler_version(path, status.st_mtime_ns)
-    asked = f"PERFLIB_CC={wanted!r}" if wanted else "none of gcc, cc, clang"
+    searched = f"PERFLIB_CC={wanted!r}" if wanted else "none of gcc, cc, clang"
     msg = (
-        f"no C compiler: {asked} is on PATH. Install one: 'apt-get install gcc libc6-dev' (Debian, "
-        "Ubuntu), 'dnf install gcc' (Fedora, RHEL), 'conda install -c conda-forge c-compiler'."
+        f"no C compiler: {searched} is on PATH. Install one: 'apt-get install gcc libc6-dev' "
+        "(Debian, Ubuntu), 'dnf install gcc' (Fedora, RHEL), "
+        "'conda install -c conda-forge c-compiler'."
     )
     raise UserError(msg)
 

@@ -1,7 +1,7 @@
 """A machine's provenance record: what a reader of a result must know about where it was measured.
 
 Everything is plain JSON. ``fingerprint`` stays the same from day to day and from kernel to kernel,
-and is equal on machines of the same make, so that runs can be told apart and put together by it.
+and is equal on machines of the same make, so that runs can be distinguished and grouped by it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def describe(root: Path = Path("/"), *, leaves: Leaves | None = None) -> dict[st
     root
         Where /proc and /sys are found; another machine's recorded files serve as well.
     leaves
-        The processor's CPUID leaves; asked for if this is the machine itself.
+        The processor's CPUID leaves; read if this is the machine itself.
     """
-    missing = "" if leaves else "not this machine: its processor cannot be asked"
+    missing = "" if leaves else "not this machine: its CPUID cannot be read"
     if leaves is None:
         leaves = {}
         if root == Path("/"):

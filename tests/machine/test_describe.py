@@ -42,7 +42,7 @@ def test_without_cpuid_the_name_still_comes_from_cpuinfo(tmp_path: Path) -> None
     record = describe(trees.epyc(tmp_path))
     assert record["microarchitecture"] == "Zen 2"
     assert record["tlbs"] == []
-    assert "cannot be asked" in record["cpuid_missing"]
+    assert "cannot be read" in record["cpuid_missing"]
 
 
 def test_the_fingerprint_outlives_what_changes_from_day_to_day(tmp_path: Path) -> None:

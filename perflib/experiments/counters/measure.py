@@ -17,7 +17,7 @@ from perflib.experiments.counters.trials import (
     template_of,
 )
 from perflib.framework.jobs import Jobs, copies_for, log_format
-from perflib.instruments.counters.groups import Asked, Group
+from perflib.instruments.counters.groups import Group, Requested
 from perflib.instruments.counters.watched import watch
 from perflib.instruments.joblog.jobrun import job_argv, run_job
 from perflib.instruments.perf.recorder import Recorder
@@ -67,7 +67,7 @@ def pilot(params: CountersParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def countable(sets: Mapping[str, Sequence[Asked]]) -> tuple[list[str], dict[str, str]]:
+def countable(sets: Mapping[str, Sequence[Requested]]) -> tuple[list[str], dict[str, str]]:
     """The sets of which this machine counts something, and of the others why not."""
     found, absent = [], {}
     for name, events in sets.items():

@@ -18,7 +18,7 @@ import pandas as pd
 
 from perflib.experiments.counters.modes import ALONE, KERNEL, NOTHING, SAMPLED, Configuration
 from perflib.framework.jobs import Jobs, job_template, log_format
-from perflib.instruments.counters.groups import Asked, in_domain
+from perflib.instruments.counters.groups import Requested, in_domain
 from perflib.instruments.counters.monitor import Monitor, totals
 from perflib.instruments.counters.sets import events_of
 from perflib.instruments.counters.watched import watch
@@ -44,7 +44,7 @@ Attach = Callable[[int], contextlib.AbstractContextManager[object]]
 Rows = list[dict[str, Any]]
 
 
-def sets_of(params: CountersParams) -> dict[str, list[Asked]]:
+def sets_of(params: CountersParams) -> dict[str, list[Requested]]:
     """The events of each set of the parameters."""
     return {name: in_domain(events_of(name), params.domain) for name in params.sets}
 
@@ -121,7 +121,7 @@ class CountedJobs(Jobs):
                 sets,
                 watch(pid=pid),
                 period_s=params.period_ms / 1e3,
-                turns="kernel" if wanted.mode == KERNEL else "us",
+                order="kernel" if wanted.mode == KERNEL else "random",
                 seed=params.seed + 1000 * round_,  # each round another order of the sets
             ) as monitor:
                 monitors.append(monitor)

@@ -33,7 +33,7 @@ class Event:
     Attributes
     ----------
     name
-        As it was asked for, with ``:u`` or ``:k`` if it counts in one of the two alone.
+        As it was requested, with ``:u`` or ``:k`` if it counts in one of the two alone.
     type, config, config1, config2
         The attribute's fields: PERF_TYPE_HARDWARE 0, SOFTWARE 1, TRACEPOINT 2, HW_CACHE 3, RAW 4,
         above that a device of /sys/bus/event_source/devices.
@@ -61,7 +61,7 @@ class Event:
 
 
 def event(name: str, cpu: str | None = None, root: Path = Path("/")) -> Event:
-    """Look an event up by its name.
+    """Find an event by its name.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def event(name: str, cpu: str | None = None, root: Path = Path("/")) -> Event:
     prefix, colons, rest = name.partition("::")
     if colons:
         if cpu is not None and pfm.pmu_named(cpu) != pfm.pmu_named(prefix):
-            msg = f"event {name!r} is one of {prefix}, but the CPU asked for is {cpu}"
+            msg = f"event {name!r} is one of {prefix}, but the requested CPU is {cpu}"
             raise UserError(msg)
         name, cpu = rest, prefix
     if cpu is not None and not pfm.missing():

@@ -45,7 +45,7 @@ class _Buffer:
 
 
 class Follower:
-    """Reads sets of counters at a period; with more than one set it lets them take turns.
+    """Reads sets of counters at a period; several sets are rotated.
 
     The sets, their leaders and the clocks are descriptors, opened by others and closed by them
     when `run` has returned. The clocks are on; of the sets the first in the order is.
@@ -57,7 +57,7 @@ class Follower:
     clock
         Counters that are read with every set.
     order
-        Sets in the order of their turns, over and over.
+        Sets in the order in which they are on, over and over.
     period_ns
         Length of a tick.
     start_ns

@@ -38,7 +38,7 @@ from perflib.instruments.counters.watched import Target, Watched, watch
 from perflib.machine.files import integer
 from perflib.model.errors import UserError, choose
 
-__all__ = ["Asked", "Group", "Lacking", "Opener", "in_domain", "open_counter", "why_not"]
+__all__ = ["Group", "Lacking", "Opener", "Requested", "in_domain", "open_counter", "why_not"]
 
 _WITHOUT_USER, _WITHOUT_KERNEL, _INHERIT, _OFF = 1, 2, 4, 8
 _KERNEL_ONLY = (3, 4)  # config of the software events context-switches, cpu-migrations
@@ -58,13 +58,13 @@ class Lacking:
     reason: str
 
 
-Asked = Event | Lacking
+Requested = Event | Lacking
 Opener = Callable[..., int]
 
 
 def in_domain(
-    events: Iterable[Asked], domain: Literal["all", "user", "kernel"] = "all"
-) -> list[Asked]:
+    events: Iterable[Requested], domain: Literal["all", "user", "kernel"] = "all"
+) -> list[Requested]:
     """The same events counted in user space alone (``:u``), in the kernel alone (``:k``), or both.
 
     Raises
@@ -75,7 +75,7 @@ def in_domain(
     if domain not in _DOMAINS:
         raise UserError(choose("domain", domain, _DOMAINS))
     suffix, without_user, without_kernel = _DOMAINS[domain]
-    found: list[Asked] = []
+    found: list[Requested] = []
     for event in events:
         name = event.name.removesuffix(":u").removesuffix(":k") + suffix
         if isinstance(event, Lacking):
@@ -196,7 +196,7 @@ class Group:
 
     def __init__(
         self,
-        events: Sequence[Asked],
+        events: Sequence[Requested],
         watched: Watched | None = None,
         *,
         name: str = "",
@@ -208,7 +208,7 @@ class Group:
             raise UserError(msg)
         self.name = name
         self.watched = watched or watch()
-        self.asked = tuple(events)
+        self.requested = tuple(events)
         self.events: tuple[Event, ...] = ()
         self.refused: dict[str, str] = {}
         self.counters: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
@@ -220,9 +220,9 @@ class Group:
     # The same events stand on every target, or a sum over targets would lack some of it: an event
     # that fails on one is given up, and the others are opened anew without it.
     def _open(self) -> None:
-        self.refused = {one.name: why for one in self.asked if (why := _refused_at_once(one))}
+        self.refused = {one.name: why for one in self.requested if (why := _refused_at_once(one))}
         events = [
-            one for one in self.asked if isinstance(one, Event) and one.name not in self.refused
+            one for one in self.requested if isinstance(one, Event) and one.name not in self.refused
         ]
         while events:
             rows, failed, reason = self._open_everywhere(events)
@@ -321,7 +321,7 @@ class Group:
         return read_counters(self.counters)
 
     def read(self) -> pd.DataFrame:
-        """One row an event, in the order in which they were asked for.
+        """One row an event, in the order in which they were requested.
 
         Returns
         -------
@@ -336,7 +336,7 @@ class Group:
             table["status"] = "never switched on"
         lacking = pd.DataFrame({"event": list(self.refused), "status": list(self.refused.values())})
         rows = pd.concat([table, lacking]) if len(lacking) else table
-        rows = rows.set_index("event").loc[[event.name for event in self.asked]].reset_index()
+        rows = rows.set_index("event").loc[[event.name for event in self.requested]].reset_index()
         rows.insert(1, "set", self.name)
         return rows
 
@@ -347,7 +347,7 @@ class Group:
         self._zero = None
 
 
-def _refused_at_once(event: Asked) -> str:
+def _refused_at_once(event: Requested) -> str:
     """Why this event is not even tried; empty where it is."""
     if isinstance(event, Lacking):
         return event.reason

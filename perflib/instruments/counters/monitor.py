@@ -1,4 +1,4 @@
-"""A monitor: sets of counters followed over time, in turns that we or the kernel take.
+"""A monitor: sets of counters followed over time, rotated by perflib or by the kernel.
 
 The loop that reads is C in a thread of this process: cffi gives Python's lock away while it runs,
 so a busy notebook does not delay it, it takes no time from the notebook, and no second process is
@@ -24,7 +24,7 @@ import pandas as pd
 
 from perflib.instruments.counters.events import Event
 from perflib.instruments.counters.follower import PROCESS_ENDED, Follower, Ticks
-from perflib.instruments.counters.groups import Asked, Group, Opener, open_counter
+from perflib.instruments.counters.groups import Group, Opener, Requested, open_counter
 from perflib.instruments.counters.multiplexing import rotation, scale_slices
 from perflib.instruments.counters.readings import count_rows, kernel_slice_ns, since
 from perflib.instruments.counters.watched import Watched
@@ -33,7 +33,7 @@ from perflib.model.errors import UserError, choose
 __all__ = ["LEAST_PERIOD_S", "Monitor", "totals"]
 
 LEAST_PERIOD_S = 0.01
-_TURNS = ("us", "kernel")
+_ORDERS = ("random", "kernel")
 _ROUNDS = 1000  # of the rotation, drawn in advance; then the order begins again
 _CLOCK = Event("clock", type=1, config=9, exclude_kernel=True)  # PERF_COUNT_SW_DUMMY
 _SEEN_ALL = 0.999  # the clock and a counter are not read at the same instant
@@ -51,23 +51,21 @@ class Monitor:
     watched
         What to follow: see `watched.watch`.
     period_s
-        Time between two readings, 0.01 or more. Where we rotate, one set counts for one period.
-    turns
-        Who rotates when there are several sets. ``us``: one set at a time, each once in a round,
-        the order of each round drawn anew, so that a program with a rhythm of its own cannot keep
-        step with it; the slices are known, and with them the uncertainty. ``kernel``: all sets are
-        on, and where they do not fit the kernel lets them take turns, in a fixed order.
+        Time between two readings, 0.01 or more: in the random order a set's slice.
+    order
+        How several sets rotate. ``random``: one set at a time, each once in a round, the order of
+        each round drawn anew, so that a program with a rhythm of its own cannot keep step with it;
+        the slices are known, and with them the uncertainty. ``kernel``: all sets are on, and where
+        they do not fit the kernel rotates them, in a fixed order.
     seed
         Of the random order.
-    fixed_order
-        The same order in every round, to show what it does to a periodic program.
     opener
         What opens one counter; tests put another in its place.
 
     Raises
     ------
     UserError
-        No set, an empty one, a period below 10 ms, or no such way to take turns.
+        No set, an empty one, a period below 10 ms, or no such order.
 
     Examples
     --------
@@ -78,13 +76,12 @@ class Monitor:
 
     def __init__(
         self,
-        sets: Mapping[str, Sequence[Asked]],
+        sets: Mapping[str, Sequence[Requested]],
         watched: Watched,
         *,
         period_s: float = 0.1,
-        turns: Literal["us", "kernel"] = "us",
+        order: Literal["random", "kernel"] = "random",
         seed: int = 0,
-        fixed_order: bool = False,
         opener: Opener = open_counter,
     ) -> None:
         if not sets or not all(sets.values()):
@@ -94,12 +91,12 @@ class Monitor:
         if not LEAST_PERIOD_S <= period_s < float("inf"):
             msg = f"a period of {period_s:g} s cannot be kept: {LEAST_PERIOD_S:g} s or more"
             raise UserError(msg)
-        if turns not in _TURNS:
-            raise UserError(choose("way to take turns", turns, _TURNS))
+        if order not in _ORDERS:
+            raise UserError(choose("order of the sets", order, _ORDERS))
         self.watched = watched
         self.period_s = period_s
-        self._by_us = turns == "us"
-        self._generator, self._fixed_order = np.random.default_rng(seed), fixed_order
+        self._one_at_a_time = order == "random"
+        self._generator = np.random.default_rng(seed)
         self._ended = ""
         self._closed = False
         self._start_ns = 0
@@ -148,11 +145,11 @@ class Monitor:
         flat = [group.counters.ravel() for group in self._counting]
         leaders = [group.leaders for group in self._counting]
         order = np.zeros(1, dtype=np.int32)
-        if self._by_us:
-            order = rotation(len(flat), _ROUNDS, self._generator, fixed=self._fixed_order)
+        if self._one_at_a_time:
+            order = rotation(len(flat), _ROUNDS, self._generator)
         else:
             flat, leaders = [np.concatenate(flat)], [np.concatenate(leaders)]
-        for group in [self._counting[order[0]]] if self._by_us else self._counting:
+        for group in [self._counting[order[0]]] if self._one_at_a_time else self._counting:
             group.enable()
         self._clock.enable()  # last, and read first: what is always on is not taken for scaled
         self._follower = Follower(
@@ -254,7 +251,7 @@ class Monitor:
         for index, (group, shape) in enumerate(zip(self._counting, self._shapes, strict=True)):
             count = shape[0] * shape[1]
             mine = np.full(len(times), True)
-            if self._by_us:
+            if self._one_at_a_time:
                 mine = read.ticks["set"] == index
             here = read.readings[mine, offset : offset + count].reshape(-1, *shape)
             before = np.roll(here, 1, axis=0)
@@ -265,7 +262,7 @@ class Monitor:
             for name, values in per_tick.items():
                 table[name] = np.repeat(values[mine], shape[1])
             yield table
-            if not self._by_us:
+            if not self._one_at_a_time:
                 offset += count
 
 
@@ -312,7 +309,7 @@ def totals(series: pd.DataFrame) -> pd.DataFrame:
     One row a set and event: ``event``, ``set``, ``value`` (seen), ``enabled_ns``, ``running_ns``,
     ``scaled`` (the estimate for the whole time that the program ran), ``scaled_error`` and
     ``freedom`` (see `multiplexing.scale_slices`), ``samples`` (readings in which it was counted),
-    ``collected_percent`` (of those due in its turns) and ``status``.
+    ``collected_percent`` (of those due in its slices) and ``status``.
     """
     ran = series.dropna(subset=["clock_ns"])
     all_ns = float(ran.drop_duplicates("time_ns")["clock_ns"].sum())
@@ -323,8 +320,8 @@ def totals(series: pd.DataFrame) -> pd.DataFrame:
         running_ns = float(seen["running_ns"].sum())
         whole_ns = running_ns if running_ns >= _SEEN_ALL * all_ns else all_ns
         estimate = scale_slices(seen["value"], seen["running_ns"], whole_ns)
-        got = int((due["status"] != "not counted").sum())
-        asked = len(due) + float(due["missed"].sum())
+        made = int((due["status"] != "not counted").sum())
+        wanted = len(due) + float(due["missed"].sum())
         rows.append(
             {
                 "event": event,
@@ -335,8 +332,8 @@ def totals(series: pd.DataFrame) -> pd.DataFrame:
                 "scaled": estimate.value,
                 "scaled_error": estimate.error,
                 "freedom": estimate.freedom,
-                "samples": got,
-                "collected_percent": 100 * got / asked if asked else np.nan,
+                "samples": made,
+                "collected_percent": 100 * made / wanted if wanted else np.nan,
                 "status": _status(part, len(seen), whole_ns > running_ns),
             }
         )

@@ -1,6 +1,6 @@
 """What a count is worth that was seen for a part of the time only.
 
-A processor has a few counters. More events than that take turns, and each is seen in a sample of
+A processor has a few counters. More events than that are rotated, and each is seen in a sample of
 the time slices; its total is an estimate, and the slices it was not seen in are its uncertainty.
 
 In slices ``i = 1 .. n`` the counts ``y_i`` were seen while the program ran for ``x_i``; in all it
@@ -12,11 +12,11 @@ Techniques*, 3rd edition 1977, chapter 6)::
 
 where ``s^2`` is the variance of the residuals ``e_i = y_i - R x_i``, taken from the differences
 of successive ones, ``sum((e_{i+1} - e_i)^2) / 2 (n - 1)``: a rate that drifts slowly is sampled
-evenly by the turns and must not count as their error. ``1 - f`` is the finite population
+evenly by the slices and must not count as their error. ``1 - f`` is the finite population
 correction: what was seen is known. A count below one event is never taken for certain: ``n s^2``
 is at least 1.
 
-The turns are drawn at random within each round (`rotation`). With a fixed order a rate that is
+The order is drawn at random within each round (`rotation`). With a fixed order a rate that is
 periodic with the rotation meets the same set always, and a rate that drifts meets one set earlier
 than the others: neither the estimate nor its uncertainty can know. By simulation (in the tests),
 95 % intervals of a quarter of 120 slices cover 95 % for steady rates, 99 % for drifting and for
@@ -24,7 +24,7 @@ bursty ones, 91 % for rates that are periodic with the rotation or come in rare 
 order 34 % for the drift and none for the period. A quarter of 24 slices is too few for spikes
 (65 %).
 
-The kernel's own rotation has a fixed order, and of a single total it tells no slices:
+The kernel's own rotation has a fixed order, and of its slices only the total is known:
 `scale_totals` then assumes their scatter, and says so.
 """
 
@@ -69,14 +69,14 @@ class Scaled(NamedTuple):
             return Interval(self.value, self.value, self.value)
         if not math.isfinite(self.error):
             return Interval(self.value, math.nan, math.nan)
-        reach = float(distributions.t.ppf(0.5 + confidence / 2, self.freedom)) * self.error
-        return Interval(self.value, self.value - reach, self.value + reach)
+        half_width = float(distributions.t.ppf(0.5 + confidence / 2, self.freedom)) * self.error
+        return Interval(self.value, self.value - half_width, self.value + half_width)
 
 
 def rotation(
     sets: int, rounds: int, generator: np.random.Generator, *, fixed: bool = False
 ) -> NDArray[np.int32]:
-    """Whose turn it is: each set once a round, in a random order, or always in the same one.
+    """Which set is on: each once a round, in a random order, or always in the same one.
 
     >>> rotation(3, 2, np.random.default_rng(0), fixed=True).tolist()
     [0, 1, 2, 0, 1, 2]
@@ -165,23 +165,23 @@ def scale_totals(
     slice_ns: float = KERNEL_SLICE_NS,
     scatter: float = ASSUMED_SCATTER,
 ) -> tuple[Floats, Floats]:
-    """Totals scaled by enabled over running time, where the kernel rotated and told no slices.
+    """Totals scaled by enabled over running time, where the kernel rotated and reports no slices.
 
     Parameters
     ----------
     value, enabled_ns, running_ns
         What the kernel says, of any one shape.
     slice_ns
-        How long one turn of the kernel's rotation lasts.
+        How long one slice of the kernel's rotation lasts.
     scatter
-        How much the event's rate differs from turn to turn, as a standard deviation over the mean.
-        It is **assumed**: 1 is a rate that is off as often as not. A single total cannot tell.
+        How much the event's rate differs between slices: standard deviation over mean. It
+        is **assumed**: 1 is a rate that is off as often as not. A single total cannot show it.
 
     Returns
     -------
     tuple
         The estimates, and their standard uncertainties under that assumption: ``estimate *
-        scatter * sqrt((1 - f) / n)`` with ``f`` the share of the time seen in ``n`` turns, and at
+        scatter * sqrt((1 - f) / n)`` with ``f`` the share of the time seen in ``n`` slices, and at
         least that of one event. Certain is only that the total is no smaller than ``value``. Both
         are NaN where the running time is zero: not counted is not zero.
 
@@ -195,6 +195,6 @@ def scale_totals(
     counted = running > 0
     share = np.where(counted, np.minimum(running / np.where(enabled > 0, enabled, 1.0), 1), np.nan)
     estimate = np.where(share < 1, seen / share, np.where(counted, seen, np.nan))
-    turns = np.maximum(running / slice_ns, 1.0)
-    assumed = np.maximum(estimate * scatter / np.sqrt(turns), 1 / share)
+    slices = np.maximum(running / slice_ns, 1.0)
+    assumed = np.maximum(estimate * scatter / np.sqrt(slices), 1 / share)
     return estimate, assumed * np.sqrt(1 - share)

@@ -1,8 +1,8 @@
 """The names of hardware events of every processor, through libpfm4.
 
 libpfm4 (Debian's package of that name) holds the event tables of some fifty processors and turns a
-name into the numbers that ``perf_event_open`` takes. It is optional: it is looked for when first
-asked, through cffi's ABI mode, so that neither its headers nor a compiler are needed. It encodes
+name into the numbers that ``perf_event_open`` takes. It is optional: it is searched when first
+needed, through cffi's ABI mode, so that neither its headers nor a compiler are needed. It encodes
 for any processor, also for one that this machine is not, and where a hypervisor hides the counters.
 
 Source: libpfm4 4.13, its manual pages pfm_get_pmu_info(3), pfm_get_event_info(3),

@@ -80,7 +80,7 @@ def count_rows(change: NDArray[Any], *, slice_ns: float | None = None) -> pd.Dat
     change
         Readings ``[..., target, event]`` as differences.
     slice_ns
-        The length of a turn of the kernel's rotation; asked of the kernel by default.
+        The length of a slice of the kernel's rotation; the kernel's own by default.
 
     Returns
     -------
@@ -121,7 +121,7 @@ def count_rows(change: NDArray[Any], *, slice_ns: float | None = None) -> pd.Dat
 
 
 def kernel_slice_ns() -> float:
-    """How long the kernel lets one group count before it is another's turn."""
+    """How long the kernel lets one group count before it rotates."""
     devices = Path("/sys/bus/event_source/devices")
     for name in ("cpu", "cpu_core"):
         found = integer(devices / name / "perf_event_mux_interval_ms")

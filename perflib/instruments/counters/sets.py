@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.instruments.counters.events import Event, event
-from perflib.instruments.counters.groups import Asked, Lacking
+from perflib.instruments.counters.groups import Lacking, Requested
 from perflib.instruments.counters.multiplexing import Scaled, ratio_of_slices
 from perflib.model.errors import UserError, choose
 
@@ -83,7 +83,7 @@ def ratios() -> dict[str, Ratio]:
 
 
 def published_names() -> dict[str, str]:
-    """The source's name of a counter to ours, where it is the same count."""
+    """The perfctr monitor's (Jurga 2006) name of a counter to ours, where the count is the same."""
     return dict(_data()["published"])
 
 
@@ -93,7 +93,7 @@ def _terms(formula: str) -> Terms:
     return ((1, first), *((-1 if sign == "-" else 1, name) for sign, name in pairs))
 
 
-def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Asked]:
+def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Requested]:
     """The events of a set, as `Group` takes them.
 
     A name that has no encoding on this machine becomes a `Lacking` with the reason, and in the
@@ -109,7 +109,7 @@ def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Aske
     """
     if name not in sets():
         raise UserError(choose("set of events", name, sets()))
-    found: list[Asked] = []
+    found: list[Requested] = []
     for wanted in sets()[name].events:
         try:
             found.append(lookup(wanted))
@@ -122,7 +122,7 @@ def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Aske
 
 
 def ratio_table(counts: pd.DataFrame, series: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Every ratio whose events were asked for in one set, with its standard uncertainty.
+    """Every ratio whose events were requested in one set, with its standard uncertainty.
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
 """Follow a log file that another process writes: its new bytes, and when they were seen.
 
 inotify wakes the reader some 0.2 ms after a line is written. It says nothing of what another
-computer writes to a network file system, so the reader also looks every 50 ms; where that finds
+computer writes to a network file system, so the reader also polls every 50 ms; where that finds
 what inotify kept silent about, ``remarks`` says so, because a line's time is then 50 ms coarse.
 
 Logs are rotated in two ways, and both are followed. The file is renamed and a new one takes its
 name: the job may write to the old one until it opens the new one, so the new one is taken up, and
 the old one read to its end, when something stands in the new one. Or the file is copied and cut
 to nothing (copytruncate): reading begins at its start again. What is written and cut away between
-two looks is lost, and so is a cut that is made up for before the next look.
+two polls is lost, and so is a cut that is made up for before the next poll.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from inotify_simple import INotify, flags
 from perflib.machine.processes import is_gone
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["LOOK_S", "Follower"]
+__all__ = ["POLL_S", "Follower"]
 
-LOOK_S = 0.05
-"""How often the file is looked at where inotify is silent, and how soon an end is noticed."""
+POLL_S = 0.05
+"""How often the file is polled where inotify is silent, and how soon an end is noticed."""
 
 _CHUNK_BYTES = 1 << 16
 
@@ -234,13 +234,13 @@ class Follower:
         self._remark(f"inotify cannot be used: {error.strerror}{hint}")
 
     def _remark(self, why: str) -> None:
-        text = f"{why}; the log is looked at every {1e3 * LOOK_S:g} ms, and its lines' times are "
+        text = f"{why}; the log is polled every {1e3 * POLL_S:g} ms, and its lines' times are "
         text += "no better than that"
         if not self.remarks:
             self.remarks.append(text)
 
     def _wait(self, begun: float) -> None:
-        """Until something changes, or it is time to look."""
+        """Until something changes, or it is time to poll."""
         if self._file is None and time.monotonic() - begun > self._wait_s:
             msg = (
                 f"there is no log {self._path} after {self._wait_s:g} s: is its name right, and "
@@ -248,15 +248,15 @@ class Follower:
             )
             raise MeasurementError(msg)
         if self._inotify is None:
-            time.sleep(LOOK_S)
-        elif not self._told(LOOK_S) and self._is_longer() and not self._told(0):
+            time.sleep(POLL_S)
+        elif not self._notified(POLL_S) and self._is_longer() and not self._notified(0):
             self._remark(
                 "the log grew and inotify was silent, as it is on network file systems and for "
                 "mapped files"
             )
 
-    def _told(self, timeout_s: float) -> bool:
-        """Whether inotify told of anything."""
+    def _notified(self, timeout_s: float) -> bool:
+        """Whether inotify reports anything."""
         assert self._inotify is not None
         return bool(list(self._inotify.read(timeout=int(1000 * timeout_s))))
 

@@ -3,7 +3,7 @@
 A job says "start processing event #73", and some time later "Event nr. 73 took 34.58 s". Two
 regular expressions find such lines; what is measured is when each *arrived*, on CLOCK_MONOTONIC,
 so that it lines up with perf's samples (``perf record -k CLOCK_MONOTONIC``). Nothing is trusted:
-what does not make a whole event is said in ``problems``.
+what does not make a whole event is named in ``problems``.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def _start(
     try:
         ours, jobs = os.openpty()
     except OSError as error:
-        msg = f"no pseudo-terminal can be had for the job: {error}. Is /dev/pts mounted?"
+        msg = f"no pseudo-terminal is available for the job: {error}. Is /dev/pts mounted?"
         raise MeasurementError(msg) from error
     try:
         modes = termios.tcgetattr(jobs)

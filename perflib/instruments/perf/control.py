@@ -1,7 +1,7 @@
 """perf record under control: attached beforehand, switched on and off through its own channel.
 
-Attaching perf takes 120 to 220 ms. So it is attached with its events disabled, and is told through
-its control channel (``--control``) when to count.
+Attaching perf takes 120 to 220 ms. So it is attached with its events disabled, and
+learns through its control channel (``--control``) when to count.
 """
 
 from __future__ import annotations
@@ -170,21 +170,21 @@ class ControlledPerf(ABC):
             os.write(self._order, order)
         poller = select.poll()
         poller.register(self._answer, select.POLLIN)
-        said = b""
+        answer = b""
         deadline = time.monotonic() + timeout_s
-        while b"ack\n\0" not in said:
+        while b"ack\n\0" not in answer:
             left = deadline - time.monotonic()
             if left <= 0 or not poller.poll(1000 * left):
                 msg = (
                     f"perf did not acknowledge {order.decode().strip()!r} within {timeout_s:g} s. "
-                    f"It said:\n{self._said()}"
+                    f"Its errors:\n{self._said()}"
                 )
                 raise MeasurementError(msg)
             chunk = os.read(self._answer, 64)
             arrival_ns = time.monotonic_ns()
             if not chunk:
                 raise self._failure()
-            said += chunk
+            answer += chunk
         return arrival_ns
 
     def _failure(self) -> MeasurementError:
@@ -192,7 +192,7 @@ class ControlledPerf(ABC):
         assert self._process is not None
         if self._process.wait() == 0:  # it does so when all that it records has ended
             if self._pid is None:
-                return MeasurementError(f"perf has ended on its own. It said:\n{self._said()}")
+                return MeasurementError(f"perf has ended on its own. Its errors:\n{self._said()}")
             return ProcessGoneError(f"process {self._pid} has ended, and perf with it")
         return explain(self._said(), self._perf, self._pid)
 
@@ -213,6 +213,6 @@ class ControlledPerf(ABC):
             check=False,
         )
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip()
-            msg = f"perf script could not read {self.path}. It said:\n{said}"
+            errors = done.stderr.decode(errors="replace").strip()
+            msg = f"perf script could not read {self.path}. Its errors:\n{errors}"
             raise MeasurementError(msg)

@@ -35,13 +35,13 @@ class Type:
     LOST = 2
     """The buffer was full: id of the event (of any), how many records."""
     COMM = 3
-    """A thread got a name (text); ``misc & EXEC`` where it began a program."""
+    """A thread was named (text); ``misc & EXEC`` where it began a program."""
     EXIT, FORK = 4, 7
     """A thread ended, or came to be: parent's process and thread."""
     THROTTLE = 5
     """The kernel thinned out samples: id of the event."""
     SAMPLE = 9
-    """Of an event: the fields that were asked for."""
+    """Of an event: the requested fields."""
     LOST_SAMPLES = 13
     """How many samples of an event were lost since it was opened, and the event's id."""
     SWITCH_CPU_WIDE = 15
@@ -87,11 +87,11 @@ class Event:
     type, config
         What is counted (``PERF_TYPE_TRACEPOINT`` is 2; config is then the tracepoint's id).
     period
-        Events between two samples; 0 where a frequency was asked for.
+        Events between two samples; 0 where a frequency was requested.
     ids
         One for each CPU or thread that it counts on.
     clock
-        What ``time_ns`` is read from; ``perf's own`` where none was asked for.
+        What ``time_ns`` is read from; ``perf's own`` where none was requested.
     """
 
     type: int
@@ -163,7 +163,7 @@ class PerfData:
             self._file.close()
             raise
         try:
-            self._tell_events()
+            self._declare_events()
         except BaseException:
             self.close()
             raise
@@ -241,14 +241,14 @@ class PerfData:
             clock=clock if flags & _USE_CLOCKID else _PERFS_CLOCK,
         )
 
-    def _tell_events(self) -> None:
+    def _declare_events(self) -> None:
         for number, event in enumerate(self.events):
-            told = self._lib.perf_data_event(
+            known = self._lib.perf_data_event(
                 self._state, event.sample_type, event.read_format, event.sample_id_all
             )
             for one in event.ids:
-                told = told and self._lib.perf_data_id(self._state, one, number)
-            if not told:
+                known = known and self._lib.perf_data_id(self._state, one, number)
+            if not known:
                 raise _no_memory()
 
     def fields(self, event: int, fields: Sequence[Field]) -> None:

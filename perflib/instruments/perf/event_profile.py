@@ -174,7 +174,7 @@ def profile_job(
         The job cannot be started, or perf cannot record it. A job that dies is no error here but
         a problem: what it did until then was recorded.
     UserError
-        The conditions cannot be had, or the log's expressions backtrack.
+        The conditions cannot be met, or the log's expressions backtrack.
 
     Examples
     --------

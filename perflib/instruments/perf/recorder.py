@@ -160,7 +160,7 @@ class Recorder(ControlledPerf):
 
 
 def away_from(pid: int) -> list[int]:
-    """The CPUs that this process may use and a job does not disturb; none if the job is anywhere.
+    """The CPUs that this process may use and where no job interferes; none if the job is anywhere.
 
     Those of other cores; where there are none, those of its core that it does not use.
     """

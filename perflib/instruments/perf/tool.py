@@ -79,41 +79,41 @@ def kernel_allowed(perf: Path | None = None, root: Path = Path("/")) -> bool:
     return paranoid is not None and paranoid <= 1
 
 
-def explain(said: str, perf: Path, pid: int | None, root: Path = Path("/")) -> MeasurementError:
-    """The error for what perf said when it did not start, or ended on its own.
+def explain(errors: str, perf: Path, pid: int | None, root: Path = Path("/")) -> MeasurementError:
+    """The error for what perf reported when it did not start, or ended on its own.
 
     Parameters
     ----------
-    said
+    errors
         Its standard error.
     perf, pid
         The program, and the process it was to record; None: the whole machine.
     root
         Where /proc and /etc are.
     """
-    lines = [line.rstrip() for line in said.splitlines() if line.strip()]
+    lines = [line.rstrip() for line in errors.splitlines() if line.strip()]
     last = "\n".join(f"  {line}" for line in lines[-_LINES:]) or "  (nothing)"
-    if _TOO_OLD.search(said):
+    if _TOO_OLD.search(errors):
         msg = (
             f"{perf} is too old: it has no --control, which came with perf 5.10. {_install(root)}"
-            f"\nperf said:\n{last}"
+            f"\nperf reports:\n{last}"
         )
         return PerfUnavailableError(msg)
-    if "perf not found for kernel" in said:  # Ubuntu's wrapper without the program behind it
+    if "perf not found for kernel" in errors:  # Ubuntu's wrapper without the program behind it
         return PerfUnavailableError(f"{perf} lacks this kernel's own part. {_install(root)}")
-    if "No space left on device" in said or "File too large" in said:
-        msg = f"perf could not write its data: the disk is full. perf said:\n{last}"
+    if "No space left on device" in errors or "File too large" in errors:
+        msg = f"perf could not write its data: the disk is full. perf reports:\n{last}"
         return MeasurementError(msg)
     if pid is None:
-        if _REFUSED.search(said):
-            return PerfUnavailableError(f"{refusal(perf, None, root)} perf said:\n{last}")
-        return MeasurementError(f"perf could not record this machine. It said:\n{last}")
+        if _REFUSED.search(errors):
+            return PerfUnavailableError(f"{refusal(perf, None, root)} perf reports:\n{last}")
+        return MeasurementError(f"perf could not record this machine. It reports:\n{last}")
     if _owner(pid, root) is None:
-        msg = f"process {pid} is gone: there is nothing to record. perf said:\n{last}"
+        msg = f"process {pid} is gone: there is nothing to record. perf reports:\n{last}"
         return ProcessGoneError(msg)
-    if _REFUSED.search(said):
-        return PerfUnavailableError(f"{refusal(perf, pid, root)} perf said:\n{last}")
-    return MeasurementError(f"perf could not record process {pid}. It said:\n{last}")
+    if _REFUSED.search(errors):
+        return PerfUnavailableError(f"{refusal(perf, pid, root)} perf reports:\n{last}")
+    return MeasurementError(f"perf could not record process {pid}. It reports:\n{last}")
 
 
 def refusal(perf: Path, pid: int | None, root: Path = Path("/")) -> str:

@@ -1,4 +1,4 @@
-"""On which instructions of a function do the samples lie, and what does its source say there?
+"""On which instructions of a function are the samples, and what does its source say there?
 
 The object is disassembled by binutils' objdump between the addresses that its tables of symbols
 give the function; a sample's place in it is its offset in the function, which holds wherever the
@@ -74,8 +74,8 @@ class Annotation:
                 source_before = source
             share = f"{row['percent']:6.1f} %" if row["percent"] else ""
             offset = f"+{row['offset']:#x}" if row["offset"] >= 0 else "none"
-            told = row["instruction"] if isinstance(row["instruction"], str) else "?"
-            lines.append(f"{share:8}  {offset:>8}  {told}")
+            printed = row["instruction"] if isinstance(row["instruction"], str) else "?"
+            lines.append(f"{share:8}  {offset:>8}  {printed}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -104,11 +104,11 @@ def annotate(
 
     Where the object cannot be read (missing, deleted, stripped, the kernel, no objdump), the table
     has the offsets alone and a remark says why. Whether the file is still the one that was
-    profiled is told from the samples: they must lie on instructions, and the function at the same
+    profiled shows in the samples: they must be on instructions, and the function at the same
     place of a page; a change that keeps both goes unseen. A table from ``merge_copies`` shows the
     first of the equal copies with the samples of all.
 
-    A sample lies *behind* the instruction that took the time, by the skid: one or a few
+    A sample is *behind* the instruction that took the time, by the skid: one or a few
     instructions with a hardware counter, none with precise events (PEBS, IBS). With cpu-clock,
     and above all in a virtual machine, the interrupt arrives late by an unknown time: samples
     gather behind slow instructions and where interrupts are allowed again, and a single
@@ -168,7 +168,7 @@ def annotate(
     strays = table["instruction"].isna() & (table["offset"] >= 0)
     if code and (stray := int(table.loc[strays, "samples"].sum())):
         remarks.append(
-            f"{stray} of {counts.sum()} {weight} lie on no instruction: {chosen} is not the file "
+            f"{stray} of {counts.sum()} {weight} are on no instruction: {chosen} is not the file "
             "that was profiled, or its symbols are others."
         )
     if code:
@@ -256,8 +256,8 @@ def _tool(*argv: str) -> str:
         msg = f"{argv[0]} did not finish with {argv[-1]} within {_TOOL_TIMEOUT_S} s"
         raise MeasurementError(msg) from None
     if answer.returncode:
-        said = (answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"])[-1]
-        msg = f"{argv[0]} cannot read {argv[-1]} ({said})"
+        errors = (answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"])[-1]
+        msg = f"{argv[0]} cannot read {argv[-1]} ({errors})"
         raise MeasurementError(msg)
     return answer.stdout
 
@@ -274,7 +274,7 @@ def _tables(path: Path) -> Iterable[tuple[str, ...]]:
 
 
 def _find(path: Path, names: set[str]) -> tuple[list[_Place], bool]:
-    """Where the functions of these names lie, and whether they are copies of one (then the first).
+    """Where the functions of these names are, and whether they are copies of one (then the first).
 
     A profile's C++ names have no arguments where nm's have them.
     """
@@ -335,7 +335,7 @@ def _disassemble(path: Path, place: _Place) -> list[_Instruction]:
 
 
 def _assign(starts: np.ndarray, places: list[_Place], path: Path, remarks: list[str]) -> np.ndarray:
-    """In which place each sample lies, by where its function began when it ran.
+    """In which place each sample is, by where its function began when it ran.
 
     An object is loaded at whole pages, so the function keeps its place within a page.
     """
@@ -363,7 +363,7 @@ def _assign(starts: np.ndarray, places: list[_Place], path: Path, remarks: list[
     if len(places) > 1:
         remarks.append(f"{path} has {len(places)} functions of this name, one after the other.")
     if unsure:
-        remarks.append("Samples that do not tell in which of them they lie are with the first.")
+        remarks.append("Samples that may be in either are with the first.")
     return chosen[of_sample]
 
 

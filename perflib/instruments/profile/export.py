@@ -189,7 +189,7 @@ def write_text(text: str, path: Path) -> None:
     Raises
     ------
     UserError
-        It cannot be written there; what lay there is as it was.
+        It cannot be written there; what was there is unchanged.
     """
     with _replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -201,7 +201,7 @@ def write_parquet(profile: Profile, path: Path) -> None:
     Raises
     ------
     UserError
-        It cannot be written there; what lay there is as it was.
+        It cannot be written there; what was there is unchanged.
 
     Examples
     --------

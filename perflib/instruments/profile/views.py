@@ -270,7 +270,7 @@ def flat(samples: pd.DataFrame, weight: Weight = "samples") -> pd.DataFrame:
         One row a function, the largest self first: function, object, self_samples, self_percent,
         total_samples, total_percent (``self_period`` ... with periods). A stack in which a
         function occurs several times counts once in its total. The object is the file in which
-        most of the function's samples lie; empty where it only calls others.
+        most of the function's samples are; empty where it only calls others.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class CoreActivity:
     switches
         Tasks that began to run there, the idle task left out: field 9 of /proc/schedstat. (Field
         3, calls of schedule(), stays 0 unless the sysctl kernel.sched_schedstats is set.) A task
-        that disturbs another one counts twice: it begins, and the other begins again.
+        that interrupts another one counts twice: it begins, and the other begins again.
     """
 
     by_kind: Mapping[str, int] | None

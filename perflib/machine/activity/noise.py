@@ -45,7 +45,7 @@ def gap_histogram(gaps_ns: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int
 
 
 def stolen_share(gap_ns: int, gaps: int, steps: int, duration_ns: int) -> float:
-    """Share of the time in which something else had the core.
+    """Share of the time in which something else ran on the core.
 
     A gap's length contains one ordinary step of the loop, which is taken off: ``(gap_ns - gaps *
     step_ns) / duration_ns``, where ``step_ns`` is the mean of the steps that are no gaps.

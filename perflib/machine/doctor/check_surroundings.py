@@ -44,8 +44,8 @@ def _pmu(patient: Patient) -> Check:
         state,
         found.reason,
         "Costs no time, but sight: without counters a slowdown is seen and its cause (cache, TLB, "
-        "branches, aliasing) must be inferred from experiments that vary one thing. Time is told "
-        "apart from cycles by a chain of dependent additions.",
+        "branches, aliasing) must be inferred from experiments that vary one thing. Time and "
+        "cycles are distinguished by a chain of dependent additions.",
         command,
     )
 

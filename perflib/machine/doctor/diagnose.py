@@ -23,14 +23,14 @@ __all__ = ["Check", "State", "diagnose"]
 def diagnose(
     root: Path = Path("/"), *, leaves: Leaves | None = None, interval_s: float = 0.5
 ) -> list[Check]:
-    """Look at everything that is known to spoil measurements.
+    """Check everything that is known to spoil measurements.
 
     Parameters
     ----------
     root
         Where /proc and /sys are found; another machine's recorded files serve as well.
     leaves
-        The processor's CPUID leaves; asked for if this is the machine itself.
+        The processor's CPUID leaves; read if this is the machine itself.
     interval_s
         How long to watch what runs and what is stolen, besides the sums since the start.
     """

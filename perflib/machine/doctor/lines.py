@@ -72,8 +72,8 @@ def feature_lines(states: Iterable[FeatureState]) -> Iterator[str]:
             name + why if enabled else name
         )
     for group, kinds in groups.items():
-        told = (f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
-        yield f"features, {group}: {'; '.join(told)}"
+        listed = (f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+        yield f"features, {group}: {'; '.join(listed)}"
 
 
 def check_lines(checks: Iterable[Check]) -> Iterator[str]:

@@ -247,5 +247,5 @@ _DETAILS: Mapping[str, Callable[[Leaves], str]] = {
     "architectural LBR": _intel_branches,
     "counters version 2": _amd_counters,
     "LBR version 2": _amd_branches,
-    "TSC frequency told": _tsc_rate,
+    "TSC frequency reported": _tsc_rate,
 }

@@ -46,9 +46,9 @@ def hypervisor(root: Path = Path("/"), leaves: Leaves | None = None) -> str | No
         _, ebx, ecx, edx = leaves[0x40000000, 0]
         signed = ascii_of(ebx, ecx, edx)
         return _SIGNATURES.get(signed, f"unknown hypervisor ({signed!r})")
-    told = text(root / "sys/hypervisor/type")
-    if told:
-        return {"xen": "Xen"}.get(told, told)
+    reported = text(root / "sys/hypervisor/type")
+    if reported:
+        return {"xen": "Xen"}.get(reported, reported)
     dmi = root / "sys/class/dmi/id"
     firmware = f"{text(dmi / 'sys_vendor') or ''} {text(dmi / 'product_name') or ''}"
     for beginning, name in _VENDORS.items():
@@ -63,7 +63,7 @@ def hypervisor(root: Path = Path("/"), leaves: Leaves | None = None) -> str | No
 
 
 def reports_steal(leaves: Leaves) -> bool | None:
-    """Whether the hypervisor tells the guest how long its CPUs waited for a core.
+    """Whether the hypervisor reports to the guest how long its CPUs waited for a core.
 
     ``None``: it is not KVM, or nothing is known.
     """
@@ -75,12 +75,12 @@ def reports_steal(leaves: Leaves) -> bool | None:
 def container(root: Path = Path("/")) -> str | None:
     """The container that this process runs in (docker, podman ...); ``None``: none can be seen.
 
-    The files that mark a container also lie in virtual machines that were made from a container's
+    The files that mark a container are also in virtual machines that were made from a container's
     image; there the root is a plain disk and no image's layers.
     """
-    told = text(root / "run/systemd/container")
-    if told:
-        return told
+    reported = text(root / "run/systemd/container")
+    if reported:
+        return reported
     if _root_filesystem(root) in (None, *_IMAGE_FILESYSTEMS):
         if (root / ".dockerenv").exists():
             return "docker"

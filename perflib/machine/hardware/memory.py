@@ -1,4 +1,4 @@
-"""How much memory there is to be had."""
+"""How much memory is available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are there hardware counters, and if not, why not: asked by counting cycles for a moment."""
+"""Are there hardware counters, and if not, why not: found by counting cycles for a moment."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def pmu(
     ``virtual``: the machine is a virtual one, which is then the likely reason.
     """
     if root != Path("/") and count is count_cycles:
-        return Pmu(None, "not this machine: its counters cannot be asked")
+        return Pmu(None, "not this machine: its counters cannot be tried")
     try:
         cycles = count()
     except PerflibError as error:
-        return Pmu(None, f"counters cannot be asked: {error}")
+        return Pmu(None, f"counters cannot be tried: {error}")
     except OSError as error:
         return Pmu(False, _why(error, root, virtual))
     if cycles == 0:

@@ -1,4 +1,4 @@
-"""Where each CPU lies: its core, its package, its NUMA node, its siblings, and who may use it.
+"""Where each CPU is: its core, its package, its NUMA node, its siblings, and who may use it.
 
 All from sysfs (Documentation/ABI/stable/sysfs-devices-system-cpu of the kernel): numbers as the
 kernel gives them, so that they match those of taskset, numactl and perf. They need not be
@@ -134,7 +134,7 @@ class Topology:
         return sorted({cpu.siblings for cpu in self.cpus if cpu.online})
 
     def where(self, number: int) -> str:
-        """Where a CPU lies, for a reader: ``package 1, core 0, node 1, sibling of cpu24``."""
+        """Where a CPU is, for a reader: ``package 1, core 0, node 1, sibling of cpu24``."""
         cpu = self.cpu(number)
         if not cpu.online:
             return "offline"

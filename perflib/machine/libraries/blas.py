@@ -1,7 +1,7 @@
-"""Every BLAS library of this machine: Python's own and the system's, and what each says of itself.
+"""Every BLAS library of this machine: Python's own and the system's, and what each reports.
 
 A file that looks like a BLAS is opened in a process of its own (``blas_probe``), since two of them
-in one process would share symbols, and asked for ``cblas_dgemv`` and how it is told to use one
+in one process would share symbols, and searched for ``cblas_dgemv`` and for what sets it to use one
 thread. Names differ: those that come with numpy and scipy put ``scipy_`` before and ``64_`` (where
 their integers have 64 bits) after every name.
 """
@@ -21,7 +21,7 @@ from perflib.model.errors import UserError, choose
 
 __all__ = ["INSTALL", "ONE_THREAD", "Blas", "blas_libraries", "candidates", "chosen", "probe"]
 
-# What tells each library to use one thread, before it is loaded.
+# What makes each library use one thread, before it is loaded.
 ONE_THREAD: Mapping[str, str] = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -109,7 +109,7 @@ def candidates(
 
 
 def _is_a_wrapper(path: Path, all_: Sequence[Path]) -> bool:
-    """Is it a second door to the one beside it, as Debian's openblas-pthread/libblas.so.3 is?"""
+    """Is it an interface of the one beside it, as Debian's openblas-pthread/libblas.so.3 is?"""
     beside = [other for other in all_ if other.parent == path.parent and other != path]
     own = [other for other in beside if re.match(r"lib(openblas|blis|\w*atlas)", other.name)]
     return bool(own) and _WRAPPERS.match(path.name) is not None
@@ -149,17 +149,17 @@ def probe(
     refused: dict[str, str] = {}
     for path, process in started.items():
         try:
-            said, errors = process.communicate(timeout=_PROBE_S)
+            answered, errors = process.communicate(timeout=_PROBE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             refused[path] = f"opening it took more than {_PROBE_S:g} s"
             continue
         if process.returncode:
-            last = (errors.strip().splitlines() or ["it said nothing"])[-1]
+            last = (errors.strip().splitlines() or ["without a message"])[-1]
             refused[path] = f"opening it ended with status {process.returncode}: {last}"
             continue
-        answer = json.loads(said)
+        answer = json.loads(answered)
         if "refused" in answer:
             refused[path] = answer["refused"]
             continue

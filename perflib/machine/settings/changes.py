@@ -30,9 +30,9 @@ __all__ = ["SystemSettings", "restore_leftovers", "settings"]
 
 
 class SystemSettings:
-    """Settings asked for by name (`settings.knobs`), in force inside the ``with`` block.
+    """Settings requested by name (`settings.knobs`), in force inside the ``with`` block.
 
-    What processes left changed that were killed is put back first, even where none is asked for:
+    What processes left changed that were killed is put back first, even where none is requested:
     a measurement is not to be made under another's settings.
 
     One process at a time may change settings. What could not be put back, because somebody else
@@ -43,7 +43,7 @@ class SystemSettings:
     changes : dict
         For each setting its value ``before`` and ``now``, for the provenance.
     notes : list of str
-        What was to be said: leftovers put back at the start, problems at the end.
+        What the user should know: leftovers put back at the start, problems at the end.
 
     Raises
     ------
@@ -52,10 +52,10 @@ class SystemSettings:
         not take the value, or another process that is changing settings. Nothing is then changed.
     """
 
-    def __init__(self, asked: Mapping[str, str], root: Path = Path("/")) -> None:
+    def __init__(self, requested: Mapping[str, str], root: Path = Path("/")) -> None:
         self.changes: dict[str, dict[str, str | None]] = {}
         self.notes: list[str] = []
-        self._asked = {name: knob(name).check(value) for name, value in asked.items()}
+        self._requested = {name: knob(name).check(value) for name, value in requested.items()}
         self._root = root
         self._journal = Path()
         self._file: int | None = None
@@ -63,7 +63,7 @@ class SystemSettings:
 
     def __enter__(self) -> Self:
         self.notes += restore_leftovers()
-        if self._asked:
+        if self._requested:
             try:
                 self._lock_journal()
                 planned = self._plan()
@@ -108,7 +108,7 @@ class SystemSettings:
     def _plan(self) -> list[tuple[str, dict[str, str]]]:
         """Each file to change, with the value it has and the one it is to have."""
         planned = []
-        for name, value in self._asked.items():
+        for name, value in self._requested.items():
             switch = knob(name)
             paths = switch.paths(self._root)
             if not paths:
@@ -126,7 +126,7 @@ class SystemSettings:
         return planned
 
     def _refused(self, name: str, path: Path | str, error: OSError) -> UserError:
-        value = self._asked[name]
+        value = self._requested[name]
         return UserError(
             f"{name}={value}: {path}: {error.strerror or error}. Every setting is as it was. "
             f"It takes root, and a container may forbid it; by hand, on the machine itself: "
@@ -168,19 +168,19 @@ class SystemSettings:
         path, new = change["path"], change["new"]
         try:
             guard.write_setting(path, new)
-            got = guard.read_setting(path)
+            obtained = guard.read_setting(path)
         except OSError as error:
             raise self._refused(name, path, error) from None
-        if got != new:  # the kernel made something else of it, and that is ours to undo as well
-            self._write({**change, "new": got})
+        if obtained != new:  # the kernel made something else of it, and that is to be undone too
+            self._write({**change, "new": obtained})
             msg = (
-                f"{name}={self._asked[name]}: {path} says {got!r} after {new!r} was written. "
-                f"Every setting is put back to what it was."
+                f"{name}={self._requested[name]}: {path} reads {obtained!r} after {new!r} was "
+                f"written. Every setting is put back to what it was."
             )
             raise UserError(msg)
 
     def _verify(self) -> None:
-        for name, value in self._asked.items():
+        for name, value in self._requested.items():
             now = knob(name).read(self._root)
             if now != value:
                 msg = f"{name}={value} was set, but reads {now!r}. It is put back to what it was."
@@ -203,12 +203,12 @@ class SystemSettings:
         return problems or []
 
 
-def settings(asked: Mapping[str, str], root: Path = Path("/")) -> SystemSettings:
+def settings(requested: Mapping[str, str], root: Path = Path("/")) -> SystemSettings:
     """Change settings of the machine for a while: ``with settings({"thp": "always"}):``.
 
     ``root`` is where ``sys`` and ``proc`` are looked for.
     """
-    return SystemSettings(asked, root)
+    return SystemSettings(requested, root)
 
 
 def restore_leftovers() -> list[str]:

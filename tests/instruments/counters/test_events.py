@@ -218,7 +218,7 @@ def test_a_name_for_another_cpu() -> None:
     assert (user.name, user.exclude_kernel) == ("ITLB_MISSES:WALK_COMPLETED:u", True)
     kernel = event("ITLB_MISSES:k:WALK_COMPLETED", cpu="skx")
     assert (kernel.exclude_user, kernel.exclude_kernel) == (True, False)
-    assert "one of skx, but the CPU asked for is spr" in complaint("skx::X", cpu="spr")
+    assert "one of skx, but the requested CPU is spr" in complaint("skx::X", cpu="spr")
 
 
 @needs_libpfm

@@ -1,4 +1,4 @@
-"""The monitor: series, turns, two at once, a process that goes, and nothing left behind."""
+"""The monitor: series, rotation, two at once, a process that goes, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 
 from perflib.instruments.counters import follower
 from perflib.instruments.counters.events import Event, event
-from perflib.instruments.counters.groups import Asked, Group, Lacking, open_counter
+from perflib.instruments.counters.groups import Group, Lacking, Requested, open_counter
 from perflib.instruments.counters.monitor import Monitor, totals
 from perflib.instruments.counters.watched import Target, watch
 from perflib.model.errors import UserError
@@ -29,8 +29,8 @@ FAULTS, CLOCK, SWITCHES = (
     event(name) for name in ("page-faults", "task-clock", "context-switches")
 )
 ABSENT = Event("no-such-event", type=1, config=10**6)
-ONE: dict[str, list[Asked]] = {"a": [CLOCK, FAULTS]}
-SETS: dict[str, list[Asked]] = {"a": [CLOCK, FAULTS], "b": [CLOCK, SWITCHES], "c": [FAULTS]}
+ONE: dict[str, list[Requested]] = {"a": [CLOCK, FAULTS]}
+SETS: dict[str, list[Requested]] = {"a": [CLOCK, FAULTS], "b": [CLOCK, SWITCHES], "c": [FAULTS]}
 
 
 @pytest.fixture(autouse=True)
@@ -105,10 +105,10 @@ def by_event(table: pd.DataFrame) -> dict[tuple[str, str], Any]:
 # --- series --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("turns", ["us", "kernel"])
-def test_one_set_counts_all_there_is(turns: Literal["us", "kernel"]) -> None:
+@pytest.mark.parametrize("order", ["random", "kernel"])
+def test_one_set_counts_all_there_is(order: Literal["random", "kernel"]) -> None:
     with job() as one:
-        with Monitor(ONE, watch(pid=one.pid), period_s=0.01, turns=turns) as monitor:
+        with Monitor(ONE, watch(pid=one.pid), period_s=0.01, order=order) as monitor:
             one.tell()
             until(lambda: monitor.samples[0] >= 5)
             one.tell()
@@ -192,10 +192,10 @@ def test_buffers_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 <= by_event(totals(monitor.series()))["a", "page-faults"]["value"] - faults < 100
 
 
-# --- turns ---------------------------------------------------------------------------------------
+# --- rotation ------------------------------------------------------------------------------------
 
 
-def test_our_turns_are_one_set_at_a_time_each_once_a_round() -> None:
+def test_the_random_order_has_one_set_at_a_time_each_once_a_round() -> None:
     with job() as one:
         with Monitor(SETS, watch(pid=one.pid), period_s=0.01, seed=3) as monitor:
             one.tell()
@@ -222,18 +222,9 @@ def test_our_turns_are_one_set_at_a_time_each_once_a_round() -> None:
     assert 0.5 * clock < seen < 1.01 * clock  # less what ran while sets were switched
 
 
-def test_a_fixed_order_stays() -> None:
+def test_where_the_kernel_rotates_every_set_is_read_each_time() -> None:
     with job() as one:
-        with Monitor(SETS, watch(pid=one.pid), period_s=0.01, fixed_order=True) as monitor:
-            one.tell()
-            until(lambda: monitor.samples[0] >= 9)
-        sets = monitor.series().drop_duplicates("time_ns")["set"]
-    assert list(sets)[:9] == ["a", "b", "c"] * 3
-
-
-def test_in_the_kernels_turns_every_set_is_read_each_time() -> None:
-    with job() as one:
-        with Monitor(SETS, watch(pid=one.pid), period_s=0.02, turns="kernel") as monitor:
+        with Monitor(SETS, watch(pid=one.pid), period_s=0.02, order="kernel") as monitor:
             one.tell()
             until(lambda: monitor.samples[0] >= 3)
         series = monitor.series()
@@ -249,7 +240,7 @@ def test_in_the_kernels_turns_every_set_is_read_each_time() -> None:
 
 
 def test_what_cannot_be_counted_is_one_row_and_the_rest_goes_on() -> None:
-    sets: dict[str, Sequence[Asked]] = {
+    sets: dict[str, Sequence[Requested]] = {
         "a": [ABSENT, FAULTS],
         "b": [Lacking("odd", "absent: why")],
         "c": [event("cycles"), CLOCK],
@@ -299,7 +290,7 @@ def test_a_monitor_that_is_not_allowed_says_so_in_its_rows() -> None:
         ({"sets": {"a": [CLOCK], "b": []}}, "no events in set 'b'"),
         ({"period_s": 0.001}, "0.001 s cannot be kept"),
         ({"period_s": math.nan}, "cannot be kept"),
-        ({"turns": "kernle"}, "did you mean 'kernel'"),
+        ({"order": "kernle"}, "did you mean 'kernel'"),
     ],
 )
 def test_what_is_asked_is_checked(wrong: dict[str, Any], says: str) -> None:
@@ -347,7 +338,7 @@ def test_two_monitors_at_once_count_the_same() -> None:
     with job() as one:
         with (
             Monitor(ONE, watch(pid=one.pid), period_s=0.01) as first,
-            Monitor(ONE, watch(pid=one.pid), period_s=0.03, turns="kernel") as second,
+            Monitor(ONE, watch(pid=one.pid), period_s=0.03, order="kernel") as second,
         ):
             one.tell()
             until(lambda: second.samples[0] >= 5)

@@ -140,7 +140,7 @@ def test_job_that_does_not_append_leaves_a_hole_which_is_skipped(log: Path, writ
             job.write(b"new\n")
             job.flush()
 
-        threading.Timer(3 * follow.LOOK_S, go_on).start()
+        threading.Timer(3 * follow.POLL_S, go_on).start()
         assert take(chunks, 5) == b"\nnew\n"  # the dots were half a line
         append(log, b"\0more\n")
         assert take(chunks, 6) == b"\0more\n"

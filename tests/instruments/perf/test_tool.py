@@ -126,7 +126,7 @@ def test_process_that_has_ended(tmp_path: Path, state: str | None) -> None:
             MeasurementError,
             "the disk is full",
         ),
-        ("event syntax error: 'cycels'\n", MeasurementError, "It said:\n  event syntax error"),
+        ("event syntax error: 'cycels'\n", MeasurementError, "It reports:\n  event syntax error"),
         ("", MeasurementError, "(nothing)"),
         ("x\n" * 50, MeasurementError, "x\n  x"),
     ],

@@ -92,8 +92,8 @@ def test_skylake_sp() -> None:
     assert found["architectural counters"].note == (
         "version 4: 4 programmable of 48 bits, 3 fixed, for each thread"
     )
-    assert found["TSC frequency told"].state == "enabled"
-    assert found["TSC frequency told"].note == ""  # the crystal's rate is not told
+    assert found["TSC frequency reported"].state == "enabled"
+    assert found["TSC frequency reported"].note == ""  # the crystal's rate is not reported
     assert found["AVX-512 BF16"].state == "absent"  # leaf 7 has no subleaf 1 here
     occupancy = states("skylake_sp", flags=frozenset())["L3 occupancy"]
     assert occupancy.state == "unknown"  # leaf F has a subleaf 1, which was not recorded
@@ -107,7 +107,7 @@ def test_golden_cove() -> None:
     found = states("emerald_rapids")
     assert found["architectural counters"].note.startswith("version 5: 8 programmable of 48 bits")
     assert found["architectural LBR"].note == "32 branches deep"
-    assert found["TSC frequency told"].note == "2200 MHz"
+    assert found["TSC frequency reported"].note == "2200 MHz"
 
 
 def test_rome_and_genoa() -> None:

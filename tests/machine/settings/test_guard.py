@@ -344,7 +344,7 @@ def test_value_that_the_kernel_does_not_take_is_refused_and_put_back(
     written = guard.write_setting
     monkeypatch.setattr(guard, "write_setting", lambda path, _: written(path, "schedutil"))
     with (
-        pytest.raises(UserError, match="says 'schedutil' after 'performance' was written"),
+        pytest.raises(UserError, match="reads 'schedutil' after 'performance' was written"),
         settings({"governor": "performance"}, root),
     ):
         pytest.fail("not refused")
