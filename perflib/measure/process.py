@@ -85,16 +85,15 @@ class Worker:
         self._named = f"{'kernel' if isinstance(target, Build) else 'function'} {target.name!r}"
         self._place = "any CPU" if conditions.cpu is None else f"CPU {conditions.cpu}"
         self._process: subprocess.Popen[bytes] | None = None
-        self._pipes: tuple[Any, ...] = ()  # requests, answers
+        self._pipes: tuple[Any, ...] = ()  # requests, answers, what is said beside them
         self._pending = b""
         self._begun: deque[tuple[str, list[Out]]] = deque()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.kill()
 
     @property
     def pid(self) -> int | None:
@@ -110,13 +109,12 @@ class Worker:
         if kernel:
             argv += [str(self.target.library), str(self.target.module)]
         argv, environment = command(self.conditions, argv)
-        self._errors.seek(0)
-        self._errors.truncate()
+        said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the pipes)
         self._process = subprocess.Popen(
-            argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._errors, bufsize=0,
+            argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
+            bufsize=0,
         )  # fmt: skip
-        self._pipes = self._process.stdin, self._process.stdout
+        self._pipes = self._process.stdin, self._process.stdout, said
         self._pending = b""
         try:
             if not kernel:
@@ -226,8 +224,9 @@ class Worker:
         code = self._process.wait()
         names = {number.value: number.name for number in signal.Signals}  # not of real-time ones
         how = f"ended by signal {names.get(-code, -code)}" if code < 0 else f"exit status {code}"
-        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 2000))
-        words = self._errors.read().decode(errors="replace").strip()
+        errors = self._pipes[2]
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - 2000))
+        words = errors.read().decode(errors="replace").strip()
         self._forget()
         said = f"; it said:\n{words}" if words else ""
         return f"{self._named}, {what}, on {self._place}: worker {how}{said}"
@@ -239,16 +238,11 @@ class Worker:
         self._begun.clear()
 
     def kill(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process, if there is one, whatever it is doing, and release what it held."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._forget()
-
-    def close(self) -> None:
-        """End the process and release what it held."""
-        self.kill()
-        self._errors.close()
 
 
 def _encode(argument: Argument) -> Any:

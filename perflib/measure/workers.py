@@ -65,7 +65,7 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
-            worker.close()
+            worker.kill()
 
     def provenance(self) -> dict[str, Any]:
         """The kernels (``kernel``: the first), and the conditions asked for and got."""

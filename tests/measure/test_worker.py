@@ -349,8 +349,8 @@ def test_nothing_stays_open_or_alive(faulty: Build) -> None:
             worker.call("faulty_hang", timeout_s=0.05)
         worker.start()
         pids.append(worker.pid)
-        worker.close()
-        worker.close()
+        worker.kill()
+        worker.kill()
     assert descriptors() == before
     assert not any(alive(pid) for pid in pids if pid)
 
