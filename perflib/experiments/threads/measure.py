@@ -22,7 +22,7 @@ from perflib.instruments.threads.concurrency import (
     serial_parts,
     thread_states,
 )
-from perflib.instruments.threads.formats import STATES
+from perflib.instruments.threads.formats import STATES, Selection
 from perflib.instruments.threads.record import Profiled, Ran, profile_job, run_alone
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
@@ -74,9 +74,10 @@ def summary(
     ``locks`` is JSON: by name (of all objects of one array together) the waits, seconds of waiting
     and of being ready for a core while asking for the lock, and the longest wait in ms.
     """
-    states = thread_states(recording, rows=rows, start_ns=begin_ns, end_ns=end_ns)
+    selection = Selection(begin_ns, end_ns, rows)
+    states = thread_states(recording, selection)
     seconds = {f"{state}_s": float(states[state].sum()) for state in STATES}
-    waits = lock_waits(recording, begin_ns, end_ns, rows)
+    waits = lock_waits(recording, selection)
     locks: dict[str, dict[str, Any]] = {}
     for one in waits.to_dict("records"):
         mine = locks.setdefault(
@@ -94,10 +95,10 @@ def summary(
         mine["ready_s"] += float(one["ready_s"])
         mine["longest_ms"] = max(mine["longest_ms"], float(one["longest_ms"]))
     locks = dict(sorted(locks.items(), key=lambda item: -_total_s(item[1]))[:_MOST_LOCKS])
-    at_once = concurrency(recording, begin_ns, end_ns, rows)
+    at_once = concurrency(recording, selection)
     return {
         "recorded_s": (end_ns - begin_ns) / 1e9,
-        "concurrency": float(effective_concurrency(recording, begin_ns, end_ns, rows)),
+        "concurrency": float(effective_concurrency(recording, selection)),
         "concurrency_s": json.dumps(np.round(np.trim_zeros(at_once, "b") / 1e9, 6).tolist()),
         **seconds,
         "free_ready_s": max(0.0, seconds["ready_s"] - float(waits["ready_s"].sum())),

@@ -1,7 +1,4 @@
-"""How many threads of a recording worked at once, and what each did.
-
-Every function takes a span of time and rows of threads; what is not given is everything.
-"""
+"""How many threads of a recording worked at once, and what each did."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib.instruments.threads import intervals
-from perflib.instruments.threads.formats import STATES, Bound, Rows, State
+from perflib.instruments.threads.formats import ALL, STATES, Selection, State
 from perflib.instruments.threads.recording import Recording
 
 __all__ = [
@@ -41,40 +38,28 @@ class Serial(NamedTuple):
     alone_share: float
 
 
-def thread_states(
-    recording: Recording, rows: Rows | None = None, start_ns: Bound = None, end_ns: Bound = None
-) -> pd.DataFrame:
+def thread_states(recording: Recording, selection: Selection = ALL) -> pd.DataFrame:
     """Seconds of each thread (the index is its row) in each state; also tid, pid and name."""
-    wanted, span = recording.rows(rows), recording.span(start_ns, end_ns)
-    seconds = intervals.states_in_bins(recording, *span, 1, wanted)[:, 0, :] / 1e9
-    table = recording.threads.loc[wanted, ["tid", "pid", "name"]]
+    seconds = intervals.states_in_bins(recording, 1, selection)[:, 0, :] / 1e9
+    table = recording.threads.loc[recording.rows(selection.rows), ["tid", "pid", "name"]]
     return table.assign(**{state: seconds[:, i] for i, state in enumerate(STATES)})
 
 
-def concurrency(
-    recording: Recording, start_ns: Bound = None, end_ns: Bound = None, rows: Rows | None = None
-) -> npt.NDArray[np.int64]:
+def concurrency(recording: Recording, selection: Selection = ALL) -> npt.NDArray[np.int64]:
     """For how many ns k threads were running (or spinning) at once, for k from 0 to all."""
-    return intervals.levels(recording, recording.span(start_ns, end_ns), _AT_WORK, rows)[0]
+    return intervals.levels(recording, _AT_WORK, selection)[0]
 
 
-def effective_concurrency(
-    recording: Recording, start_ns: Bound = None, end_ns: Bound = None, rows: Rows | None = None
-) -> float:
+def effective_concurrency(recording: Recording, selection: Selection = ALL) -> float:
     """How many threads were running (or spinning) on average; NaN for no time at all."""
-    start, end = recording.span(start_ns, end_ns)
+    start, end = recording.span(selection)
     if end == start:
         return float("nan")
-    table = concurrency_over_time(recording, 1, start, end, rows)
-    return float(table["concurrency"].iloc[0])
+    return float(concurrency_over_time(recording, 1, selection)["concurrency"].iloc[0])
 
 
 def concurrency_over_time(
-    recording: Recording,
-    bins: int,
-    start_ns: Bound = None,
-    end_ns: Bound = None,
-    rows: Rows | None = None,
+    recording: Recording, bins: int, selection: Selection = ALL
 ) -> pd.DataFrame:
     """How many threads were in each state on average, bin by bin.
 
@@ -83,8 +68,8 @@ def concurrency_over_time(
     pandas.DataFrame
         start_ns, end_ns, a column for each of ``STATES``, and concurrency: running and spinning.
     """
-    start, end = recording.span(start_ns, end_ns)
-    sums = intervals.states_in_bins(recording, start, end, bins, rows, together=True)
+    start, end = recording.span(selection)
+    sums = intervals.states_in_bins(recording, bins, selection, together=True)
     edges = start + np.arange(bins + 1) * (end - start) // bins
     lengths = np.maximum(np.diff(edges), 1)  # a bin without time has no threads
     table = pd.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:]})
@@ -102,10 +87,10 @@ def serial_parts(recording: Recording, tolerance: float = 0.01) -> Serial:
     mutex, say. One that sleeps, waits for work (a condition variable) or at a barrier is not, nor
     is one of which nothing is known.
     """
-    start, end = recording.span(None, None)
+    start, end = recording.start_ns, recording.end_ns
     # The last place is that of no lock: a futex that is not known may be anybody's lock.
     awake = np.array([lock.kind not in _NO_WORK for lock in recording.locks] + [True])
-    _, times = intervals.levels(recording, (start, end), _RUNNABLE, awake=awake, most=1)
+    _, times = intervals.levels(recording, _RUNNABLE, awake=awake, most=1)
     lengths = np.diff(np.concatenate([[start], times, [end]]))
     several = np.arange(len(lengths)) % 2 == 1
     begin_ns = _begin(lengths, several, tolerance)
@@ -113,7 +98,7 @@ def serial_parts(recording: Recording, tolerance: float = 0.01) -> Serial:
     middle = (start + begin_ns, end - end_ns)
     alone = float("nan")
     if middle[1] > middle[0]:
-        alone = int(concurrency(recording, *middle)[1:2].sum()) / (middle[1] - middle[0])
+        alone = int(concurrency(recording, Selection(*middle))[1:2].sum()) / (middle[1] - middle[0])
     return Serial(begin_ns / 1e9, min(end_ns, end - start - begin_ns) / 1e9, alone)
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from perflib.kernels.records import record
 
 __all__ = [
+    "ALL",
     "EVENT",
     "FORMAT",
     "INTERVAL",
@@ -26,11 +27,11 @@ __all__ = [
     "SAMPLE",
     "STATES",
     "THREAD",
-    "Bound",
     "Event",
     "Flag",
     "Lock",
     "Rows",
+    "Selection",
     "State",
 ]
 
@@ -109,11 +110,23 @@ THREAD = np.dtype(
 
 LOCK_KINDS = ("mutex", "condition", "rwlock", "semaphore", "barrier", "join", "other")
 
-Bound = int | None
-"""Begin or end of a span of time (ns); None: the recording's own."""
-
 Rows = Sequence[int] | npt.NDArray[np.integer[Any]]
 """Threads, by their numbers in a recording."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A part of a recording: a span of time (ns, of its clock) and threads (their rows).
+
+    What is None is not restricted.
+    """
+
+    start_ns: int | None = None
+    end_ns: int | None = None
+    rows: Rows | None = None
+
+
+ALL = Selection()
 
 FORMAT = 1
 """Of the files; raised when what is written could be misread by what reads it now."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perflib import kernels
-from perflib.instruments.threads.formats import STATES, Bound, Rows
+from perflib.instruments.threads.formats import ALL, STATES, Selection
 from perflib.instruments.threads.recording import Recording
 from perflib.kernels.records import record
 from perflib.model.errors import MeasurementError, UserError
@@ -39,13 +39,7 @@ def load() -> kernels.Kernel:
 
 
 def states_in_bins(
-    recording: Recording,
-    start_ns: int,
-    end_ns: int,
-    bins: int,
-    rows: Rows | None = None,
-    *,
-    together: bool = False,
+    recording: Recording, bins: int, selection: Selection = ALL, *, together: bool = False
 ) -> npt.NDArray[np.float64]:
     """Nanoseconds of each thread in each bin of time and each state: ``[rows, bins, 6]``.
 
@@ -60,17 +54,16 @@ def states_in_bins(
     if bins < 1:
         msg = f"bins={bins}: at least one is needed"
         raise UserError(msg)
-    wanted = recording.rows(rows)
+    wanted, span = recording.rows(selection.rows), recording.span(selection)
     slots = np.zeros_like(wanted) if together else np.arange(len(wanted), dtype=np.int32)
     found = np.zeros((1 if together else len(wanted), bins, len(STATES)))
     lib, ffi = load().lib, load().ffi
-    if len(recording.intervals) and end_ns > start_ns:
+    if len(recording.intervals) and span[1] > span[0]:
         lib.thread_bins(
             *_pointers(ffi, recording, wanted),
             ffi.from_buffer("int32_t[]", slots),
             len(wanted),
-            start_ns,
-            end_ns,
+            *span,
             bins,
             ffi.from_buffer("double[]", found, require_writable=True),
         )
@@ -79,9 +72,8 @@ def states_in_bins(
 
 def levels(
     recording: Recording,
-    span: tuple[int, int],
     states: Sequence[int],
-    rows: Rows | None = None,
+    selection: Selection = ALL,
     *,
     awake: npt.NDArray[np.bool_] | None = None,
     most: int = 0,
@@ -97,7 +89,7 @@ def levels(
         For how many ns there were k, for k from 0 to all; and the times at which there came to be
         more than ``most``, and not more, in turn.
     """
-    wanted = np.unique(recording.rows(rows))
+    wanted, span = np.unique(recording.rows(selection.rows)), recording.span(selection)
     lib, ffi = load().lib, load().ffi
     by_level, times = np.zeros(len(wanted) + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
     if not len(recording.intervals):
@@ -128,14 +120,10 @@ def levels(
 
 
 def waits(
-    recording: Recording,
-    start_ns: Bound = None,
-    end_ns: Bound = None,
-    rows: Rows | None = None,
-    lock: int | None = None,
+    recording: Recording, selection: Selection = ALL, lock: int | None = None
 ) -> npt.NDArray[np.void]:
     """Every wait for a lock (or for one), as records ``WAIT``, by row and by time."""
-    wanted, span = np.unique(recording.rows(rows)), recording.span(start_ns, end_ns)
+    wanted, span = np.unique(recording.rows(selection.rows)), recording.span(selection)
     lib, ffi = load().lib, load().ffi
     found = np.empty(0, dtype=WAIT)
     if not len(recording.intervals):

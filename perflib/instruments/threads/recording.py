@@ -29,10 +29,10 @@ from perflib.instruments.threads.formats import (
     SAMPLE,
     STATES,
     THREAD,
-    Bound,
     Flag,
     Lock,
     Rows,
+    Selection,
 )
 from perflib.model.errors import UserError
 
@@ -132,10 +132,10 @@ class Recording:
         """When it ends."""
         return int(self.meta["end_ns"])
 
-    def span(self, start_ns: Bound, end_ns: Bound) -> tuple[int, int]:
-        """A span of time; what is not given is the recording's own begin or end."""
-        start = self.start_ns if start_ns is None else int(start_ns)
-        end = self.end_ns if end_ns is None else int(end_ns)
+    def span(self, selection: Selection) -> tuple[int, int]:
+        """The begin and the end of what is selected."""
+        start = self.start_ns if selection.start_ns is None else int(selection.start_ns)
+        end = self.end_ns if selection.end_ns is None else int(selection.end_ns)
         return start, max(start, end)
 
     def rows(self, rows: Rows | None = None) -> npt.NDArray[np.int32]:

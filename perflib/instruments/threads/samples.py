@@ -10,39 +10,33 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.instruments.threads.formats import Bound, Rows
+from perflib.instruments.threads.formats import ALL, Selection
 from perflib.instruments.threads.intervals import waits
 from perflib.instruments.threads.recording import Recording
 
 __all__ = ["cpu_samples", "wait_samples"]
 
 
-def cpu_samples(
-    recording: Recording, start_ns: Bound = None, end_ns: Bound = None, rows: Rows | None = None
-) -> pd.DataFrame:
+def cpu_samples(recording: Recording, selection: Selection = ALL) -> pd.DataFrame:
     """Where threads spent CPU time; a sample's period is the CPU time (ns) that it stands for."""
-    start, end = recording.span(start_ns, end_ns)
+    start, end = recording.span(selection)
     low = bisect_left(recording.samples, start, key=lambda one: one["time_ns"])
     high = bisect_left(recording.samples, end, low, key=lambda one: one["time_ns"])
     found = recording.samples[low:high]
-    if rows is not None:
-        found = found[np.isin(found["thread"], recording.rows(rows))]
+    if selection.rows is not None:
+        found = found[np.isin(found["thread"], recording.rows(selection.rows))]
     return _table(recording, "cpu", found["time_ns"], found["thread"], found["stack"],
                   found["weight_ns"])  # fmt: skip
 
 
 def wait_samples(
-    recording: Recording,
-    start_ns: Bound = None,
-    end_ns: Bound = None,
-    rows: Rows | None = None,
-    lock: int | None = None,
+    recording: Recording, selection: Selection = ALL, lock: int | None = None
 ) -> pd.DataFrame:
     """Where threads waited for locks (or one): a row a wait, its period the time (ns) it took.
 
     That includes the time ready for a core at its end.
     """
-    found = waits(recording, start_ns, end_ns, rows, lock)
+    found = waits(recording, selection, lock)
     return _table(recording, "wait", found["start_ns"], found["row"], found["stack"],
                   found["waiting_ns"] + found["ready_ns"])  # fmt: skip
 

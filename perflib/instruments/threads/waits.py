@@ -1,7 +1,4 @@
-"""What the threads of a recording waited for, and on whom.
-
-Every function takes a span of time and rows of threads; what is not given is everything.
-"""
+"""What the threads of a recording waited for, and on whom."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perflib.instruments.threads.concurrency import thread_states
-from perflib.instruments.threads.formats import Bound, Rows
+from perflib.instruments.threads.formats import ALL, Selection
 from perflib.instruments.threads.intervals import waits
 from perflib.instruments.threads.recording import Recording
 
@@ -55,9 +52,7 @@ def _grouped(recording: Recording, found: npt.NDArray[np.void], *by: str) -> pd.
     )
 
 
-def lock_waits(
-    recording: Recording, start_ns: Bound = None, end_ns: Bound = None, rows: Rows | None = None
-) -> pd.DataFrame:
+def lock_waits(recording: Recording, selection: Selection = ALL) -> pd.DataFrame:
     """What was waited for, the longest total first.
 
     Returns
@@ -67,18 +62,14 @@ def lock_waits(
         ready_s (without a core before it could go on), total_s (both: what the job's own clock
         would say), longest_ms, threads (how many waited).
     """
-    found = waits(recording, start_ns, end_ns, rows)
+    found = waits(recording, selection)
     threads = _table(found).groupby("lock")["row"].nunique()
     table = _grouped(recording, found)
     return table.assign(threads=threads[table["lock"]].to_numpy())
 
 
 def wait_paths(
-    recording: Recording,
-    lock: int | None = None,
-    start_ns: Bound = None,
-    end_ns: Bound = None,
-    rows: Rows | None = None,
+    recording: Recording, lock: int | None = None, selection: Selection = ALL
 ) -> pd.DataFrame:
     """From where locks (or one) were waited for, the longest total first.
 
@@ -87,17 +78,13 @@ def wait_paths(
     pandas.DataFrame
         lock (its number), name, stack (its text; "" where it is not known), waits, total_s.
     """
-    table = _grouped(recording, waits(recording, start_ns, end_ns, rows, lock), "stack")
+    table = _grouped(recording, waits(recording, selection, lock), "stack")
     table["stack"] = pd.Series(recording.stack_texts(table["stack"]), dtype=object)
     return table[["lock", "name", "stack", "waits", "total_s"]]
 
 
 def lock_holders(
-    recording: Recording,
-    lock: int | None = None,
-    start_ns: Bound = None,
-    end_ns: Bound = None,
-    rows: Rows | None = None,
+    recording: Recording, lock: int | None = None, selection: Selection = ALL
 ) -> pd.DataFrame:
     """Which threads released what was waited for, the longest total first.
 
@@ -106,18 +93,12 @@ def lock_holders(
     pandas.DataFrame
         lock (its number), name, holder (its row; -1: not known), thread (its name), waits, total_s.
     """
-    table = _grouped(recording, waits(recording, start_ns, end_ns, rows, lock), "other")
+    table = _grouped(recording, waits(recording, selection, lock), "other")
     table = table.assign(holder=table["other"], thread=recording.thread_names(table["other"]))
     return table[["lock", "name", "holder", "thread", "waits", "total_s"]]
 
 
-def longest_waits(
-    recording: Recording,
-    start_ns: Bound = None,
-    end_ns: Bound = None,
-    n: int = 20,
-    rows: Rows | None = None,
-) -> pd.DataFrame:
+def longest_waits(recording: Recording, n: int = 20, selection: Selection = ALL) -> pd.DataFrame:
     """The n longest waits for locks, the longest first.
 
     Returns
@@ -126,7 +107,7 @@ def longest_waits(
         row, thread (its name), lock (its number), name, start_ns, end_ns, total_ms, holder (its
         name), stack.
     """
-    table = _table(waits(recording, start_ns, end_ns, rows))
+    table = _table(waits(recording, selection))
     table = table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)[:n]
     return pd.DataFrame(
         {
@@ -143,15 +124,13 @@ def longest_waits(
     )
 
 
-def limiting_lock(
-    recording: Recording, start_ns: Bound = None, end_ns: Bound = None
-) -> Limit | None:
+def limiting_lock(recording: Recording, selection: Selection = ALL) -> Limit | None:
     """The lock that was waited for longest; None if none was."""
-    table = lock_waits(recording, start_ns, end_ns)
+    table = lock_waits(recording, selection)
     if table.empty:
         return None
     first = table.iloc[0]
-    states = thread_states(recording, None, start_ns, end_ns)
+    states = thread_states(recording, selection)
     awake = float(states[["running", "ready", "waiting", "spinning"]].to_numpy().sum())
     share = float(first["total_s"]) / awake
     return Limit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from perflib.instruments.threads.concurrency import (
     concurrency_over_time,
     serial_parts,
 )
-from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.formats import ALL, Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import themed
 from perflib.lab.threads import page
@@ -38,10 +37,8 @@ _BACKGROUND = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0
 
 def timeline_figure(
     recording: Recording,
-    start_ns: float | None = None,
-    end_ns: float | None = None,
+    selection: Selection = ALL,
     *,
-    rows: Sequence[int] | None = None,
     title: str = "Threads over time",
     width_inches: float = 11.0,
 ) -> Figure:
@@ -54,10 +51,8 @@ def timeline_figure(
     ----------
     recording
         What was recorded.
-    start_ns, end_ns
-        The span, on the recording's clock; None: its start, its end.
-    rows
-        The threads to draw; None: all.
+    selection
+        The span of time and the threads to draw.
     title
         Of the figure.
     width_inches
@@ -68,16 +63,16 @@ def timeline_figure(
     UserError
         The span has no time of the recording, or there is no such row.
     """
-    start, end = page.window(recording, start_ns, end_ns)
+    selection = page.window(recording, selection)
+    start, end = recording.span(selection)
     first = recording.start_ns
-    every = page.ordered(recording, "start")
-    asked = every if rows is None else list(rows)
-    drawn = asked
-    if len(asked) > _MOST_ROWS:
-        busiest = page.ordered(recording, "CPU time")
-        wanted = set(asked)
-        most = set([row for row in busiest if row in wanted][:_MOST_ROWS])
-        drawn = [row for row in asked if row in most]
+    drawn = wanted = page.ordered(recording, "start")
+    if selection.rows is not None:
+        drawn = wanted = list(selection.rows)
+    if len(wanted) > _MOST_ROWS:
+        all_wanted = set(wanted)
+        busiest = [row for row in page.ordered(recording, "CPU time") if row in all_wanted]
+        drawn = sorted(busiest[:_MOST_ROWS], key=wanted.index)
     bins = max(1, min(_BINS, end - start))
     states = page.DRAWN
     with themed():
@@ -87,7 +82,7 @@ def timeline_figure(
         edges = (start - first, end - first)
         if drawn:
             above.imshow(
-                _image(page.levels(recording, start, end, bins, drawn), bins),
+                _image(page.levels(recording, bins, Selection(start, end, drawn)), bins),
                 extent=(*edges, len(drawn), 0), aspect="auto", interpolation="nearest",
             )  # fmt: skip
         names = recording.threads["name"]
@@ -113,20 +108,18 @@ def timeline_figure(
             handles=patches, loc="outside upper left", ncols=len(patches) // 2, fontsize=9
         )
         above.set_title(title)
-        _work(below, recording, (start, end), bins, rows)
+        _work(below, recording, bins, selection)
         _time(below, recording, start, end)
-        if len(drawn) < len(asked):
-            words = f"{len(drawn)} of {len(asked):,} threads, those with the most CPU time"
+        if len(drawn) < len(wanted):
+            words = f"{len(drawn)} of {len(wanted):,} threads, those with the most CPU time"
             above.set_xlabel(words, fontsize=9, loc="left")
     return figure
 
 
 def concurrency_figure(
     recording: Recording,
-    start_ns: float | None = None,
-    end_ns: float | None = None,
+    selection: Selection = ALL,
     *,
-    rows: Sequence[int] | None = None,
     serial: Serial | None = None,
     title: str = "Threads that work at once",
     width_inches: float = 9.0,
@@ -140,10 +133,8 @@ def concurrency_figure(
     ----------
     recording
         What was recorded.
-    start_ns, end_ns
-        A span, on the recording's clock; None: its start, its end.
-    rows
-        The threads to count; None: all.
+    selection
+        The span of time and the threads to count.
     serial
         What ``serial_parts(recording)`` says, if it is known: of a long recording it takes seconds.
     title
@@ -156,8 +147,9 @@ def concurrency_figure(
     UserError
         The span has no time of the recording, or there is no such row.
     """
-    start, end = page.window(recording, start_ns, end_ns)
-    at_once = concurrency(recording, start, end, rows)
+    selection = page.window(recording, selection)
+    start, end = recording.span(selection)
+    at_once = concurrency(recording, selection)
     share = 100 * at_once / max(1, at_once.sum())
     mean = float(np.dot(share, np.arange(len(share)))) / 100
     cpus = int(recording.meta["cpus"])
@@ -185,8 +177,8 @@ def concurrency_figure(
             handles=above.get_legend_handles_labels()[0], loc="outside upper right", ncols=2,
             fontsize=9,
         )  # fmt: skip
-        _work(below, recording, (start, end), max(1, min(_BINS // 2, end - start)), rows)
-        if rows is None:
+        _work(below, recording, max(1, min(_BINS // 2, end - start)), selection)
+        if selection.rows is None:
             _shade(below, recording, serial or serial_parts(recording), (start, end))
         below.legend(fontsize=9, loc="upper left", bbox_to_anchor=(0, -0.28), ncols=4)
         _time(below, recording, start, end)
@@ -208,20 +200,14 @@ def _image(levels: np.ndarray, bins: int) -> np.ndarray:
     return image.reshape(len(levels) * _ROW_PIXELS, bins, 3)
 
 
-def _work(
-    axes: Axes,
-    recording: Recording,
-    span: tuple[int, int],
-    bins: int,
-    rows: Sequence[int] | None,
-) -> None:
+def _work(axes: Axes, recording: Recording, bins: int, selection: Selection) -> None:
     """How many threads work, bin by bin, and how many more could, had they a core."""
-    work = concurrency_over_time(recording, bins, *span, rows)
+    work = concurrency_over_time(recording, bins, selection)
     working = work["concurrency"].to_numpy()
     demand = working + work["ready"].to_numpy()
     colours = page.colours()
-    first = recording.start_ns
-    edges = np.linspace(span[0] - first, span[1] - first, bins + 1)
+    start, end = (time - recording.start_ns for time in recording.span(selection))
+    edges = np.linspace(start, end, bins + 1)
     axes.stairs(
         demand, edges, baseline=working, fill=True, color=colours[State.READY],
         label=page.LABELS[State.READY],

@@ -18,7 +18,7 @@ import numpy as np
 from matplotlib.colors import to_hex
 
 from perflib.instruments.threads.concurrency import thread_states
-from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import themed
@@ -117,8 +117,8 @@ def duration(ns: float) -> str:
     return f"{value:#.3g}".rstrip(".") + f" {unit}"
 
 
-def window(recording: Recording, start_ns: float | None, end_ns: float | None) -> tuple[int, int]:
-    """A span of time within the recording, not shorter than a microsecond.
+def window(recording: Recording, selection: Selection) -> Selection:
+    """What is selected, its span within the recording and not shorter than a microsecond.
 
     Raises
     ------
@@ -126,8 +126,9 @@ def window(recording: Recording, start_ns: float | None, end_ns: float | None) -
         The span is empty, or lies outside of the recording.
     """
     first, last = recording.start_ns, recording.end_ns
-    start = first if start_ns is None else max(first, round(start_ns))
-    end = last if end_ns is None else min(last, round(end_ns))
+    start_ns, end_ns = selection.start_ns, selection.end_ns
+    start = first if start_ns is None else max(first, start_ns)
+    end = last if end_ns is None else min(last, end_ns)
     if start >= end and not start == end == first == last:
         msg = (
             f"no time from {start_ns} to {end_ns} ns: the recording goes from {first} to {last} ns"
@@ -136,20 +137,17 @@ def window(recording: Recording, start_ns: float | None, end_ns: float | None) -
     if end - start < _SHORTEST_NS:
         start = max(first, min(start, last - _SHORTEST_NS))
         end = start + _SHORTEST_NS
-    return start, end
+    return Selection(start, end, selection.rows)
 
 
-def levels(
-    recording: Recording, start_ns: int, end_ns: int, bins: int, rows: Sequence[int]
-) -> np.ndarray:
+def levels(recording: Recording, bins: int, selection: Selection) -> np.ndarray:
     """How high the states are stacked: uint8[rows, bins, 6] of 255, in the order ``DRAWN``.
 
     A bin in which the thread did not always exist is not filled to the top.
     """
-    if not len(rows):
-        return np.zeros((0, bins, len(DRAWN)), np.uint8)
-    inside = states_in_bins(recording, start_ns, end_ns, bins, rows)[:, :, list(DRAWN)]
-    stacked = np.cumsum(inside, axis=2) * (bins / (end_ns - start_ns))
+    start, end = recording.span(selection)
+    inside = states_in_bins(recording, bins, selection)[:, :, list(DRAWN)]
+    stacked = np.cumsum(inside, axis=2) * (bins / (end - start))
     return np.rint(255 * np.clip(stacked, 0, 1)).astype(np.uint8)
 
 

@@ -8,7 +8,7 @@ so that a view's size does not depend on the recording's. Without a kernel the l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import anywidget
 import traitlets
 
 from perflib.instruments.threads.concurrency import concurrency_over_time
-from perflib.instruments.threads.formats import STATES, State
+from perflib.instruments.threads.formats import ALL, STATES, Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.samples import cpu_samples
 from perflib.lab.threads import page
@@ -29,18 +29,6 @@ _MOST_BINS = 2000
 _MOST_ROWS = 64
 _MOST_FRAMES = 200  # of a stack that is shown
 _DEEPEST = 200  # steps back that are kept
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What is looked at: a span of time (ns, of the recording's clock) and threads (their rows).
-
-    ``rows`` is None for all threads, or for all that the timeline's filter finds.
-    """
-
-    start_ns: int
-    end_ns: int
-    rows: tuple[int, ...] | None = None
 
 
 class Timeline(anywidget.AnyWidget):
@@ -74,18 +62,18 @@ class Timeline(anywidget.AnyWidget):
         self._chosen: tuple[int, ...] = ()
         self._page = 0
         self._before: list[tuple[int, int]] = []
-        self._first_ns, last_ns = page.window(recording, None, None)
+        whole = page.window(recording, ALL)
+        self._first_ns, last_ns = recording.span(whole)
         self._whole_ns = last_ns - self._first_ns
-        super().__init__(selection=Selection(self._first_ns, last_ns))
+        super().__init__(selection=whole)
         self._draw()
         self.on_msg(self._on_message)
 
     # --- what a program may do -------------------------------------------------------------------
 
-    def zoom(self, start_ns: float | None = None, end_ns: float | None = None) -> None:
+    def zoom(self, start_ns: int | None = None, end_ns: int | None = None) -> None:
         """Draw a span of time; ``None`` is the recording's start or end."""
-        start, end = page.window(self.recording, start_ns, end_ns)
-        self._select(start, end)
+        self._select(page.window(self.recording, Selection(start_ns, end_ns)))
 
     @property
     def chosen(self) -> tuple[int, ...]:
@@ -108,7 +96,7 @@ class Timeline(anywidget.AnyWidget):
         for row in rows:
             self._check_row(row)
         self._chosen = tuple(dict.fromkeys(rows))
-        self._select(self.selection.start_ns, self.selection.end_ns)
+        self._select(self.selection)
 
     def filter(self, pattern: str) -> None:
         """Show the threads in whose names a regular expression is found; empty: all."""
@@ -116,7 +104,7 @@ class Timeline(anywidget.AnyWidget):
         self._pattern = pattern
         self._page = 0
         self._chosen = ()
-        self._select(self.selection.start_ns, self.selection.end_ns)
+        self._select(self.selection)
 
     def order(self, order: str) -> None:
         """Order the threads by ``"start"``, ``"name"``, ``"waiting"`` or ``"CPU time"``."""
@@ -209,36 +197,31 @@ class Timeline(anywidget.AnyWidget):
 
     @traitlets.validate("selection")
     def _valid(self, proposal: Any) -> Selection:
-        asked: Selection = proposal.value
-        start, end = page.window(self.recording, asked.start_ns, asked.end_ns)
-        if asked.rows is None:
-            return Selection(start, end, self.found)
-        return Selection(start, end, tuple(self._check_row(row) for row in asked.rows))
+        wanted = page.window(self.recording, proposal.value)
+        if wanted.rows is None:
+            return replace(wanted, rows=self.found)
+        return replace(wanted, rows=tuple(self._check_row(row) for row in wanted.rows))
 
     @traitlets.observe("selection")
     def _follow(self, change: Any) -> None:
         """Draw what was selected, before whoever else observes it hears of it."""
         if not isinstance(change.old, Selection):  # the first one
             return
-        rows = self.selection.rows
+        rows = None if self.selection.rows is None else tuple(self.selection.rows)
         self._chosen = () if rows is None or rows == self.found else rows
-        now, before = ((one.start_ns, one.end_ns) for one in (change.new, change.old))
+        now, before = (self.recording.span(one) for one in (change.new, change.old))
         if self._before and self._before[-1] == now:
             self._before = self._before[:-1]
         elif now != before:
             self._before = [*self._before[1 - _DEEPEST :], before]
         self._draw()
 
-    def _select(self, start: int, end: int) -> None:
-        wanted = Selection(start, end, self._rows())
+    def _select(self, span: Selection) -> None:
+        wanted = replace(span, rows=self._chosen or self.found)
         if wanted == self.selection:
             self._draw()
         else:
             self.selection = wanted
-
-    def _rows(self) -> tuple[int, ...] | None:
-        """The threads of the selection: those chosen, or those found, or all."""
-        return self._chosen or self.found
 
     def _pages(self) -> int:
         return max(1, -(-len(self._found) // self._per_page))
@@ -250,10 +233,10 @@ class Timeline(anywidget.AnyWidget):
         return int(row)
 
     def _draw(self) -> None:
-        start, end = self.selection.start_ns, self.selection.end_ns
+        start, end = self.recording.span(self.selection)
         bins = max(1, min(self._bins, end - start))
         drawn = self._found[self._page * self._per_page :][: self._per_page]
-        work = concurrency_over_time(self.recording, bins, start, end, self.selection.rows)
+        work = concurrency_over_time(self.recording, bins, self.selection)
         title, ticks = page.time_axis(start - self._first_ns, end - self._first_ns)
         colours = page.colours()
         threads = self.recording.threads
@@ -268,7 +251,7 @@ class Timeline(anywidget.AnyWidget):
             "tids": [int(threads["tid"].iloc[row]) for row in drawn],
             "chosen": [int(row in self._chosen) for row in drawn],
             "chosen_in_all": len(self._chosen),
-            "levels": page.levels(self.recording, start, end, bins, drawn).tobytes(),
+            "levels": page.levels(self.recording, bins, Selection(start, end, drawn)).tobytes(),
             "working": work["concurrency"].to_numpy("<f4").tobytes(),
             "ready": work["ready"].to_numpy("<f4").tobytes(),
             "states": [page.LABELS[state] for state in page.DRAWN],
@@ -303,7 +286,7 @@ class Timeline(anywidget.AnyWidget):
 
     def _sampled(self, row: int, start: int, end: int) -> tuple[str, str]:
         """The stack with most of the CPU time of the samples within an interval."""
-        samples = cpu_samples(self.recording, start, end, [row])
+        samples = cpu_samples(self.recording, Selection(start, end, [row]))
         if samples.empty:
             return "where it is was not recorded", ""
         by_stack = samples.groupby("stack", observed=True)["period"].sum()

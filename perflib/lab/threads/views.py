@@ -6,6 +6,7 @@ Only the view that is open is computed, so that a long recording costs no more t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import escape
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +21,7 @@ from perflib.instruments.threads.concurrency import (
     serial_parts,
     thread_states,
 )
-from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.samples import cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
@@ -30,7 +31,7 @@ from perflib.lab.tables import STYLE, Table
 from perflib.lab.theme import png
 from perflib.lab.threads.figures import concurrency_figure
 from perflib.lab.threads.page import LABELS, duration, shown
-from perflib.lab.threads.timeline import Selection, timeline
+from perflib.lab.threads.timeline import timeline
 from perflib.model.errors import PerflibError
 
 __all__ = ["By", "ThreadView", "thread_view"]
@@ -156,14 +157,11 @@ class ThreadView(widgets.VBox):
     def _selection(self) -> Selection:
         return self.timeline.selection
 
-    def _asked(self) -> tuple[int, int, tuple[int, ...] | None]:
-        return self._selection.start_ns, self._selection.end_ns, self._selection.rows
-
     def _follow(self, _change: object = None) -> None:
-        start, end, rows = self._asked()
+        start, end = self.recording.span(self._selection)
         first = self.recording.start_ns
-        who = len(self.recording.threads) if rows is None else len(rows)
-        states = concurrency_over_time(self.recording, 1, start, end, rows).iloc[0]
+        who = len(self.recording.rows(self._selection.rows))
+        states = concurrency_over_time(self.recording, 1, self._selection).iloc[0]
         cpus = int(self.recording.meta["cpus"])
         self._selected.value = (
             f"<b>Selection:</b> {(start - first) / 1e9:.6f} s to {(end - first) / 1e9:.6f} s "
@@ -196,8 +194,7 @@ class ThreadView(widgets.VBox):
     # --- the views -------------------------------------------------------------------------------
 
     def _draw_threads(self) -> None:
-        start, end, _ = self._asked()
-        states = thread_states(self.recording, self.timeline.found, start, end)
+        states = thread_states(self.recording, replace(self._selection, rows=self.timeline.found))
         states = states.sort_values(["waiting", "running"], ascending=False, kind="stable")
         listed = states.head(_MOST_ROWS)
         self._thread_rows = [int(row) for row in listed.index]
@@ -224,15 +221,14 @@ class ThreadView(widgets.VBox):
         self.timeline.choose([*others, *(self._thread_rows[place] for place in change.new)])
 
     def _draw_concurrency(self) -> None:
-        start, end, rows = self._asked()
         if self._serial is None:
             self._serial = serial_parts(self.recording)
-        figure = concurrency_figure(self.recording, start, end, rows=rows, serial=self._serial)
+        figure = concurrency_figure(self.recording, self._selection, serial=self._serial)
         self._at_once.value = png(figure)
         self._at_once.layout.display = None
 
     def _draw_locks(self) -> None:
-        found = lock_waits(self.recording, *self._asked())
+        found = lock_waits(self.recording, self._selection)
         listed = found.head(_MOST_ROWS)
         self._lock_numbers = [int(lock) for lock in listed["lock"]]
         self.locks.show(
@@ -257,8 +253,8 @@ class ThreadView(widgets.VBox):
     def _draw_paths(self) -> None:
         place = next(iter(self.locks.chosen), None)
         lock = None if place is None else self._lock_numbers[place]
-        paths = wait_paths(self.recording, lock, *self._asked())
-        holders = lock_holders(self.recording, lock, *self._asked())
+        paths = wait_paths(self.recording, lock, self._selection)
+        holders = lock_holders(self.recording, lock, self._selection)
         if paths.empty:
             self._paths.value = "<p>Nothing was waited for here.</p>"
             return
@@ -288,8 +284,7 @@ class ThreadView(widgets.VBox):
         )
 
     def _draw_waits(self) -> None:
-        start, end, rows = self._asked()
-        self._longest = found = longest_waits(self.recording, start, end, _MOST_ROWS, rows)
+        self._longest = found = longest_waits(self.recording, _MOST_ROWS, self._selection)
         first = self.recording.start_ns
         self.waits.show(
             f"The {len(found)} longest waits for locks. A click shows the wait above."
@@ -320,7 +315,7 @@ class ThreadView(widgets.VBox):
         wanted = (self._selection, self.by)
         if self._sampled is None or self._sampled[0] != wanted:
             ask = cpu_samples if self.by == "CPU time" else wait_samples
-            self._sampled = (wanted, ask(self.recording, *self._asked()))
+            self._sampled = (wanted, ask(self.recording, self._selection))
         return self._sampled[1]
 
     def _draw_bottom_up(self) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from perflib.instruments.profile import views
 from perflib.instruments.threads import writer as writing
 from perflib.instruments.threads.concurrency import thread_states
-from perflib.instruments.threads.formats import FORMAT, INTERVAL, LOST, SAMPLE, Lock
+from perflib.instruments.threads.formats import FORMAT, INTERVAL, LOST, SAMPLE, Lock, Selection
 from perflib.instruments.threads.intervals import mark_lost, states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.samples import cpu_samples, wait_samples
@@ -287,14 +287,14 @@ def test_seconds_by_state(made: Recording) -> None:
     states = ["running", "ready", "waiting", "sleeping", "spinning", "unknown"]
     assert table[states].to_numpy().sum(axis=1) == pytest.approx(life)
     assert table[["running", "sleeping"]].to_numpy()[0].tolist() == [0.2, 0.8]
-    part = thread_states(made, [3, 1], made.start_ns, made.start_ns + 10**8)
+    part = thread_states(made, Selection(None, made.start_ns + 10**8, [3, 1]))
     assert part.index.tolist() == [3, 1]
     assert (part[states].to_numpy() == 0).all()  # the first tenth is the first thread's
 
 
 def test_no_bins_are_refused(made: Recording) -> None:
     with pytest.raises(UserError, match="bins=0"):
-        states_in_bins(made, 0, 10, 0)
+        states_in_bins(made, 0, Selection(0, 10))
 
 
 def test_samples_go_into_the_views(made: Recording) -> None:
@@ -306,7 +306,7 @@ def test_samples_go_into_the_views(made: Recording) -> None:
     assert views.callers(cpu, "scatter", "period")["caller"].tolist() == ["physics"]
     assert set(cpu["symbol"].unique()) == {"physics", "scatter", "prepare"}
     assert set(views.select(cpu, thread="event-1")["tid"]) == {102}
-    some = cpu_samples(made, made.start_ns, made.start_ns + 5 * 10**8, [1, 2])
+    some = cpu_samples(made, Selection(None, made.start_ns + 5 * 10**8, [1, 2]))
     assert set(some["tid"]) == {101, 102}
     assert some["time_ns"].max() < made.start_ns + 5 * 10**8
     waits = wait_samples(made)
@@ -328,7 +328,7 @@ def test_a_sample_without_a_stack(tmp_path: Path) -> None:
 def test_an_empty_recording(tmp_path: Path) -> None:
     recording = recording_of(tmp_path, [])
     assert recording.threads.empty
-    assert states_in_bins(recording, 0, 10, 3).shape == (0, 3, 6)
+    assert states_in_bins(recording, 3, Selection(0, 10)).shape == (0, 3, 6)
     assert thread_states(recording).empty
     assert cpu_samples(recording).empty
     assert wait_samples(recording).empty

@@ -536,7 +536,7 @@ from perflib import kernels
 load = kernels.load
 kernels.load = lambda name: load(name, variant="sanitized")
 from perflib.instruments.threads.concurrency import concurrency
-from perflib.instruments.threads.formats import EVENT, LOST
+from perflib.instruments.threads.formats import EVENT, LOST, Selection
 from perflib.instruments.threads.intervals import mark_lost, states_in_bins, waits
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.states import StateMachine
@@ -563,7 +563,7 @@ for turn in range(30):
     made = Recording(Path(), machine.threads, intervals, first, None, [], list(machine.keys),
                      None, {"start_ns": 100, "end_ns": 6000})
     for bins in (1, 7, 10000):
-        states_in_bins(made, 50, 7000, bins, [0])
+        states_in_bins(made, bins, Selection(50, 7000, [0]))
     assert concurrency(made).sum() == 5900
     waits(made)
 print("done")

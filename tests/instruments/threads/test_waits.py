@@ -19,7 +19,7 @@ from perflib.instruments.threads.concurrency import (
     effective_concurrency,
     serial_parts,
 )
-from perflib.instruments.threads.formats import INTERVAL, LOST, SAMPLE, STATES, State
+from perflib.instruments.threads.formats import INTERVAL, LOST, SAMPLE, STATES, Selection, State
 from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.waits import (
@@ -86,10 +86,10 @@ def recorded(threads: list[list[Interval]]) -> Recording:
 @given(any_threads(), st.integers(0, 60), st.integers(0, 90), st.integers(1, 40))
 def test_bins_are_exact(threads: list[list[Interval]], start: int, length: int, bins: int) -> None:
     recording = recorded(threads)
-    table = states_in_bins(recording, start, start + length, bins)
+    table = states_in_bins(recording, bins, Selection(start, start + length))
     rows = list(range(len(threads)))[::-1]
-    some = states_in_bins(recording, start, start + length, bins, rows)
-    over_time = concurrency_over_time(recording, bins, start, start + length)
+    some = states_in_bins(recording, bins, Selection(start, start + length, rows))
+    over_time = concurrency_over_time(recording, bins, Selection(start, start + length))
     expected = [bins_of(one, start, start + length, bins) for one in threads]
     assert table.tolist() == expected
     assert some.tolist() == expected[::-1]
@@ -103,8 +103,8 @@ def test_bins_are_exact(threads: list[list[Interval]], start: int, length: int, 
 @given(any_threads(), st.integers(0, 60), st.integers(0, 90))
 def test_concurrency_is_exact(threads: list[list[Interval]], start: int, length: int) -> None:
     recording = recorded(threads)
-    at_once = concurrency(recording, start, start + length)
-    mean = effective_concurrency(recording, start, start + length)
+    at_once = concurrency(recording, Selection(start, start + length))
+    mean = effective_concurrency(recording, Selection(start, start + length))
     assert at_once.tolist() == running_at_once(threads, start, start + length)
     if length:
         assert mean == pytest.approx(sum(k * ns for k, ns in enumerate(at_once)) / length)
@@ -139,11 +139,11 @@ def test_waits_are_exact(threads: list[list[Interval]], start: int, length: int)
         patch.setattr(sums, "RETRY_NS", 5)
         recording = recorded(threads)
         expected = waits_of(threads, start, end, 5)
-        found = sums.waits(recording, start, end)
+        found = sums.waits(recording, Selection(start, end))
         names = ("row", "lock", "start_ns", "end_ns", "waiting_ns", "ready_ns")
         for name in (*names, "other", "stack", "flags"):
             assert found[name].tolist() == [getattr(one, name) for one in expected]
-        table = lock_waits(recording, start, end)
+        table = lock_waits(recording, Selection(start, end))
         totals = {
             lock: sum(one.waiting_ns + one.ready_ns for one in expected if one.lock == lock)
             for lock in {one.lock for one in expected}
@@ -158,8 +158,8 @@ def test_waits_are_exact(threads: list[list[Interval]], start: int, length: int)
             assert row.threads == len({one.row for one in mine})
             assert row.longest_ms == max(one.waiting_ns + one.ready_ns for one in mine) / 1e6
         for table in (
-            wait_paths(recording, None, start, end),
-            lock_holders(recording, None, start, end),
+            wait_paths(recording, None, Selection(start, end)),
+            lock_holders(recording, None, Selection(start, end)),
         ):
             assert table["waits"].sum() == len(expected)
             assert table["total_s"].sum() == pytest.approx(sum(totals.values()) / 1e9)
@@ -208,7 +208,7 @@ def test_paths_holders_and_the_longest(recording: Recording) -> None:
     assert (path["stack"], path["waits"], path["total_s"]) == (STACKS[0], 2, 188e-6)
     (holder,) = lock_holders(recording, 0).to_dict("records")
     assert (holder["holder"], holder["thread"], holder["total_s"]) == (0, "job", 188e-6)
-    (longest,) = longest_waits(recording, n=1, rows=[1]).to_dict("records")
+    (longest,) = longest_waits(recording, 1, Selection(rows=[1])).to_dict("records")
     assert (longest["thread"], longest["name"], longest["total_ms"]) == (
         "event-0",
         "output_module",
@@ -224,7 +224,7 @@ def test_who_waits_for_a_thread_s_end_sleeps_and_no_lock_limits_it(recording: Re
     assert (limit.lock, limit.name, limit.kind) == (0, "output_module", "mutex")
     # Of the time of both threads in which they did not sleep: 200 + 800 us.
     assert limit.share == pytest.approx(188 / 1000)
-    assert limiting_lock(recording, 0, 150_000) is None
+    assert limiting_lock(recording, Selection(0, 150_000)) is None
 
 
 def test_threads_that_never_wait_have_no_limiting_lock(tmp_path: Path) -> None:

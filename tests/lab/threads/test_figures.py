@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 
 from perflib.instruments.threads.concurrency import concurrency, effective_concurrency, serial_parts
-from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import png
 from perflib.lab.threads.figures import concurrency_figure, drawable, timeline_figure
@@ -67,7 +67,7 @@ def test_axes_legend_and_cores(recording: Recording) -> None:
 
 def test_a_span_and_some_threads(recording: Recording) -> None:
     start = recording.start_ns + 50 * MS
-    figure = timeline_figure(recording, start, start + 10 * MS, rows=[3, 1])
+    figure = timeline_figure(recording, Selection(start, start + 10 * MS, [3, 1]))
     above, below = figure.axes
     assert [text.get_text() for text in above.get_yticklabels()] == ["event-2", "event-0"]
     assert below.get_xlim() == (50 * MS, 60 * MS)
@@ -100,7 +100,7 @@ def test_how_many_at_once(recording: Recording) -> None:
 
 
 def test_of_some_threads_no_serial_part_is_shown(recording: Recording) -> None:
-    below = concurrency_figure(recording, rows=[1, 2]).axes[1]
+    below = concurrency_figure(recording, Selection(rows=[1, 2])).axes[1]
     assert not any("serial" in words for words in explained(below))
 
 
@@ -121,9 +121,9 @@ def test_next_to_nothing_was_recorded(tmp_path: Path, draw: Any, threads: Any) -
 @pytest.mark.parametrize("draw", [timeline_figure, concurrency_figure])
 def test_bad_input_is_a_sentence(recording: Recording, draw: Any) -> None:
     with pytest.raises(UserError, match="no time from"):
-        draw(recording, 5, 5)
+        draw(recording, Selection(5, 5))
     with pytest.raises(UserError, match="no thread 99"):
-        draw(recording, rows=[99])
+        draw(recording, Selection(rows=[99]))
 
 
 def test_odd_names_are_drawn_as_they_are_and_without_a_warning(tmp_path: Path) -> None:

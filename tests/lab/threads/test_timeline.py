@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from perflib.instruments.threads.concurrency import effective_concurrency
-from perflib.instruments.threads.formats import State
+from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.threads.page import DRAWN, ORDERS
-from perflib.lab.threads.timeline import Selection, Timeline, timeline
+from perflib.lab.threads.timeline import Timeline, timeline
 from perflib.model.errors import UserError
 from tests.instruments.threads.made import made_recording, recording_of
 
@@ -100,7 +100,7 @@ def test_the_first_view_is_the_whole_recording(widget: Timeline) -> None:
 
 def test_the_shares_that_are_sent_are_those_of_the_recording(widget: Timeline) -> None:
     ask(widget, "zoom", start=0, end=10 * MS, bins=100)
-    bins = states_in_bins(widget.recording, START, START + 10 * MS, 100)
+    bins = states_in_bins(widget.recording, 100, Selection(START, START + 10 * MS))
     assert shares(widget) == pytest.approx(bins / (10 * MS / 100), abs=1 / 255)
     drawn = shares(widget)
     assert drawn[1, 25, W] == 1
@@ -153,7 +153,7 @@ def test_zoom_and_back(widget: Timeline) -> None:
     ask(widget, "back")
     ask(widget, "back")  # there is nothing before the first view
     assert not widget.data["back"]
-    spans = [(one.start_ns - START, one.end_ns - START) for one in heard]
+    spans = [tuple(time - START for time in widget.recording.span(one)) for one in heard]
     whole, part = (0, 10 * MS), (2 * MS, 6 * MS)
     assert spans == [part, (5 * MS // 2, 3 * MS), part, whole]
 
@@ -204,7 +204,7 @@ def test_pages_and_the_filter(tmp_path: Path) -> None:
     assert widget.selection.rows == (2, *range(11, 21))
     work = numbers(widget, "working").mean()
     assert work == pytest.approx(
-        effective_concurrency(widget.recording, rows=widget.selection.rows), rel=1e-3
+        effective_concurrency(widget.recording, Selection(rows=widget.selection.rows)), rel=1e-3
     )
     ask(widget, "order", order="CPU time")
     assert widget.selection.rows == (2, *range(11, 21))

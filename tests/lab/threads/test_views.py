@@ -7,14 +7,13 @@ import pytest
 
 from perflib.instruments.profile import views
 from perflib.instruments.threads.concurrency import thread_states
-from perflib.instruments.threads.formats import Lock, State
+from perflib.instruments.threads.formats import Lock, Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.samples import cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
 from perflib.lab.flamegraph import FlameGraph
 from perflib.lab.threads import views as thread_views
 from perflib.lab.threads.page import duration
-from perflib.lab.threads.timeline import Selection
 from perflib.lab.threads.views import By, ThreadView, thread_view
 from perflib.model.errors import MeasurementError
 from tests.instruments.threads.made import made_recording, recording_of
@@ -71,7 +70,7 @@ def test_only_what_is_open_is_computed(
 
 def test_threads_of_the_selection(view: ThreadView, recording: Recording) -> None:
     view.timeline.zoom(*part_of(recording))
-    states = thread_states(recording, None, *part_of(recording)).set_index("name")
+    states = thread_states(recording, Selection(*part_of(recording))).set_index("name")
     rows = {row[0]: row[1:] for row in view.threads.data["rows"]}
     assert set(rows) == set(states.index)
     for name, words in rows.items():
@@ -88,7 +87,7 @@ def test_a_click_on_a_thread_restricts_every_view(view: ThreadView, recording: R
     assert view.threads.chosen == [names.index("event-2")]
     assert "1 thread:" in texts(view)
     view.view = "Locks"
-    waited = lock_waits(recording, rows=[3])
+    waited = lock_waits(recording, Selection(rows=[3]))
     assert [row[2] for row in view.locks.data["rows"]] == [f"{n:,}" for n in waited["waits"]]
     view.threads.chosen = []
     assert view.timeline.selection.rows is None
@@ -108,7 +107,7 @@ def test_many_threads_are_listed_in_part(tmp_path: Path) -> None:
 def test_locks_and_their_paths(view: ThreadView, recording: Recording) -> None:
     view.view = "Locks"
     view.timeline.zoom(*part_of(recording))
-    waited = lock_waits(recording, *part_of(recording))
+    waited = lock_waits(recording, Selection(*part_of(recording)))
     assert [row[0] for row in view.locks.data["rows"]] == list(waited["name"])
     assert view.locks.data["rows"][0][5] == duration(1e9 * waited["total_s"][0])
     assert "every lock" in view._paths.value
@@ -118,9 +117,9 @@ def test_locks_and_their_paths(view: ThreadView, recording: Recording) -> None:
     assert "From where output_module was waited for" in view._paths.value
     assert "lock_wait ← output ← event_loop ← main" in view._paths.value
     assert "construct" not in view._paths.value
-    (path,) = wait_paths(recording, 0, *part_of(recording)).to_dict("records")
+    (path,) = wait_paths(recording, 0, Selection(*part_of(recording))).to_dict("records")
     assert duration(1e9 * path["total_s"]) in view._paths.value
-    holder = lock_holders(recording, 0, *part_of(recording)).iloc[0]
+    holder = lock_holders(recording, 0, Selection(*part_of(recording))).iloc[0]
     assert f"<td>{holder['thread']}</td>" in view._paths.value
     view.locks.chosen = []
     assert "construct" in view._paths.value
@@ -146,7 +145,7 @@ def test_trees_by_cpu_time_or_by_waiting_time(
     view.by = by
     view.timeline.zoom(*part_of(recording))
     ask = cpu_samples if by == "CPU time" else wait_samples
-    samples = ask(recording, *part_of(recording))
+    samples = ask(recording, Selection(*part_of(recording)))
     whole = views.top_down(samples, "period").total
     for title in ("Bottom-up", "Top-down"):
         view.view = title

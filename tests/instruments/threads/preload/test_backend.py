@@ -18,7 +18,7 @@ import pytest
 
 from perflib.instruments.perf.recorder import CallGraph
 from perflib.instruments.threads.concurrency import thread_states
-from perflib.instruments.threads.formats import STATES, Flag, State
+from perflib.instruments.threads.formats import STATES, Flag, Selection, State
 from perflib.instruments.threads.preload import backend as preload_backend
 from perflib.instruments.threads.preload import files as preload_files
 from perflib.instruments.threads.preload.backend import Preloaded, States, unavailable
@@ -542,7 +542,7 @@ def test_waits_are_those_of_the_jobs_own_account(tmp_path: Path, lock: str) -> N
     for one in own["per_thread"]:
         (row,) = np.flatnonzero(ran.recording.threads["tid"] == one["tid"])
         assert ran.recording.threads["name"][row] == one["name"]
-        states = thread_states(ran.recording, [int(row)]).iloc[0]
+        states = thread_states(ran.recording, Selection(rows=[int(row)])).iloc[0]
         running = states["running"] + states["spinning"]
         assert running * 1e9 == pytest.approx(one["cpu_ns"], rel=0.1, abs=3e7)
 
