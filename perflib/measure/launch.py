@@ -7,7 +7,7 @@ parent with threads, which a notebook is.
 
 Every measured process comes through here, so its start is what counts: it imports os, sys and
 ctypes alone (12 ms against 8 ms for an empty Python and 28 ms with json, signal and dataclasses),
-and runs as a file, isolated (``-I -S``), without a look at any installed package.
+and runs as a file, isolated (``-I -S``), without any installed package.
 
 What the kernel refuses is left out in silence: `conditions.observe` reads back what the
 process really has, and `unmet` says it. Only a CPU that it may not use and a command that cannot be
@@ -50,7 +50,7 @@ def command(conditions: Conditions, argv: Sequence[str]) -> tuple[list[str], dic
     Raises
     ------
     UserError
-        The environment cannot have the size that was asked for.
+        The environment cannot have the size that is requested.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _held(pid: str) -> None:
 def _parent(pid: str, signal: int = _SIGKILL) -> None:
     _libc().prctl(_PR_SET_PDEATHSIG, _word(signal), _word(0), _word(0), _word(0))
     if os.getppid() != int(pid):  # it died before the line above, or never was our parent
-        msg = f"the process {pid} that asked for this command is not its parent (any more)"
+        msg = f"the process {pid} that wants this command is not its parent (any more)"
         raise _ImpossibleError(msg)
 
 

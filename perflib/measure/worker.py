@@ -68,7 +68,7 @@ def main() -> None:
     for line in requests:
         try:
             answer = serve(*json.loads(line))
-        except Exception as error:  # noqa: BLE001 (told to the parent, who raises it)
+        except Exception as error:  # noqa: BLE001 (the parent raises it)
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers, flush=True)
 

@@ -1,4 +1,4 @@
-"""The workers of one measurement: one for each set of conditions, and what they got."""
+"""The workers of one measurement: one for each set of conditions, and what they have."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Workers:
             worker.kill()
 
     def provenance(self) -> dict[str, Any]:
-        """The kernels (``kernel``: the first), and the conditions asked for and got."""
+        """The kernels (``kernel``: the first), and the conditions requested and observed."""
         kernels = [build.provenance for build in self._builds]
         return {
             "kernel": kernels[0],

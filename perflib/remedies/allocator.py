@@ -1,4 +1,4 @@
-"""numpy's own allocations laid so that they do not alias, through its allocator hook (NEP 49).
+"""numpy's own allocations placed so that they do not alias, through its allocator hook (NEP 49).
 
 The hook is part of numpy's C interface. That is a table of addresses which numpy hands out for
 extensions; which entry is which is fixed for all versions of one binary interface, and the table
@@ -33,7 +33,7 @@ _LOCK = threading.Lock()
 
 @contextmanager
 def alias_free_allocator() -> Iterator[None]:
-    """Within it, numpy lays every array of a page (4096 bytes) or more where it does not alias.
+    """Within it, numpy places every array of a page (4096 bytes) or more where it does not alias.
 
     All numpy allocations are meant: results and temporary arrays of expressions, what ``np.load``
     reads, what pandas asks numpy for. A new array begins at that cache line of a page at which

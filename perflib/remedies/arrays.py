@@ -1,4 +1,4 @@
-"""Arrays that are used together, laid so that no two begin at nearly the same place of a page."""
+"""Arrays that are used together, placed so that no two begin at nearly the same place of a page."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def alias_free(*specs: Spec, alignment: int = 64) -> tuple[NDArray[Any], ...]:
 
 
 def alias_free_copies(*arrays: ArrayLike, alignment: int = 64) -> tuple[NDArray[Any], ...]:
-    """Copies of arrays, laid as ``alias_free`` lays them: C-contiguous, and with their values.
+    """Copies of arrays, placed as ``alias_free`` places them: C-contiguous, and with their values.
 
     >>> a, b = alias_free_copies(np.arange(3), [0.5, 1.5])
     >>> a, b

@@ -85,9 +85,9 @@ class BestOffset:
     __repr__ = __str__
 
     def arrays(self, *arguments: Any) -> tuple[Any, ...]:
-        """Arguments for the function with copies of the arrays, laid at ``offset_bytes``.
+        """Arguments for the function with copies of the arrays, placed at ``offset_bytes``.
 
-        The array that moves begins at the offset above a page, each other at a page: as they lay
+        The array that moves begins at the offset above a page, each other at a page: as they did
         where they were measured. What is no array is passed on. Each copy has less than 4096 bytes
         more than it needs.
 
@@ -97,15 +97,15 @@ class BestOffset:
             As of ``best_offset``: arrays that are empty, overlap ...
         """
         _, moved = check_arrays(arguments, self.move)
-        laid: list[Any] = list(arguments)
+        placed: list[Any] = list(arguments)
         for number, array in enumerate(arguments):
             if isinstance(array, np.ndarray):
                 by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
                 rows = array.T if by_columns else array
                 copy = zeros_at(self.offset_bytes if number == moved else 0, rows.shape, rows.dtype)
                 copy[...] = rows
-                laid[number] = copy.T if by_columns else copy
-        return tuple(laid)
+                placed[number] = copy.T if by_columns else copy
+        return tuple(placed)
 
 
 def best_offset(
@@ -141,7 +141,7 @@ def best_offset(
     Returns
     -------
     A record that prints what was found, with ``offset_bytes`` (0 where none is shown to be better),
-    ``gain``, ``verdict``, both sweeps, and ``arrays(...)`` to lay your arrays so.
+    ``gain``, ``verdict``, both sweeps, and ``arrays(...)`` to place your arrays so.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Arrays that are laid apart: any shapes, dtypes and numbers of them, and what is refused."""
+"""Arrays that are placed apart: any shapes, dtypes and numbers of them, and what is refused."""
 
 from __future__ import annotations
 
@@ -86,6 +86,6 @@ def test_templates_give_shape_and_dtype_and_copies_the_values() -> None:
         ([(3, "f4")] * 2, 4096, "2 arrays cannot all begin .* has 1 that are aligned"),
     ],
 )
-def test_what_cannot_be_laid(specs: list[Any], alignment: int, sentence: str) -> None:
+def test_what_cannot_be_placed(specs: list[Any], alignment: int, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         alias_free(*specs, alignment=alignment)

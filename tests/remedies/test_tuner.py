@@ -110,7 +110,7 @@ def test_too_noisy_is_no_no(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "budget_s" in str(found)
 
 
-def test_arrays_are_laid_at_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_are_placed_at_the_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = tuned(monkeypatch, {1024: -0.2})
     grid = np.asfortranarray(np.arange(12.0).reshape(3, 4))
     out, given_grid, number, row = found.arrays(OUT + 5, grid, 7, np.arange(3))

@@ -1,4 +1,4 @@
-"""What a user gives to be swept, held to what can be: arrays, which of them moves, the offsets."""
+"""What a user gives to be swept, checked: arrays, which of them moves, the offsets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def check_arrays(arguments: Sequence[Any], move: int | None) -> tuple[int, int]:
         for other in [before for before in arrays if before < place]:
             if np.may_share_memory(array, arrays[other]):
                 msg = (
-                    f"arguments {other} and {place} overlap in memory: each is laid at a place of "
+                    f"arguments {other} and {place} overlap in memory: each gets a place of "
                     "its own, so a function that works in place cannot be swept. Give copies"
                 )
                 raise UserError(msg)

@@ -38,7 +38,7 @@ def portable(function: Any, arguments: Sequence[Any]) -> dict[str, Any]:
         A Python function; ``"module:function"``; a function pointer of cffi; or ``(library,
         symbol, declaration)``.
     arguments
-        What it will be called with; a C function's are held to its types.
+        What it will be called with; a C function's are compared with its types.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def _declared(function: tuple[Any, ...], arguments: Sequence[Any]) -> dict[str, 
         ffi.cdef(declaration.rstrip().rstrip(";") + ";")
         found = getattr(ffi.dlopen(str(Path(library).absolute())), symbol)
     except (cffi.CDefError, cffi.FFIError, OSError, AttributeError) as error:
-        msg = f"{symbol!r} of {library} cannot be had: {str(error).splitlines()[0]}"
+        msg = f"{symbol!r} of {library} cannot be loaded: {str(error).splitlines()[0]}"
         raise UserError(msg) from None
     return _c(ffi.typeof(found), str(Path(library).absolute()), symbol, arguments)
 
@@ -235,6 +235,6 @@ def call_of(described: Mapping[str, Any]) -> Callable[..., Any]:
 
     ffi = cffi.FFI()
     types = ", ".join(described["types"])
-    ffi.cdef(f"void {described['name']}({types});")  # whatever it returns is not looked at
+    ffi.cdef(f"void {described['name']}({types});")  # whatever it returns is ignored
     _KEPT.append(ffi.dlopen(described["library"]))  # its functions crash once it is let go
     return getattr(_KEPT[-1], described["name"])  # type: ignore[no-any-return]

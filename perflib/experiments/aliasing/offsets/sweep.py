@@ -60,7 +60,7 @@ class OffsetSweep:
     problems
         Conditions that are not in force, rounds that failed, samples that are not used, in words.
     provenance
-        The conditions asked for and got.
+        The conditions requested and observed.
     """
 
     name: str

@@ -47,7 +47,7 @@ class Sweeper:
     kernel
         Library and module that read the core's clock.
     path
-        Where modules are looked for.
+        Where modules are searched for.
     """
 
     function: dict[str, Any]
@@ -77,7 +77,7 @@ class Sweeper:
         gc.disable()
         try:
             samples = self._samples(offsets, warm_calls, calls)
-        except Exception as error:  # noqa: BLE001 (told to the parent, who raises it)
+        except Exception as error:  # noqa: BLE001 (the parent raises it)
             return {"raised": _raised(error)}
         return {name: [sample[name] for sample in samples] for name in samples[0]}
 

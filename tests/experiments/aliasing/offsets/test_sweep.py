@@ -381,9 +381,9 @@ def test_a_c_function_is_held_to_its_types(library: Path) -> None:
     ):
         with pytest.raises(UserError, match=sentence):
             sweep_offsets(twice, *arguments, **QUICK)
-    with pytest.raises(UserError, match=r"'thrice' of .* cannot be had"):
+    with pytest.raises(UserError, match=r"'thrice' of .* cannot be loaded"):
         sweep_offsets((str(library), "thrice", "void thrice(float *a, float *b)"), *GOOD)
-    with pytest.raises(UserError, match="cannot be had"):
+    with pytest.raises(UserError, match="cannot be loaded"):
         sweep_offsets((str(library), "twice", "no declaration"), *GOOD)
 
 
