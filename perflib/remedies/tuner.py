@@ -12,10 +12,9 @@ from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_o
 from perflib.experiments.aliasing.offsets.source import CFunction
 from perflib.experiments.aliasing.offsets.sweep import OffsetSweep, sweep_offsets
 from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable
-from perflib.framework.verdicts import threshold_verdict
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.finding import Verdict
 from perflib.remedies.arrays import zeros_at
+from perflib.stats.decide import Verdict, decide
 from perflib.stats.interval import Interval
 
 __all__ = ["BestOffset", "best_offset"]
@@ -56,7 +55,7 @@ class BestOffset:
     @property
     def verdict(self) -> Verdict:
         """On "the chosen offset saves more than ``threshold_percent``"."""
-        return threshold_verdict(self.gain, self.threshold_percent)[0]
+        return decide(self.gain, self.threshold_percent).verdict
 
     @property
     def offset_bytes(self) -> int:
