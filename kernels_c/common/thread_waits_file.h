@@ -73,9 +73,23 @@ typedef struct {
   char name[32];
   tw_open_wait open;
 } tw_chunk;
+
+// A record that says of a wait all there is. Others are alike up to `record`, which has the kind of
+// record (tw_record), with `depth` addresses in the end.
+typedef struct {
+  int32_t stack;
+  uint16_t depth, record;
+  int64_t start_ns, end_ns;
+  uint64_t lock; // its address; of a join that of the thread
+  int32_t owner;
+  uint8_t kind, unused;
+  int16_t result;
+  int64_t cpu_ns, cpu, cpu_end_ns; // CPU time in it, and of the thread at its end
+} tw_slot;
 // @end
 
 _Static_assert(sizeof(tw_chunk) <= TW_HEADER, "a chunk's header is too long");
+_Static_assert(sizeof(tw_slot) == TW_SLOT, "a wait is one slot");
 _Static_assert(sizeof(tw_process) <= TW_PAGE, "a file's header is too long");
 
 static inline uint64_t tw_head(enum tw_record record, uint32_t depth, uint32_t stack) {

@@ -463,14 +463,16 @@ static void tw_end(const tw_wait *wait) {
     if (record == NULL) {
       tw_count_lost(1, 0);
     } else {
-      record[1] = wait->start_ns;
-      record[2] = now;
-      record[3] = wait->lock;
-      record[4] = (uint64_t)(uint32_t)wait->owner | (uint64_t)wait->kind << 32 |
-                  (uint64_t)(uint16_t)wait->result << 48;
-      record[5] = cpu - wait->cpu_ns;
-      record[6] = (uint64_t)sched_getcpu();
-      record[7] = cpu;
+      tw_slot slot = {.start_ns = (int64_t)wait->start_ns,
+                      .end_ns = (int64_t)now,
+                      .lock = wait->lock,
+                      .owner = wait->owner,
+                      .kind = (uint8_t)wait->kind,
+                      .result = (int16_t)wait->result,
+                      .cpu_ns = (int64_t)(cpu - wait->cpu_ns),
+                      .cpu = sched_getcpu(),
+                      .cpu_end_ns = (int64_t)cpu};
+      memcpy(record + 1, (const uint64_t *)&slot + 1, sizeof slot - sizeof *record);
       __atomic_store_n(record, tw_head(TW_WAIT, 0, wait->stack), __ATOMIC_RELEASE);
     }
   }

@@ -45,26 +45,8 @@ PROCESS = record("thread_waits_file", "tw_process")
 CHUNK = record("thread_waits_file", "tw_chunk")
 """The header of a chunk."""
 
-WAIT = np.dtype(
-    [
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-        ("lock", "u8"),
-        ("kind", "u1"),
-        ("result", "i2"),
-        ("owner", "i4"),
-        ("cpu_ns", "i8"),
-        ("cpu", "i2"),
-        ("cpu_end_ns", "i8"),
-        ("stack", "i4"),
-    ],
-    align=True,
-)
-"""A wait.
-
-``lock``: its address; of a join that of the thread. ``cpu_ns``: CPU time in it; ``cpu_end_ns``: the
-thread's CPU time at its end.
-"""
+WAIT = record("thread_waits_file", "tw_slot")
+"""A wait; ``cpu_ns``: CPU time in it; ``cpu_end_ns``: the thread's CPU time at its end."""
 
 
 class WaitKind(IntEnum):
@@ -102,18 +84,23 @@ class OpenWait(NamedTuple):
     stack: int
 
 
-class Records(NamedTuple):
-    """What a thread wrote.
+class StackSample(NamedTuple):
+    """A stack, from the instruction itself on, and the CPU time (ns) that it stands for."""
 
-    ``stacks``: by their numbers, return addresses from the innermost on. ``frames``: of the
-    samples, the first address of each is the instruction itself.
+    time_ns: int
+    weight_ns: int
+    frames: tuple[int, ...]
+
+
+class Records(NamedTuple):
+    """What a thread wrote: waits (``WAIT``), stacks by their numbers (return addresses), samples.
+
+    Addresses of a stack go from the innermost on.
     """
 
     waits: npt.NDArray[np.void]
     stacks: dict[int, tuple[int, ...]]
-    time_ns: npt.NDArray[np.int64]
-    weight_ns: npt.NDArray[np.int64]
-    frames: list[tuple[int, ...]]
+    samples: list[StackSample]
 
 
 @dataclass
@@ -132,32 +119,20 @@ class ThreadFile:
 
     def records(self) -> Records:
         """Everything that it wrote, in the order in which it did."""
-        waits, times, weights = [], [], []
-        stacks: dict[int, tuple[int, ...]] = {}
-        frames: list[tuple[int, ...]] = []
+        found = Records(np.empty(0, WAIT), {}, [])
+        waits = [found.waits]
         for words in self.chunks:
-            slots = words[: len(words) // SLOT_WORDS * SLOT_WORDS].reshape(-1, SLOT_WORDS)
-            heads = slots[:, 0]
-            kinds = heads >> np.uint64(48)
-            waits.append(_waits(slots[kinds == _WAIT]))
-            for at in np.flatnonzero(kinds == _STACK).tolist():
-                depth, number = _depth(int(heads[at])), int(heads[at]) & 0xFFFFFFFF
-                first = at * SLOT_WORDS + 1
-                stacks[number] = tuple(words[first : first + depth].tolist())
-            sampled = np.flatnonzero(kinds == _SAMPLE)
-            times.append(slots[sampled, 1].astype(np.int64))
-            weights.append(slots[sampled, 2].astype(np.int64))
-            for at in sampled.tolist():
-                first = at * SLOT_WORDS + 4
-                frames.append(tuple(words[first : first + _depth(int(heads[at]))].tolist()))
-        none = np.empty(0, np.int64)
-        return Records(
-            np.concatenate([np.empty(0, WAIT), *waits]),
-            stacks,
-            np.concatenate([none, *times]),
-            np.concatenate([none, *weights]),
-            frames,
-        )
+            slots = words[: len(words) // SLOT_WORDS * SLOT_WORDS].view(WAIT)
+            waits.append(slots[slots["record"] == _WAIT])
+            for at in np.flatnonzero(np.isin(slots["record"], (_STACK, _SAMPLE))).tolist():
+                depth, first = int(slots["depth"][at]), at * SLOT_WORDS + 1
+                if slots["record"][at] == _STACK:
+                    frames = tuple(words[first : first + depth].tolist())
+                    found.stacks[int(slots["stack"][at])] = frames
+                else:
+                    time_ns, weight_ns, _cpu, *frames = words[first : first + 3 + depth].tolist()
+                    found.samples.append(StackSample(time_ns, weight_ns, tuple(frames)))
+        return found._replace(waits=np.concatenate(waits))
 
 
 @dataclass(frozen=True)
@@ -240,21 +215,3 @@ def _threads(raw: npt.NDArray[np.uint8]) -> list[ThreadFile]:
                 thread.open = OpenWait(*(int(waiting[name]) for name in OpenWait._fields))
         thread.chunks.append(words)
     return [threads[number] for number in sorted(threads)]
-
-
-def _depth(head: int) -> int:
-    return head >> 32 & 0xFFFF
-
-
-def _waits(slots: npt.NDArray[np.uint64]) -> npt.NDArray[np.void]:
-    waits = np.empty(len(slots), WAIT)
-    signed = slots.astype(np.int64)
-    waits["start_ns"], waits["end_ns"] = signed[:, 1], signed[:, 2]
-    waits["lock"] = slots[:, 3]
-    waits["owner"] = (slots[:, 4] & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
-    waits["kind"] = slots[:, 4] >> np.uint64(32) & np.uint64(0xFF)
-    waits["result"] = (slots[:, 4] >> np.uint64(48)).astype(np.uint16).view(np.int16)
-    waits["cpu_ns"], waits["cpu_end_ns"] = signed[:, 5], signed[:, 7]
-    waits["cpu"] = signed[:, 6]
-    waits["stack"] = signed[:, 0] & 0xFFFFFFFF
-    return waits

@@ -206,8 +206,8 @@ def _last_ns(process: ProcessFile) -> int:
     for thread in process.threads:
         records = thread.records()
         last = max(last, thread.start_ns, thread.end_ns)
-        for times in (records.waits["end_ns"], records.time_ns):
-            last = max(last, int(times.max(initial=0)))
+        last = max(last, int(records.waits["end_ns"].max(initial=0)))
+        last = max([last, *(sample.time_ns for sample in records.samples)])
         if thread.open is not None:
             last = max(last, thread.open.start_ns + 1)
     return last
@@ -263,7 +263,7 @@ def _life(
     """What is known of one thread; its samples; and the spans in which these saw it spin."""
     start_ns, end_ns = row.start_ns, row.end_ns
     waits, locks, stacks = [np.empty(0, WAIT)], [], []
-    samples = [np.empty(0, SAMPLE)]
+    samples: list[tuple[int, int, int, int]] = []
     spun: list[tuple[int, int]] = []
     for process, thread in row.stamped:
         symbols = naming.symbols(process.pid, process.generation, process.maps)
@@ -278,19 +278,11 @@ def _life(
         locks.append(_numbers_of_locks(written, process, naming, texts))
         numbers = {number: naming.number(text) for number, text in texts.items()}
         stacks.append(np.array([numbers.get(n, -1) for n in written["stack"].tolist()], np.int32))
-        sample = np.zeros(len(records.frames), SAMPLE)
-        sample["time_ns"], sample["weight_ns"] = records.time_ns, records.weight_ns
-        sample["stack"] = [
-            naming.number(naming.stack(symbols, frames, exact=True)) for frames in records.frames
-        ]
-        samples.append(sample)
-        spun += [
-            (time - weight, time)
-            for time, weight, frames in zip(
-                records.time_ns.tolist(), records.weight_ns.tolist(), records.frames, strict=True
-            )
-            if spins.search(symbols.name(frames[0]))
-        ]
+        for time_ns, weight_ns, frames in records.samples:
+            number = naming.number(naming.stack(symbols, frames, exact=True))
+            samples.append((time_ns, -1, number, weight_ns))
+            if spins.search(symbols.name(frames[0])):
+                spun.append((time_ns - weight_ns, time_ns))
     every = np.concatenate(waits)
     lock = np.concatenate([np.empty(0, np.int32), *locks])
     stack = np.concatenate([np.empty(0, np.int32), *stacks])
@@ -315,7 +307,7 @@ def _life(
         readings=readings,
         reading_locks=_locks_at_readings(row, readings, every, naming),
     )
-    return life, np.concatenate(samples), (spans[:, 0], spans[:, 1])
+    return life, np.array(samples, SAMPLE), (spans[:, 0], spans[:, 1])
 
 
 def _whole(records: Records, thread: ThreadFile, end_ns: int) -> npt.NDArray[np.void]:
