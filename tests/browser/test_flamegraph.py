@@ -6,32 +6,22 @@ import re
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
-_PATIENCE_MS = 120_000
+from tests.browser.notebooks import errors, open_notebook, run_all, write_notebook
+
 _TOP = Path(__file__).parents[2]
 _CELL = f"""
 import sys
 sys.path.insert(0, {str(_TOP)!r})
 from perflib.lab.flamegraph import flame_graph
-from tests.profiling.tables import samples_of
+from tests.instruments.profile.tables import samples_of
 graph = flame_graph(
     samples_of({{"main;track;locate": 50, "main;track;scatter": 30, "main;read": 20}}),
     samples_of({{"main;track;locate": 40, "main;track;scatter": 40, "main;read": 20}}),
 )
 graph
 """
-_RUN_ALL = """async () => {
-  const app = window.jupyterapp;
-  await app.restored;
-  const panel = app.shell.currentWidget;
-  await panel.context.ready;
-  await panel.sessionContext.ready;
-  await panel.sessionContext.session.kernel.info;
-  await app.commands.execute('notebook:run-all-cells');
-}"""
-_BENIGN = (r"favicon",)  # the server has none under this address
 
 
 def _frame(page: Any, name: str) -> Any:
@@ -51,17 +41,12 @@ def _span(page: Any, name: str) -> tuple[float, float]:
 def test_the_flame_graph_zooms_searches_and_turns(
     page: Any, lab_url: str, folder: Path, console: list[str], tmp_path: Path
 ) -> None:
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(_CELL.strip())])  # type: ignore[no-untyped-call]
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, folder / "flame.ipynb")  # type: ignore[no-untyped-call]
-    page.set_default_timeout(_PATIENCE_MS)
-    page.goto(lab_url.format(path="flame.ipynb"))
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context")
-    page.evaluate(_RUN_ALL)
+    path = write_notebook(folder / "flame.ipynb", _CELL)
+    open_notebook(page, lab_url.format(path=path.name))
+    run_all(page)
     graph = page.locator(".perflib-flame")
     graph.wait_for()
     assert page.locator(".perflib-flame-frame").count() == 6
-    assert page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count() == 0
 
     assert _span(page, "locate") == pytest.approx((0.2, 0.5), abs=0.01)
     assert "10 points" in page.locator(".perflib-flame-legend").inner_text()
@@ -104,4 +89,4 @@ def test_the_flame_graph_zooms_searches_and_turns(
     main_y, locate_y = heights()
     assert main_y < locate_y
     graph.screenshot(path=tmp_path / "turned.png")
-    assert [said for said in console if not any(re.search(b, said) for b in _BENIGN)] == []
+    assert errors(console) == []

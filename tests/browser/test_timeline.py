@@ -9,20 +9,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 from perflib.instruments.threads.formats import State
 from perflib.lab.threads.page import colours
+from tests.browser.notebooks import errors, open_notebook, run_all, write_notebook
 
-_PATIENCE_MS = 120_000
 _TOP = Path(__file__).parents[2]
 _CELL = f"""
 import sys
 sys.path.insert(0, {str(_TOP)!r})
 from pathlib import Path
-from perflib.lab.thread_views import thread_view
-from tests.threads.made import recording_of
+from perflib.lab.threads.views import thread_view
+from tests.instruments.threads.made import recording_of
 MS = 1_000_000
 waits = [(20 * i * MS, 20 * i * MS + 10 * MS, 0) for i in range(5)]
 for i in range(5):
@@ -37,15 +36,6 @@ recording = recording_of(
 view = thread_view(recording, rows_per_page=5)
 view
 """
-_RUN_ALL = """async () => {
-  const app = window.jupyterapp;
-  await app.restored;
-  const panel = app.shell.currentWidget;
-  await panel.context.ready;
-  await panel.sessionContext.ready;
-  await panel.sessionContext.session.kernel.info;
-  await app.commands.execute('notebook:run-all-cells');
-}"""
 _SHUT_DOWN = "() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
 _COLOUR = """(canvas, [share, row]) => {
   const x = Math.floor(share * canvas.width);
@@ -53,7 +43,6 @@ _COLOUR = """(canvas, [share, row]) => {
   return '#' + [r, g, b].map((part) => part.toString(16).padStart(2, '0')).join('');
 }"""
 _TRUST = "from nbformat.sign import TrustNotebookApp as app; app.launch_instance()"
-_BENIGN = (r"favicon",)  # the server has none under this address
 
 
 class Graph:
@@ -98,33 +87,19 @@ class Graph:
             self.page.keyboard.press(key)
 
 
-def written(path: Path) -> Path:
-    """A notebook with the views."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(_CELL.strip())])  # type: ignore[no-untyped-call]
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
-    return path
-
-
 def opened(page: Any, url: str) -> Graph:
-    page.set_default_timeout(_PATIENCE_MS)
-    page.goto(url)
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.context")
+    open_notebook(page, url)
     return Graph(page)
-
-
-def errors(console: list[str]) -> list[str]:
-    return [said for said in console if not any(re.search(b, said) for b in _BENIGN)]
 
 
 @pytest.mark.timeout(300)
 def test_threads_over_time(
     page: Any, lab_url: str, folder: Path, console: list[str], tmp_path: Path
 ) -> None:
-    graph = opened(page, lab_url.format(path=written(folder / "threads.ipynb").name))
-    page.evaluate(_RUN_ALL)
+    path = write_notebook(folder / "threads.ipynb", _CELL)
+    graph = opened(page, lab_url.format(path=path.name))
+    run_all(page)
     page.locator(".perflib-timeline").wait_for()
-    assert page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').count() == 0
 
     # What is drawn.
     assert graph.names.all_inner_texts() == ["main", "<b>x</b>␛", "idle-0", "idle-1", "idle-2"]
@@ -237,7 +212,8 @@ def test_a_notebook_that_was_run_elsewhere_shows_its_view(
     page: Any, lab_url: str, folder: Path, console: list[str], tmp_path: Path
 ) -> None:
     """A batch job's notebook has its views, with nothing behind them."""
-    source, executed = written(tmp_path / "threads.ipynb"), folder / "executed.ipynb"
+    source = write_notebook(tmp_path / "threads.ipynb", _CELL)
+    executed = folder / "executed.ipynb"
     argv = [sys.executable, "-m", "papermill", str(source), str(executed), "--no-progress-bar"]
     subprocess.run(argv, cwd=folder, check=True, capture_output=True)
     # JupyterLab shows widgets only of notebooks that its user trusts.
