@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.experiments import get
-from perflib.experiments.aliasing.erasure_coding.measure import layout_offsets
+from perflib.experiments.aliasing.erasure_coding.layouts import layout_offsets
 from perflib.kernels import Kernel, load
 from perflib.model.errors import MeasurementError
 from perflib.stats.intervals import robust_mean, t_interval, time_blocks

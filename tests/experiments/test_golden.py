@@ -29,6 +29,10 @@ RENAMED = {
     "cpu1 disturbed": "cpu1 interference",
     "entry sham": "entry control",
 }
+RENAMED |= {
+    entry["subject"]: entry["subject"].replace(" moved", " shifted")
+    for entry in GOLDEN["erasure_coding"]
+}
 # By experiment and subject: the verdict that is right now.
 MENDED: dict[tuple[str, str], str] = {
     # Huge pages were not backed by the host, so nothing follows from comparing page sizes.

@@ -15,19 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib.experiments.aliasing.erasure_coding import ErasureCodingParams, experiment
-from perflib.experiments.aliasing.erasure_coding import measure as erasure_turns
+from perflib.experiments.aliasing.erasure_coding import measure as erasure_measure
+from perflib.experiments.aliasing.erasure_coding.analyse import l1d_ways_of
 from perflib.experiments.aliasing.erasure_coding.blocks import decode, encode
-from perflib.experiments.aliasing.erasure_coding.measure import (
+from perflib.experiments.aliasing.erasure_coding.layouts import (
     IMPLEMENTATIONS,
     LAYOUTS,
-    Arm,
     Code,
-    ErasureTurns,
-    examine,
+    Configuration,
     layout_offsets,
-    reasons,
 )
-from perflib.experiments.aliasing.erasure_coding.table import ErasureTable, findings_of, l1d_ways_of
+from perflib.experiments.aliasing.erasure_coding.measure import ErasureTrials, examine, reasons
+from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.kernels import build, source
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker, WorkerError
@@ -57,7 +56,7 @@ def test_layouts_keep_their_word_about_the_low_12_bits(data: int, parity: int) -
     low = {name: [at % 4096 for at in layout_offsets(name, data, parity)] for name in LAYOUTS}
     assert set(low["aligned"]) == {0}
     assert len(set(low["staggered"])) == data + parity
-    assert [(at + 2048) % 4096 for at in low["staggered"]] == low["moved"]
+    assert [(at + 2048) % 4096 for at in low["staggered"]] == low["shifted"]
     assert low["chasing"][:data] == low["staggered"][:data]
     for name in LAYOUTS:
         offsets = layout_offsets(name, data, parity)
@@ -100,7 +99,7 @@ def no_library(monkeypatch: pytest.MonkeyPatch, says: str) -> None:
             raise MeasurementError(msg)
         return build(name)
 
-    monkeypatch.setattr(erasure_turns, "build", without)
+    monkeypatch.setattr(erasure_measure, "build", without)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +121,10 @@ def test_absent_libraries_are_said_and_the_run_goes_on(
     )
 
 
-def test_none_to_be_had_is_an_error_with_all_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_available_is_an_error_with_all_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     no_library(monkeypatch, "fatal error: No such file or directory")
     with pytest.raises(MeasurementError, match=r"none of .* isal: ISA-L is not installed"):
-        experiment.plan(small(implementations="isal"))
+        experiment.measure(small(implementations="isal"))
 
 
 def test_a_library_that_does_not_compile_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,17 +181,17 @@ def test_reasons_are_said_once() -> None:
     assert reasons({"a": "gone", "b": "broken", "c": "gone"}) == ["a, c: gone", "b: broken"]
 
 
-# --- turns ---------------------------------------------------------------------------------------
+# --- trials ---------------------------------------------------------------------------------------
 
 
-def turns(examined: Mapping[str, Mapping[str, Any]]) -> ErasureTurns:
-    arms = [Arm(0, name) for name in examined]
-    return ErasureTurns(CODE, LAYOUTS, examined, [HERE], arms, 1)
+def trials(examined: Mapping[str, Mapping[str, Any]]) -> ErasureTrials:
+    configurations = [Configuration(0, name) for name in examined]
+    return ErasureTrials(CODE, LAYOUTS, examined, [HERE], configurations, 1)
 
 
-def test_a_turn_measures_every_layout_once_in_an_order_of_its_own() -> None:
+def test_a_trial_measures_every_layout_once_in_an_order_of_its_own() -> None:
     found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
-    with turns(found) as taken:
+    with trials(found) as taken:
         rounds = [taken.take(round_, 0) for round_ in range(6)]
         assert rounds[0]["layout"] == taken.take(0, 0)["layout"]
         assert taken.unmet == []
@@ -208,7 +207,7 @@ def test_a_turn_measures_every_layout_once_in_an_order_of_its_own() -> None:
 def test_other_parity_than_at_first_is_marked_and_said() -> None:
     found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
     found["ours_table"]["parity_checksum"] += 1
-    with turns(found) as taken:
+    with trials(found) as taken:
         assert taken.take(0, 0)["ok"] == [False] * 4
         (said,) = taken.unmet
         assert said.startswith(f"cpu{CPU} made other parity by ours_table than at first: a core")
@@ -217,16 +216,16 @@ def test_other_parity_than_at_first_is_marked_and_said() -> None:
 def test_blocks_at_other_places_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
     lying(monkeypatch, "erasure_lay", 1, lambda addresses: addresses + np.uint64(64))
-    with turns(found) as taken:
+    with trials(found) as taken:
         columns = taken.take(0, 0)
         assert columns["ok"] == [False, True, True, True]
         first = columns["layout"][0]
         assert taken.unmet == [f"blocks did not begin where layout {first!r} has them"]
 
 
-def test_a_killed_worker_costs_one_turn() -> None:
+def test_a_killed_worker_costs_one_trial() -> None:
     found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
-    with turns(found) as taken:
+    with trials(found) as taken:
         pid = taken[0].pid
         assert pid is not None
         os.kill(pid, 9)
@@ -239,7 +238,7 @@ def test_a_killed_worker_costs_one_turn() -> None:
 
 
 def small(**changed: Any) -> ErasureCodingParams:
-    given_: dict[str, Any] = {"block_mib": 1 / 64, "budget_s": 0.5, "turn_ms": 0.1, "cores": [CPU]}
+    given_: dict[str, Any] = {"block_mib": 1 / 64, "budget_s": 0.5, "trial_ms": 0.1, "cores": [CPU]}
     made = experiment.params({**given_, **changed})
     assert isinstance(made, ErasureCodingParams)
     return made
@@ -251,7 +250,7 @@ def small(**changed: Any) -> ErasureCodingParams:
         ({"implementations": "ours_tabel"}, "did you mean 'ours_table'"),
         ({"implementations": []}, "parameter 'implementations'"),
         ({"layouts": "staggered"}, "it takes 'staggered' and another one"),
-        ({"layouts": "aligned,moved"}, "it takes 'staggered' and another one"),
+        ({"layouts": "aligned,shifted"}, "it takes 'staggered' and another one"),
         ({"layouts": "aligned,stagered"}, "did you mean 'staggered'"),
         ({"data_blocks": 129}, "parameter 'data_blocks': 129"),
         ({"data_blocks": 0}, "parameter 'data_blocks': 0"),
@@ -266,7 +265,7 @@ def test_wrong_parameters_are_refused(given_: dict[str, Any], says: str) -> None
 
 
 def test_blocks_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perflib.experiments.aliasing.erasure_coding.free_bytes", lambda: 70 << 20)
+    monkeypatch.setattr(erasure_measure, "free_bytes", lambda: 70 << 20)
     with pytest.raises(
         UserError, match=r"14 blocks of 4 MiB are 56 MiB, and 70 MiB are free.*2 at"
     ):
@@ -315,14 +314,17 @@ def samples(
 def found_in(
     table: pd.DataFrame, threshold: float = 1.0, ways: int | None = 8
 ) -> dict[str, Finding]:
-    return {one.subject: one for one in findings_of(ErasureTable(table), threshold, 14, ways)}
+    caches = [{"level": 1, "kind": "data", "ways": ways}]
+    run = run_of(table, threshold_percent=threshold)
+    run.provenance["machine"] = {"caches": caches}
+    return {one.subject: one for one in experiment.analyse(run)}
 
 
 def test_layouts_that_cost_are_found_and_the_others_refuted() -> None:
     found = found_in(samples({"aligned": 12.0}))
     assert list(found) == [
-        "ours_table", "ours_table chasing", "ours_table moved",
-        "isal", "isal chasing", "isal moved",
+        "ours_table", "ours_table chasing", "ours_table shifted",
+        "isal", "isal chasing", "isal shifted",
     ]  # fmt: skip
     for name in ("ours_table", "isal"):
         assert found[name].verdict == "supported"
@@ -330,7 +332,7 @@ def test_layouts_that_cost_are_found_and_the_others_refuted() -> None:
         assert found[name].evidence["l1d_ways"] == 8
         assert set(found[name].evidence["percent_by_core"]) == {"cpu0", "cpu1"}
         assert found[f"{name} chasing"].verdict == "refuted"
-        assert found[f"{name} moved"].verdict == "refuted"
+        assert found[f"{name} shifted"].verdict == "refuted"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -340,23 +342,23 @@ def test_null_equal_layouts_are_not_told_apart(seed: int) -> None:
     assert found["isal"].verdict == "refuted"
 
 
-def test_moved_is_looked_at_both_ways() -> None:
-    faster = found_in(samples({"moved": -5.0}))["isal moved"]
+def test_shifted_is_tested_both_ways() -> None:
+    faster = found_in(samples({"shifted": -5.0}))["isal shifted"]
     assert faster.verdict == "supported"
     assert faster.low < -5 < faster.high
-    assert found_in(samples({"moved": 5.0}))["isal moved"].verdict == "supported"
-    near = found_in(samples({"moved": -1.0}, noise=0.03))["isal moved"]
+    assert found_in(samples({"shifted": 5.0}))["isal shifted"].verdict == "supported"
+    near = found_in(samples({"shifted": -1.0}, noise=0.03))["isal shifted"]
     assert near.verdict == "inconclusive"
 
 
 def test_a_set_that_holds_all_blocks_is_not_blamed() -> None:
     table = samples({"aligned": 12.0})
-    assert (
-        "ask for one set of the L1 data cache, which holds 8 lines"
-        in found_in(table)["isal"].reason
-    )
+    blamed = found_in(table)["isal"]
+    assert blamed.reasons[-1].code == "one_set"
+    assert blamed.reasons[-1].numbers == {"blocks": 14, "ways": 8}
     for ways in (14, None):
-        assert "one set" not in found_in(table, ways=ways)["isal"].reason
+        codes = [one.code for one in found_in(table, ways=ways)["isal"].reasons]
+        assert "one_set" not in codes
 
 
 def test_faster_aligned_blocks_are_not_slower() -> None:
@@ -376,7 +378,7 @@ def test_what_one_third_of_the_run_lacks_is_not_supported() -> None:
     found = found_in(table)["isal"]
     assert found.verdict == "inconclusive"
     if found.low > 1:
-        assert "Not every third" in found.reason
+        assert found.reasons[0].code == "segments_disagree"
 
 
 def test_one_round_or_two_blocks_say_nothing() -> None:
@@ -415,17 +417,17 @@ def test_an_implementation_that_one_core_lacks_has_no_mean_of_the_cores() -> Non
     assert np.isfinite(found.evidence["percent_by_core"]["cpu0"]).all()
 
 
-def test_tables_of_a_users_own_are_held_to_what_is_needed() -> None:
+def test_tables_of_a_users_own_are_checked_for_what_is_needed() -> None:
     table = samples({}, rounds=4)
     with pytest.raises(UserError, match="no sample has the layout 'staggered'"):
         ErasureTable(table[table["layout"] != "staggered"])
     with pytest.raises(UserError, match="time_ns must be positive"):
         ErasureTable(table.assign(time_ns=0))
-    named = table.replace({"implementation": {"isal": "mine"}, "layout": {"moved": "odd"}})
+    named = table.replace({"implementation": {"isal": "mine"}, "layout": {"shifted": "odd"}})
     found = ErasureTable(named)
     assert found.implementations == ["ours_table", "mine"]
     assert found.layouts == ["aligned", "staggered", "chasing", "odd"]
-    assert [one.subject for one in findings_of(found, 1.0, 14, None)][-2:] == [
+    assert [one.subject for one in experiment.analyse(run_of(named))][-2:] == [
         "mine",
         "mine chasing",
     ]
@@ -444,11 +446,11 @@ def test_ways_of_the_first_level_are_the_machines() -> None:
 # --- figures -------------------------------------------------------------------------------------
 
 
-def run_of(table: pd.DataFrame) -> Run:
-    return Run("r", experiment.name, experiment.params({}).model_dump(mode="json"), table)
+def run_of(table: pd.DataFrame, **given: Any) -> Run:
+    return Run("r", experiment.name, given, table, {})
 
 
-def test_figures_have_a_point_with_its_interval_for_each_arm() -> None:
+def test_figures_have_a_point_with_its_interval_for_each_configuration() -> None:
     drawn = experiment.figures(run_of(samples({"aligned": 150.0})))
     assert list(drawn) == ["speed", "layout_cost"]
     speed, cost = drawn["speed"].axes[0], drawn["layout_cost"].axes[0]
@@ -464,7 +466,7 @@ def test_figures_have_a_point_with_its_interval_for_each_arm() -> None:
     alone = experiment.figures(run_of(samples({}, rounds=1)))["speed"].axes[0]
     bars: Any = alone.containers[0]
     ends = np.array([bar.vertices[:, 1] for bar in bars.lines[2][0].get_paths()])
-    assert np.isnan(ends).all(), "one round has no interval"
+    assert (np.ptp(ends, axis=1) == 0).all(), "one round has no interval"
     small_effects = experiment.figures(run_of(samples({}, cores=1)))["layout_cost"].axes[0]
     assert small_effects.get_yscale() == "linear"
 
@@ -472,7 +474,7 @@ def test_figures_have_a_point_with_its_interval_for_each_arm() -> None:
 # --- for real ------------------------------------------------------------------------------------
 
 
-def test_a_short_run_measures_every_arm_and_is_saved() -> None:
+def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     run = experiment.measure(small(implementations="ours_table,ours_simd"))
     table = run.samples
     assert table["ok"].all()
@@ -485,7 +487,10 @@ def test_a_short_run_measures_every_arm_and_is_saved() -> None:
     assert [one["got"]["cpus"] for one in run.provenance["conditions"]] == [[CPU]]
     again = load(run.id)
     pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
-    assert {one.subject for one in experiment.analyse(again)} >= {"ours_table", "ours_table moved"}
+    assert {one.subject for one in experiment.analyse(again)} >= {
+        "ours_table",
+        "ours_table shifted",
+    }
     assert set(experiment.figures(again)) == {"speed", "layout_cost"}
 
 

@@ -1,4 +1,4 @@
-"""One turn of erasure coding: blocks laid in memory, encoded in every layout, verified.
+"""Blocks laid in memory, encoded in every layout, verified.
 
 The kernels have one interface (``kernels_c/common/erasure_blocks.h``): ours, ISA-L's, Jerasure's.
 """
@@ -10,112 +10,92 @@ import math
 import os
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.kernels import build
+from perflib.experiments.aliasing.erasure_coding.layouts import (
+    IMPLEMENTATIONS,
+    OURS,
+    PAGE_BYTES,
+    REFERENCE,
+    Code,
+    Configuration,
+    layout_offsets,
+)
+from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
+from perflib.kernels import build, record
+from perflib.machine.hardware.memory import free_bytes
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
-from perflib.model.errors import MeasurementError
+from perflib.model.errors import MeasurementError, UserError
 
-__all__ = [
-    "IMPLEMENTATIONS",
-    "LAYOUTS",
-    "REFERENCE",
-    "Arm",
-    "Code",
-    "ErasureTurns",
-    "examine",
-    "layout_offsets",
-    "reasons",
-]
+if TYPE_CHECKING:
+    from perflib.experiments.aliasing.erasure_coding import ErasureCodingParams
+    from perflib.framework.experiment import Session
 
-PAGE_BYTES, LINE_BYTES = 4096, 64
-REFERENCE = "staggered"
-LAYOUTS = ("aligned", REFERENCE, "chasing", "moved")
-_MOVED_BYTES = 2048
-_OURS = "erasure_coding"
+__all__ = ["ErasureTrials", "examine", "pilot", "plan", "reasons", "take"]
+
+_MIB = 1 << 20
 _TIMEOUT_S = 120.0
-_SAMPLE = np.dtype(
-    [
-        ("begin_ns", "i8"), ("time_ns", "i8"), ("data_bytes", "i8"), ("parity_checksum", "u8"),
-        ("involuntary_switches", "i8"), ("cpu", "i8"),
+
+
+def plan(params: ErasureCodingParams) -> dict[str, Any]:
+    """The cores, where there is memory enough for the blocks."""
+    cores = params.resolved_cores()
+    code, free = params.code, free_bytes()
+    needed = code.blocks * code.block_bytes
+    if free is not None and needed > free / 2:
+        msg = (
+            f"block_mib: {code.blocks} blocks of {params.block_mib:g} MiB are "
+            f"{needed / _MIB:.0f} MiB, and {free / _MIB:.0f} MiB are free, of which half is "
+            f"used at most: give {free / 2 / code.blocks / _MIB:.0f} at most"
+        )
+        raise UserError(msg)
+    return {"cores": cores}
+
+
+def pilot(params: ErasureCodingParams, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Which implementations there are, each verified, and how often each encodes in a sample."""
+    conditions = params.conditions(plan["cores"][0])
+    examined, absent = examine(
+        params.implementations, params.code, params.seed, params.trial_ms, conditions
+    )
+    if not examined:
+        msg = f"none of the implementations is available here: {'; '.join(reasons(absent))}"
+        raise MeasurementError(msg)
+    return {"implementations": examined, "absent": absent}
+
+
+def take(params: ErasureCodingParams, session: Session) -> str:
+    """Every implementation on every core once a round, in every layout."""
+    plan = session.plan
+    conditions = [params.conditions(cpu) for cpu in plan["cores"]]
+    configurations = [
+        Configuration(core, name)
+        for core in range(len(plan["cores"]))
+        for name in plan["implementations"]
     ]
-)  # fmt: skip
-
-
-class Implementation(NamedTuple):
-    """A kernel, which of its methods, and what to install where it does not compile."""
-
-    kernel: str
-    method: int
-    library: str = ""
-    package: str = ""
-
-
-_ISAL = ("ISA-L", "'apt-get install libisal-dev' (Debian, Ubuntu)")
-_JERASURE = ("Jerasure", "'apt-get install libjerasure-dev' (Debian, Ubuntu)")
-IMPLEMENTATIONS: Mapping[str, Implementation] = {
-    "ours_table": Implementation(_OURS, 0),
-    "ours_simd": Implementation(_OURS, 1),
-    "isal": Implementation("erasure_isal", 0, *_ISAL),
-    "isal_avx2": Implementation("erasure_isal", 1, *_ISAL),
-    "jerasure_vandermonde": Implementation("erasure_jerasure", 0, *_JERASURE),
-    "jerasure_cauchy": Implementation("erasure_jerasure", 1, *_JERASURE),
-}
-
-
-class Code(NamedTuple):
-    """What is encoded: so many blocks of data, so many of parity, of so many bytes."""
-
-    data: int
-    parity: int
-    block_bytes: int
-
-    @property
-    def blocks(self) -> int:
-        """All of them."""
-        return self.data + self.parity
-
-
-class Arm(NamedTuple):
-    """What one turn measures, in every layout: ``core`` counts the run's cores from 0."""
-
-    core: int
-    implementation: str
-
-
-# --- where the blocks begin ----------------------------------------------------------------------
-
-
-def layout_offsets(layout: str, data: int, parity: int) -> list[int]:
-    """Where each block begins, in bytes after the beginning of a page; data first.
-
-    ``aligned``: at the page, all of them. ``staggered``: evenly spread over a page, so that no two
-    agree in the low 12 bits of their addresses; parity lowest, so that a block's load is far from
-    following a store to the same low bits. ``chasing``: the data as in ``staggered``, but each
-    block of parity one cache line ahead of a block of data, whose next load then agrees in its low
-    12 bits with a store just made. ``moved``: as ``staggered``, all moved by half a page.
-
-    >>> layout_offsets("staggered", 2, 2)
-    [2048, 3072, 0, 1024]
-    >>> layout_offsets("chasing", 2, 2)
-    [2048, 3072, 2112, 3136]
-    """
-    if layout == "aligned":
-        return [0] * (data + parity)
-    room = PAGE_BYTES // (data + parity)
-    step = room // LINE_BYTES * LINE_BYTES or (32 if room >= 32 else 16)
-    of_data = [step * (parity + i) for i in range(data)]
-    if layout == "chasing":
-        ahead = [of_data[i % data] + LINE_BYTES * (1 + i // data) for i in range(parity)]
-        return of_data + [offset % PAGE_BYTES for offset in ahead]
-    moved = _MOVED_BYTES if layout == "moved" else 0
-    return [moved + offset for offset in (*of_data, *(step * i for i in range(parity)))]
+    with ErasureTrials(
+        params.code,
+        list(dict.fromkeys(params.layouts)),
+        plan["implementations"],
+        conditions,
+        configurations,
+        params.seed,
+    ) as trials:
+        stopped = session.rounds(
+            params,
+            len(configurations),
+            trials.take,
+            lambda samples: ErasureTable(samples).half_width,
+        )
+        session.note(trials)
+    session.problems += reasons(plan["absent"])
+    return stopped
 
 
 # --- calls of a kernel ---------------------------------------------------------------------------
@@ -149,7 +129,9 @@ def _lay(worker: Worker, layout: str, code: Code, seed: int) -> bool:
 
 
 def _encode(worker: Worker, warm: int, repeats: int) -> Any:
-    return _call(worker, "erasure_encode", warm, repeats, Out(_SAMPLE, 1))[0][0]
+    return _call(
+        worker, "erasure_encode", warm, repeats, Out(record(worker.target, "erasure_sample"), 1)
+    )[0][0]
 
 
 def _checksums(worker: Worker, code: Code) -> list[int]:
@@ -169,7 +151,7 @@ def _losses(code: Code, seed: int) -> list[list[int]]:
 
 def _parity_by_tables(matrix: NDArray[Any], code: Code, seed: int, conditions: Conditions) -> int:
     """Checksum of the parity that our portable code makes by somebody's matrix."""
-    with Worker(build(_OURS), conditions) as worker:
+    with Worker(build(OURS), conditions) as worker:
         _open(worker, 0, code)
         _call(worker, "erasure_use_matrix", matrix)
         _lay(worker, REFERENCE, code, seed)
@@ -177,7 +159,7 @@ def _parity_by_tables(matrix: NDArray[Any], code: Code, seed: int, conditions: C
 
 
 def _examine(
-    name: str, code: Code, seed: int, turn_ms: float, conditions: Conditions
+    name: str, code: Code, seed: int, trial_ms: float, conditions: Conditions
 ) -> dict[str, Any]:
     chosen = IMPLEMENTATIONS[name]
     with Worker(build(chosen.kernel), conditions) as worker:
@@ -202,7 +184,7 @@ def _examine(
             msg = "its parity is not that of its matrix, as our portable code multiplies it"
             raise MeasurementError(msg)
     return {
-        "repeats": max(1, math.ceil(1e6 * turn_ms / max(1, int(first["time_ns"])))),
+        "repeats": max(1, math.ceil(1e6 * trial_ms / max(1, int(first["time_ns"])))),
         "parity_checksum": int(first["parity_checksum"]),
         "matrix": None if matrix is None else matrix.tobytes().hex(),
     }
@@ -219,12 +201,12 @@ def _why_not(name: str, error: MeasurementError) -> str:
 
 
 def examine(
-    names: Sequence[str], code: Code, seed: int, turn_ms: float, conditions: Conditions
+    names: Sequence[str], code: Code, seed: int, trial_ms: float, conditions: Conditions
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Which implementations can be had here, each verified: it decodes, and its parity is right.
 
-    Parity is held against that of our portable code with the implementation's own matrix; one whose
-    matrix is of bits is verified by its decoding alone.
+    Parity is compared with that of our portable code with the implementation's own matrix; one
+    whose matrix is of bits is verified by its decoding alone.
 
     Parameters
     ----------
@@ -232,7 +214,7 @@ def examine(
         Of ``IMPLEMENTATIONS``.
     seed
         Of the blocks' content.
-    turn_ms
+    trial_ms
         How long a sample is to be timed at least.
     conditions
         Of the process that tries it.
@@ -246,7 +228,7 @@ def examine(
     absent: dict[str, str] = {}
     for name in dict.fromkeys(names):
         try:
-            found[name] = _examine(name, code, seed, turn_ms, conditions)
+            found[name] = _examine(name, code, seed, trial_ms, conditions)
         except MeasurementError as error:
             absent[name] = _why_not(name, error)
     return found, absent
@@ -260,14 +242,14 @@ def reasons(absent: Mapping[str, str]) -> list[str]:
     return [f"{', '.join(names)}: {why}" for why, names in by_reason.items()]
 
 
-# --- turns ---------------------------------------------------------------------------------------
+# --- trials ---------------------------------------------------------------------------------------
 
 
-class ErasureTurns(Workers):
-    """A worker for each kernel on each core; the layouts take turns in the same memory.
+class ErasureTrials(Workers):
+    """A worker for each kernel on each core; the layouts follow each other in the same memory.
 
-    A turn maps its memory anew, so that the luck of where its pages lie is scatter, and measures
-    all layouts there, in random order, so that it is none between them.
+    A trial maps its memory anew, so that where its pages lie widens the interval, and measures all
+    layouts there, in random order, so that it makes no difference between them.
     """
 
     def __init__(
@@ -276,7 +258,7 @@ class ErasureTurns(Workers):
         layouts: Sequence[str],
         examined: Mapping[str, Mapping[str, Any]],
         conditions: Sequence[Conditions],
-        arms: Sequence[Arm],
+        configurations: Sequence[Configuration],
         seed: int,
     ) -> None:
         self._kernels = list(dict.fromkeys(IMPLEMENTATIONS[name].kernel for name in examined))
@@ -285,25 +267,25 @@ class ErasureTurns(Workers):
         self._layouts = layouts
         self._examined = examined
         self._conditions = conditions
-        self._arms = arms
+        self._configurations = configurations
         self._seed = seed
 
-    def take(self, round_: int, arm: int) -> Columns:
+    def take(self, round_: int, configuration: int) -> Columns:
         """One sample of each layout."""
-        wanted = self._arms[arm]
+        wanted = self._configurations[configuration]
         chosen = IMPLEMENTATIONS[wanted.implementation]
         before = self._kernels.index(chosen.kernel) * len(self._conditions)
         worker = self[before + wanted.core]
         layouts = list(self._layouts)
-        random.Random(f"{self._seed}/{round_}/{arm}").shuffle(layouts)
+        random.Random(f"{self._seed}/{round_}/{configuration}").shuffle(layouts)
         _open(worker, chosen.method, self._code)
         rows = [self._sample(worker, wanted, layout) for layout in layouts]
         _call(worker, "erasure_close")
         return {name: [row[name] for row in rows] for name in rows[0]}
 
-    def _sample(self, worker: Worker, arm: Arm, layout: str) -> dict[str, Any]:
-        cpu = self._conditions[arm.core].cpu
-        examined = self._examined[arm.implementation]
+    def _sample(self, worker: Worker, wanted: Configuration, layout: str) -> dict[str, Any]:
+        cpu = self._conditions[wanted.core].cpu
+        examined = self._examined[wanted.implementation]
         placed = _lay(worker, layout, self._code, self._seed)
         # One that is long by itself is warm for most of its time.
         done = _encode(worker, int(examined["repeats"] > 1), examined["repeats"])
@@ -312,15 +294,15 @@ class ErasureTurns(Workers):
         if not placed:
             self.problems[f"blocks did not begin where layout {layout!r} has them"] = None
         if not here:
-            self.problems[f"in some turns the thread was moved away from cpu{cpu}"] = None
+            self.problems[f"in some trials the thread was migrated away from cpu{cpu}"] = None
         if not right:
             self.problems[
-                f"cpu{cpu} made other parity by {arm.implementation} than at first: a core or "
+                f"cpu{cpu} made other parity by {wanted.implementation} than at first: a core or "
                 "memory that is broken is the likeliest cause"
             ] = None
         return {
             "cpu": cpu,
-            "implementation": arm.implementation,
+            "implementation": wanted.implementation,
             "layout": layout,
             "start_ns": int(done["begin_ns"]),
             "time_ns": int(done["time_ns"]),

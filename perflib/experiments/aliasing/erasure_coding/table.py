@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.aliasing.erasure_coding.measure import IMPLEMENTATIONS, LAYOUTS, REFERENCE
+from perflib.experiments.aliasing.erasure_coding.layouts import IMPLEMENTATIONS, LAYOUTS, REFERENCE
 from perflib.framework.samples import round_starts, usable
-from perflib.framework.verdicts import threshold_verdict
 from perflib.model.errors import UserError
-from perflib.model.finding import Finding, Verdict
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, t_interval, time_blocks
 
-__all__ = ["ErasureTable", "findings_of"]
+__all__ = ["ErasureTable"]
 
 Floats = NDArray[np.float64]
-_ALPHA = 0.05  # of a false claim in a run
-_STRETCHES = 3
-_CLAIMS = {
-    "aligned": "{name} takes more than {limit:g} % longer when all blocks begin at a page than "
-    "when no two agree in the low 12 bits of their addresses",
-    "chasing": "{name} takes more than {limit:g} % longer when loads agree in their low 12 bits "
-    "with stores just made than when they do not",
-    "moved": "{name} takes more than {limit:g} % longer, or shorter, when all blocks are moved "
-    "together by half a page",
-}
 
 
 class ErasureTable:
     """The samples of one run as log time a byte, ``[round, cpu]`` of implementation and layout.
 
-    Rows whose ``ok`` is false are left out. Layouts are compared within a turn: one core, one
-    memory, one after the other. Uncertainty comes from the scatter of blocks of time.
+    Rows whose ``ok`` is false are left out. Layouts are compared within a trial: one core, one
+    memory, one after the other. Uncertainty comes from the scatter of batches.
 
     Raises
     ------
@@ -50,7 +36,7 @@ class ErasureTable:
         samples = usable(samples, ["time_ns", "data_bytes"])
         samples = samples.assign(
             implementation=samples["implementation"].astype(str),
-            layout=samples["layout"].astype(str),
+            layout=samples["layout"].astype(str).replace("moved", "shifted"),  # as earlier runs say
             log_ns=np.log(samples["time_ns"] / samples["data_bytes"]),
         )
         self.samples = samples
@@ -77,9 +63,9 @@ class ErasureTable:
         return found
 
     def by_block(self, values: Floats, cpu: int | None = None) -> Floats:
-        """Robust means over the rounds of each block of time; of one core, or of the cores' mean.
+        """Robust means over the rounds of each batch; of one core, or of the cores' mean.
 
-        The cores' mean is of those blocks in which all of them have a value.
+        The cores' mean is of those batches in which all of them have a value.
         """
         chosen = values if cpu is None else values[:, [self.cores.index(cpu)]]
         return np.asarray(block_means(chosen, self.blocks).mean(axis=1))
@@ -110,14 +96,34 @@ class ErasureTable:
         columns = ["implementation", "layout", "cpu", "mb_per_s", "low", "high"]
         return pd.DataFrame(rows, columns=columns)
 
+    def costs(self, confidence: float = 0.95) -> pd.DataFrame:
+        """What each layout costs each implementation, the mean of the cores, with the interval."""
+        rows = [
+            (name, layout, *percent(t_interval(self.effect_blocks(name, layout), confidence)))
+            for name in self.implementations
+            for layout in self.compared
+        ]
+        columns = ["implementation", "layout", "cost_percent", "low", "high"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def mean_speeds(self) -> pd.DataFrame:
+        """MB/s of each implementation and layout, the mean of the cores, with the interval."""
+        rows = [
+            (name, layout, *self.speed(name, layout))
+            for name in self.implementations
+            for layout in self.layouts
+        ]
+        columns = ["implementation", "layout", "mb_per_s", "low", "high"]
+        return pd.DataFrame(rows, columns=columns)
+
     @property
     def compared(self) -> list[str]:
-        """The layouts that are held against the staggered one."""
+        """The layouts that are compared with the staggered one."""
         return [layout for layout in self.layouts if layout != REFERENCE]
 
     @cached_property
     def half_width(self) -> float:
-        """Percentage points: the widest half interval of what a layout costs."""
+        """Percentage points: the widest half-width of what a layout costs."""
         widths = [
             self.effect(name, layout).half_width
             for name in self.implementations
@@ -130,110 +136,3 @@ def _in_order(found: pd.Series[str], known: tuple[str, ...]) -> list[str]:
     """Names in the order in which they are known; others, of a user's table, after them."""
     names = set(found)
     return [name for name in known if name in names] + sorted(names - set(known))
-
-
-# --- findings ------------------------------------------------------------------------------------
-
-
-def findings_of(
-    table: ErasureTable, threshold: float, blocks: int, l1d_ways: int | None
-) -> list[Finding]:
-    """Of each implementation: what aligned blocks cost, what aliases cost, and the null test.
-
-    Parameters
-    ----------
-    threshold
-        In percent: what counts as slower.
-    blocks
-        How many there are, of data and of parity.
-    l1d_ways
-        How many lines a set of the first-level data cache holds; ``None``: not known.
-
-    The intervals hold for all of them together (Bonferroni): among eighteen claims one in twenty
-    would be false.
-    """
-    claims = [
-        (name, layout)
-        for name in table.implementations
-        for layout in table.compared
-        if layout in _CLAIMS
-    ]
-    confidence = 1 - _ALPHA / max(len(claims), 1)
-    return [
-        _finding(table, name, layout, threshold, (blocks, l1d_ways), confidence)
-        for name, layout in claims
-    ]
-
-
-def _finding(
-    table: ErasureTable,
-    name: str,
-    layout: str,
-    threshold: float,
-    sets: tuple[int, int | None],
-    confidence: float,
-) -> Finding:
-    by_block = table.effect_blocks(name, layout)
-    effect = percent(t_interval(by_block, confidence))
-    parts = _stretches(by_block)
-    verdict, reason = _verdict(effect, parts, threshold, either_way=layout == "moved")
-    evidence: dict[str, Any] = {
-        "segments_percent": parts,
-        "percent_by_core": {
-            f"cpu{cpu}": list(table.effect(name, layout, cpu)) for cpu in table.cores
-        },
-        "mb_per_s": {kind: table.speed(name, kind).effect for kind in (layout, REFERENCE)},
-    }
-    if layout == "aligned":
-        blocks, ways = sets
-        evidence |= {"blocks": blocks, "l1d_ways": ways}
-        if verdict == "supported" and ways is not None and blocks > ways:
-            reason += (
-                f" {blocks} blocks at one place in their pages ask for one set of the L1 data "
-                f"cache, which holds {ways} lines."
-            )
-    return Finding(
-        _CLAIMS[layout].format(name=name, limit=threshold),
-        name if layout == "aligned" else f"{name} {layout}",
-        verdict,
-        *effect,
-        unit="percent",
-        confidence=confidence,
-        reason=reason,
-        evidence=evidence,
-    )
-
-
-def _stretches(blocks: Floats) -> list[float]:
-    """Percent, in each third of the run; none if it is too short for thirds."""
-    seen = blocks[np.isfinite(blocks)]
-    if len(seen) < _STRETCHES:
-        return []
-    return [100 * math.expm1(float(part.mean())) for part in np.array_split(seen, _STRETCHES)]
-
-
-def _verdict(
-    effect: Interval, parts: list[float], threshold: float, *, either_way: bool
-) -> tuple[Verdict, str]:
-    """By the interval; ``supported`` takes every third of the run, too."""
-    if either_way and effect.effect < 0:
-        mirrored = Interval(-effect.effect, -effect.high, -effect.low)
-        return _verdict(mirrored, [-part for part in parts], threshold, either_way=True)
-    verdict, reason = threshold_verdict(effect, threshold)
-    if either_way and verdict == "refuted" and effect.low <= -threshold:
-        return "inconclusive", f"-{threshold:g} % lies within the interval."
-    if verdict == "supported" and not all(part > threshold for part in parts):
-        words = ", ".join(f"{part:+.1f}" for part in parts)
-        return "inconclusive", f"Not every third of the run shows it ({words} %)."
-    if verdict == "supported" and not parts:
-        return "inconclusive", "The run is too short to be looked at in thirds."
-    return verdict, reason
-
-
-def l1d_ways_of(machine: Mapping[str, Any]) -> int | None:
-    """How many lines a set of the first-level data cache holds, by a run's provenance."""
-    for cache in machine.get("caches", ()):
-        if cache["level"] == 1 and cache["kind"] == "data":
-            ways: int | None = cache["ways"]
-            return ways
-    return None

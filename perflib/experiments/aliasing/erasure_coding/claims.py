@@ -1,0 +1,67 @@
+"""What ``erasure_coding`` can claim."""
+
+from __future__ import annotations
+
+from perflib.model.claim import Claim
+
+__all__ = ["ALIGNED", "BY_LAYOUT", "CHASING", "SHIFTED"]
+
+_REASONS = {
+    "segments_disagree": "Not every third of the run shows it ({segments:list +.1f} %).",
+    "too_short": "The run is too short to be split into thirds.",
+    "one_set": "{blocks} blocks at one place in their pages ask for one set of the L1 data cache, "
+    "which holds {ways} lines.",
+}
+
+ALIGNED = Claim(
+    name="aligned",
+    kind="anomaly",
+    subject="{implementation}",
+    quantity="additional time of aligned blocks, compared with staggered ones",
+    unit="percent",
+    exact="{implementation} takes more than {threshold:g} % longer when all blocks begin at a page "
+    "than when no two agree in the low 12 bits of their addresses",
+    plain={
+        "supported": "{implementation} loses time to blocks that all begin at a page: {estimate}",
+        "refuted": "{implementation} loses nothing to blocks that all begin at a page: {estimate}",
+        "inconclusive": "whether blocks that all begin at a page cost {implementation} time stays "
+        "open: {estimate}",
+    },
+    reasons=_REASONS,
+)
+
+CHASING = Claim(
+    name="chasing",
+    kind="anomaly",
+    subject="{implementation} chasing",
+    quantity="additional time where loads alias with stores just made",
+    unit="percent",
+    exact="{implementation} takes more than {threshold:g} % longer when loads agree in their low "
+    "12 bits with stores just made than when they do not",
+    plain={
+        "supported": "{implementation} loses time to loads that alias with stores: {estimate}",
+        "refuted": "{implementation} loses nothing to loads that alias with stores: {estimate}",
+        "inconclusive": "whether loads that alias with stores cost {implementation} time stays "
+        "open: {estimate}",
+    },
+    reasons=_REASONS,
+)
+
+SHIFTED = Claim(
+    name="shifted",
+    kind="description",
+    subject="{implementation} shifted",
+    quantity="change of the time where all blocks are shifted by half a page (control)",
+    unit="percent",
+    exact="{implementation} takes more than {threshold:g} % longer, or shorter, when all blocks "
+    "are shifted together by half a page",
+    plain={
+        "supported": "{implementation} changes where nothing should change it: {estimate}",
+        "refuted": "{implementation} is as fast where all blocks are shifted: {estimate}",
+        "inconclusive": "the control of {implementation} stays open: {estimate}",
+    },
+    direction="beyond",
+    reasons=_REASONS,
+)
+
+BY_LAYOUT = {"aligned": ALIGNED, "chasing": CHASING, "shifted": SHIFTED}
