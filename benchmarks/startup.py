@@ -1,0 +1,64 @@
+"""How long perflib takes to start: help, the list of experiments, an import, one experiment.
+
+    python benchmarks/startup.py [--repetitions 15]
+
+Each round starts every command once, in a random order, beside a bare Python. What is printed is
+the median [least, most] of the times and, paired within rounds, of their ratio to a bare Python:
+the times move with the load of the machine, the ratios hardly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+_BARE = "a bare Python"
+_COMMANDS: dict[str, tuple[list[str], float]] = {
+    _BARE: (["-c", "pass"], 1.0),
+    "perflib --help": (["-m", "perflib", "--help"], 0.15),
+    "perflib list": (["-m", "perflib", "list"], 0.5),
+    "import perflib": (["-c", "import perflib"], 0.15),
+    "an experiment shows itself": (
+        ["-c", "import perflib as pl; repr(pl.experiment('kv_per_core'))"],
+        0.5,
+    ),
+}
+
+
+def _timed(words: list[str]) -> float:
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begin
+
+
+def _words(values: list[float], digits: int) -> str:
+    middle, least, most = statistics.median(values), min(values), max(values)
+    return f"{middle:.{digits}f} [{least:.{digits}f}, {most:.{digits}f}]"
+
+
+def main() -> None:
+    """Print one line a command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--repetitions", type=int, default=15)
+    repetitions = parser.parse_args().repetitions
+    times: dict[str, list[float]] = {name: [] for name in _COMMANDS}
+    for words, _ in _COMMANDS.values():  # what was never imported is compiled first
+        _timed(words)
+    for _ in range(repetitions):
+        for name in random.sample(list(_COMMANDS), len(_COMMANDS)):
+            times[name].append(_timed(_COMMANDS[name][0]))
+    for name, (_, limit) in _COMMANDS.items():
+        ratios = [a / b for a, b in zip(times[name], times[_BARE], strict=True)]
+        reached = "reached" if statistics.median(times[name]) <= limit else "MISSED"
+        print(
+            f"{name}: {_words(times[name], 3)} s, {_words(ratios, 1)} times a bare Python; "
+            f"at most {limit:g} s: {reached}"
+        )
+
+
+if __name__ == "__main__":
+    main()
