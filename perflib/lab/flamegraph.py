@@ -1,4 +1,4 @@
-"""A profile as a flame graph, zoomable in the notebook and still in a report; or two, compared.
+"""A profile as a flame graph, zoomable in the notebook and static in a report; or two, compared.
 
 The width of a frame is its share of the samples, the order of neighbours is alphabetical (not one
 of time), and a function has the same colour in every graph. With a base the colour is the change:
@@ -75,7 +75,7 @@ def flame_graph(
     """A zoomable flame graph for the notebook.
 
     A click zooms into a frame, a click on a caller or *Reset* goes back; the search highlights
-    functions and says which percentage of the samples is in them or below.
+    functions and shows which percentage of the samples is in them or below.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def flame_graph(
     orientation
         ``"flame"``: callees above; ``"icicle"``: callees below. The graph has a button for it.
     minimum_percent
-        Frames with a smaller share of all samples are left out, and the graph says how many.
+        Frames with a smaller share of all samples are left out, and the graph reports how many.
 
     Raises
     ------
@@ -112,9 +112,9 @@ def flame_figure(
     title: str = "Flame graph",
     width_inches: float = 11.0,
 ) -> Figure:
-    """The same graph as a figure that stands still, for reports; see ``flame_graph``.
+    """The same graph as a static figure, for reports; see ``flame_graph``.
 
-    Frames narrower than a pixel are left out, and the figure says how many.
+    Frames narrower than a pixel are left out, and the figure reports how many.
     """
     _check(orientation)
     drawn = _layout(samples, base, weight, 100 / (width_inches * 110))
@@ -164,7 +164,9 @@ def flame_figure(
                 scale, ax=axes, location="bottom", anchor=(1.0, 0.5), shrink=0.35, aspect=25,
                 fraction=0.2 / height_inches, pad=0.1 / height_inches,
             )  # fmt: skip
-            bar.set_label("change of share against the base (points)", fontsize=9, loc="right")
+            bar.set_label(
+                "change of share against the base (percentage points)", fontsize=9, loc="right"
+            )
             bar.ax.tick_params(labelsize=9)
     return figure
 
@@ -179,7 +181,7 @@ def _layout(
 ) -> dict[str, Any]:
     """All that drawing needs: the frames' names, places and colours, parents before children.
 
-    ``start`` and ``total`` are in samples (or periods); a parent's children stand side by side
+    ``start`` and ``total`` are in samples (or periods); a parent's children are side by side
     from its own start, and what is left at its end is its self and what was left out.
     """
     root = top_down(samples, weight)

@@ -27,7 +27,7 @@ _NO_WORK = ("condition", "barrier")  # who waits so, waits for work, not for per
 
 
 class Serial(NamedTuple):
-    """Begin and end of the job that only one thread worked, in seconds, and what lies between.
+    """Begin and end of the job in which only one thread worked (seconds), and what is between.
 
     ``alone_share``: the share of the time between them in which just one thread was running; NaN if
     there is no time between them.
@@ -82,10 +82,10 @@ def serial_parts(recording: Recording, tolerance: float = 0.01) -> Serial:
     """The begin and the end of the job that only one thread worked.
 
     The begin is the longest one during which at most one thread was awake, but for a share of
-    ``tolerance`` (a helper that polls now and then does not make a job parallel); the
-    end likewise. A thread is awake that runs, spins, has no core, or waits for permission: for a
-    mutex, say. One that sleeps, waits for work (a condition variable) or at a barrier is not, nor
-    is one of which nothing is known.
+    ``tolerance`` (a helper that polls now and then does not make a job parallel); the end likewise.
+    A thread is awake if it runs, spins, is ready, or waits for permission: for a mutex, for
+    example. It is not awake if it sleeps, waits for work (a condition variable) or at a barrier, or
+    if nothing is known of it.
     """
     start, end = recording.start_ns, recording.end_ns
     # The last place is that of no lock: a futex that is not known may be anybody's lock.

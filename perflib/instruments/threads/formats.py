@@ -39,9 +39,9 @@ __all__ = [
 class State(IntEnum):
     """What a thread does, by its number in an interval.
 
-    READY: without a core although it could run. WAITING: for a lock, which is any wait for a futex.
-    SLEEPING: blocked otherwise (a timer, input and output). SPINNING: running, but only to ask for
-    a lock again and again. UNKNOWN: what was recorded does not say.
+    READY: it could run, and is in the run queue. WAITING: for a lock, which is any wait for a
+    futex. SLEEPING: blocked otherwise (a timer, input and output). SPINNING: running, but only to
+    try a lock again and again. UNKNOWN: not recorded.
     """
 
     RUNNING = 0
@@ -144,7 +144,7 @@ META: dict[str, Any] = {
     "cut": "",
     "others_busy_ns": 0,
 }
-"""What every recording says about itself, and what it says if its maker does not."""
+"""Metadata of every recording, with the values of what its backend does not give."""
 
 
 @dataclass(frozen=True)

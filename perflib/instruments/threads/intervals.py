@@ -20,14 +20,15 @@ __all__ = ["RETRY_NS", "WAIT", "levels", "mark_lost", "states_in_bins", "waits"]
 RETRY_NS = 5_000
 """A thread that runs for less than this between two sleeps for one lock is in one operation.
 
-It was woken, found the lock taken again, and went back to sleep: it never had the lock. Only the
-job itself could tell that from a thread that took the lock, let it go and asked again as quickly.
+It was woken, found the lock taken again, and went back to sleep: it never acquired the lock. Only
+the job itself can distinguish that from a thread that acquired, released and requested the lock as
+quickly.
 """
 
 WAIT = record("thread_bins", "thread_wait")
 """One operation on a lock that was waited for.
 
-``waiting_ns`` asleep and then ``ready_ns`` without a core, each within the span that is asked for;
+``waiting_ns`` asleep and then ``ready_ns`` of run-queue delay, each within the selected span;
 ``other`` released it (-1: not known), ``stack`` is where the thread waited.
 """
 

@@ -28,7 +28,7 @@ __all__ = ["Ran", "Started", "run_alone"]
 
 MARK = "PERFLIB_JOB"  # a variable of the job's environment, by which its daemons are found
 _OUTPUT_BYTES = 1 << 20
-_POLL_S = 0.05  # how often a job is asked whether it has ended, should its output not tell
+_POLL_S = 0.05  # how often a job is polled for its end, if its output does not show it
 _SETTLED_S = 0.1
 _MOST_KILLS = 20
 _LAUNCHER = os.fsencode(launch.__file__)
@@ -76,7 +76,7 @@ def run_alone(
     cpus
         The CPUs that it may use; empty: those of this process.
     timeout_s
-        When it is killed; ``problem`` says so.
+        When it is killed; ``problem`` reports it.
     seen
         Called once with the job's process id a tenth of a second after its start, if it still runs.
 
@@ -85,7 +85,7 @@ def run_alone(
     MeasurementError
         It cannot be started.
     UserError
-        The conditions cannot be had.
+        The conditions are not available.
     """
     with Started(argv, conditions or Conditions(), cpus, timeout_s, seen) as job:
         job.wait()

@@ -34,7 +34,7 @@ _MANY_WORDS = ("condition", "rwlock", "barrier")
 
 
 def kind_of(stack: str) -> str:
-    """What kind of lock a thread with this stack waits for; ``other`` where it does not say."""
+    """What kind of lock a thread with this stack waits for; ``other`` where it is unknown."""
     frames = stack.split(";")[::-1]
     for frame in frames:
         for function, kind in _KINDS:
@@ -120,7 +120,7 @@ def name_locks(
     stacks
         The texts of their stacks.
     hints
-        Kinds of futexes (process, address) whose stacks do not tell.
+        Kinds of futexes (process, address) whose stacks do not show them.
     symbols
         The names of a process's addresses.
 

@@ -26,7 +26,7 @@ from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["Profiled", "Ran", "backends", "chosen", "profile_job", "run_alone"]
 
-_POLL_S = 0.05  # how often a job that runs already is asked whether it has ended
+_POLL_S = 0.05  # how often a job that runs already is polled for its end
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ def backends() -> dict[str, str]:
     """Why each backend cannot be used on this machine; empty where it can.
 
     ``perf`` (scheduler and futex events) and ``preload`` (a library of ours in a job that we start)
-    stamp every wait; ``states`` asks /proc again and again about a job that runs already.
+    stamp every wait; ``states`` polls /proc for a job that runs already.
     """
     return {name: kind.unavailable() for name, kind in KINDS.items()}
 
 
 def chosen(backend: str | None, *, running: bool) -> str:
-    """The backend to use: the one that was asked for, or the best that this machine allows.
+    """The backend to use: the one that was requested, or the best that this machine allows.
 
     Raises
     ------
@@ -116,8 +116,8 @@ def chosen(backend: str | None, *, running: bool) -> str:
     for name, why in reasons.items():
         if not why:
             return name
-    said = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    msg = f"no backend can record threads here: {said}"
+    why_not = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    msg = f"no backend can record threads here: {why_not}"
     raise MeasurementError(msg)
 
 
@@ -155,10 +155,10 @@ def profile_job(
     Raises
     ------
     UserError
-        That backend or those conditions cannot be had, or there is no such process.
+        That backend or those conditions are not available, or there is no such process.
     MeasurementError
         No backend can be used, the job cannot be started, or nothing was recorded. A job that dies
-        is no error: what it did until then was recorded, and ``problem`` says how it ended.
+        is no error: what it did until then was recorded, and ``problem`` describes how it ended.
     """
     running = isinstance(job, int)
     name = chosen(backend, running=running)
@@ -188,7 +188,7 @@ def _record_started(started: Started, backend: Backend, settings: Settings) -> t
         if settings.skip_s:
             if job.wait(settings.skip_s):
                 msg = (
-                    f"the job ended after {job.ran().wall_s:.2f} s: all of it lies in its first "
+                    f"the job ended after {job.ran().wall_s:.2f} s: all of it is in its first "
                     f"{settings.skip_s:g} s (skip_s), which are not recorded"
                 )
                 raise MeasurementError(msg)

@@ -46,7 +46,7 @@ class Recording:
     Attributes
     ----------
     folder
-        Where it lies.
+        Where it is.
     threads
         One row a thread: tid, pid, name, start_ns, end_ns. A thread's number is its row.
     intervals
@@ -65,8 +65,8 @@ class Recording:
     meta
         ``backend``, ``clock``, ``start_ns``, ``end_ns``, ``job_pid``, ``cpus`` (how many the job
         could use), ``sample_period_ns``, ``remarks`` (sentences), ``lost`` (how many ``events`` and
-        ``samples``), ``cut`` (why it ends early, or ""), ``others_busy_ns`` (CPU time that other
-        processes had while a thread of the job was ready).
+        ``samples``), ``cut`` (why it ends early, or ""), ``others_busy_ns`` (CPU time of other
+        processes while a thread of the job was ready).
     """
 
     folder: Path

@@ -14,7 +14,7 @@ from perflib.model.errors import UserError, choose
 __all__ = ["SPIN_FUNCTIONS", "Settings", "matches"]
 
 SPIN_FUNCTIONS = r"(?i)(?<!raw_)spin|_mm_pause|cpu_relax"
-"""Functions in which a thread that runs does no work but asks for a lock again and again.
+"""Functions in which a thread that runs does no work but tries a lock again and again.
 
 Not the kernel's ``_raw_spin_...``, at whose ends samples pile up when interrupts come back.
 """

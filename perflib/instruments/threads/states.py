@@ -8,7 +8,7 @@ A thread that is woken on its way off the CPU (the kernel allows that) was ready
 that comes to a CPU without having been woken has a flag, because an event is missing. What cannot
 be at all (it leaves a CPU that it was not on) makes its state unknown since its last event.
 
-The first event of a thread that was there before tells what it did until then: it leaves a CPU:
+The first event of a thread that was there before shows what it did until then: it leaves a CPU:
 running; comes to one: ready; is woken: unknown, as nobody has seen what it waited for.
 """
 
@@ -173,7 +173,7 @@ class StateMachine:
 
     @property
     def others_busy_ns(self) -> int:
-        """CPU time that other processes had while a thread of the job was ready."""
+        """CPU time of other processes while a thread of the job was ready."""
         return int(self._found().others_busy_ns)
 
     @property

@@ -68,7 +68,7 @@ class Symbols:
     ----------
     mappings
         What was mapped where, earlier ones first: where two lie at one place, the later counts.
-        Rows of ``/proc/PID/maps`` read at several times can stand one after the other.
+        Rows of ``/proc/PID/maps`` read at several times can follow one another.
     root
         The folder that the process took for ``/``, for one in a container.
 
@@ -102,11 +102,11 @@ class Symbols:
         return cls((row for text in texts for row in read_maps(text)), root)
 
     def knows(self, address: int) -> bool:
-        """Whether the address lies in a mapping."""
+        """Whether the address is in a mapping."""
         return self._row(address) is not None
 
     def name(self, address: int) -> str:
-        """The function that an address lies in, else ``file+0x...``, else the address itself."""
+        """The function that contains an address, else ``file+0x...``, else the address itself."""
         if address not in self._names:
             self._names[address] = self._name(address)
         return self._names[address]
@@ -125,7 +125,7 @@ class Symbols:
         row = self._row(address)
         named = row.path if row is not None else ""
         for module in self._modules:
-            # Text that was moved onto huge pages, and zeroed variables, are anonymous.
+            # Text that was copied onto huge pages, and zeroed variables, are anonymous.
             if module.start <= address < module.end and named in ("", module.path):
                 return module
         return None

@@ -59,8 +59,8 @@ def lock_waits(recording: Recording, selection: Selection = ALL) -> pd.DataFrame
     -------
     pandas.DataFrame
         One row a lock that was waited for: lock (its number), name, kind, waits, waiting_s,
-        ready_s (without a core before it could go on), total_s (both: what the job's own clock
-        would say), longest_ms, threads (how many waited).
+        ready_s (run-queue delay before it could go on), total_s (both: what the job's own clock
+        would show), longest_ms, threads (how many waited).
     """
     found = waits(recording, selection)
     threads = _table(found).groupby("lock")["row"].nunique()

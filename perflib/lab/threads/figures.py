@@ -1,4 +1,4 @@
-"""Threads over time, and how many worked at once, as figures that stand still."""
+"""Threads over time, and how many worked at once, as static figures."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def timeline_figure(
 ) -> Figure:
     """What each thread did over a span of time, and below it how many worked at once.
 
-    Of more than 40 threads those with the most CPU time are drawn, and the figure says so; below,
-    all are counted. A column is a bin of time, in which the shares of the states are stacked.
+    Of more than 40 threads those with the most CPU time are drawn, and the figure reports it. The
+    lower part counts all. A column is a bin of time, in which the states' shares are stacked.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def concurrency_figure(
     selection
         The span of time and the threads to count.
     serial
-        What ``serial_parts(recording)`` says, if it is known: of a long recording it takes seconds.
+        Of ``serial_parts(recording)``, if it is known: of a long recording it takes seconds.
     title
         Of the figure.
     width_inches
@@ -201,7 +201,7 @@ def _image(levels: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _work(axes: Axes, recording: Recording, bins: int, selection: Selection) -> None:
-    """How many threads work, bin by bin, and how many more could, had they a core."""
+    """How many threads work, bin by bin, and how many more are ready."""
     work = concurrency_over_time(recording, bins, selection)
     working = work["concurrency"].to_numpy()
     demand = working + work["ready"].to_numpy()

@@ -1,6 +1,6 @@
 """What a view of threads over time shows: shares of states by bin, axes, names, colours.
 
-The widget and the figure that stands still draw the same of it. All of it is bounded: a view of
+The widget and the figure draw the same of it. All of it is bounded: a view of
 hours of thousands of threads is as large as one of seconds of two.
 """
 
@@ -47,11 +47,11 @@ DRAWN = (
     State.SLEEPING,
     State.UNKNOWN,
 )
-"""The order in which shares of a bin are stacked: what takes a core stands below."""
+"""The order in which shares of a bin are stacked: what takes a core is below."""
 
 LABELS = {
     State.RUNNING: "running",
-    State.READY: "ready, without a core",
+    State.READY: "ready (run-queue delay)",
     State.WAITING: "waiting for a lock",
     State.SLEEPING: "sleeping or in I/O",
     State.SPINNING: "spinning",
@@ -123,7 +123,7 @@ def window(recording: Recording, selection: Selection) -> Selection:
     Raises
     ------
     UserError
-        The span is empty, or lies outside of the recording.
+        The span is empty, or is outside of the recording.
     """
     first, last = recording.start_ns, recording.end_ns
     start_ns, end_ns = selection.start_ns, selection.end_ns

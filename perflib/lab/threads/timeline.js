@@ -1,4 +1,4 @@
-// Draws the view that perflib.lab.timeline has put into `data`, and asks the kernel for others.
+// Draws the view that perflib.lab.timeline has put into `data`, and requests others from the kernel.
 // Times are nanoseconds since the recording's start.
 
 const ROW_PX = 18;
@@ -334,7 +334,7 @@ function render({ model, el }) {
       if (drawn === 0) lines.push("does not exist");
     }
     const [work, more] = [working[bin], ready[bin]].map((threads) => threads.toFixed(2));
-    lines.push(`threads at work: ${work}; ready, without a core: ${more}`);
+    lines.push(`threads at work: ${work}; ready (run-queue delay): ${more}`);
     return lines.join("\n");
   }
 
@@ -487,7 +487,7 @@ function render({ model, el }) {
   stage.addEventListener("blur", () => (cursor.hidden = true));
   stage.addEventListener("keydown", () => (cursor.hidden = false), { capture: true });
 
-  // --- what the kernel says ---------------------------------------------------------------------
+  // --- what the kernel reports ---------------------------------------------------------------------
 
   const say = () => (message.textContent = model.get("message"));
   const heard = [

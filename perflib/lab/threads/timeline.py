@@ -1,7 +1,7 @@
 """Threads over time in the notebook: what each did, zoomable, however many and however long.
 
 A row is a thread. A column of pixels is a bin of time: its colours are the shares of the states in
-it, stacked. The page asks for every view, and the kernel answers with bins, never with intervals,
+it, stacked. The page requests every view, and the kernel answers with bins, never with intervals,
 so that a view's size does not depend on the recording's. Without a kernel the last view stands.
 """
 
@@ -37,7 +37,7 @@ class Timeline(anywidget.AnyWidget):
     ``selection`` is the span of time that is drawn, and the threads that were chosen, by a click
     on their names or by the filter. It may be set, and it may be observed; it changes after
     the view is drawn. ``place`` describes the interval that was clicked; ``message`` what is wrong
-    with what the user asked for.
+    with what the user requested.
     """
 
     _esm = Path(__file__).with_suffix(".js")
@@ -45,7 +45,7 @@ class Timeline(anywidget.AnyWidget):
     data = traitlets.Dict().tag(sync=True)
     place = traitlets.Dict().tag(sync=True)
     message = traitlets.Unicode().tag(sync=True)
-    answered = traitlets.Int().tag(sync=True)  # the page waits for it before it asks again
+    answered = traitlets.Int().tag(sync=True)  # the page waits for it before its next request
     selection = traitlets.Instance(Selection)
 
     def __init__(self, recording: Recording, rows_per_page: int = 32) -> None:
@@ -156,10 +156,10 @@ class Timeline(anywidget.AnyWidget):
             "stack": frames[::-1][:_MOST_FRAMES],
         }
 
-    # --- what the page asks for ------------------------------------------------------------------
+    # --- requests of the page ---------------------------------------------------------------------
 
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
-        """Answer the page, and say so: it waits for the answer before it asks again."""
+        """Answer the page, and count the answer: it waits for that before its next request."""
         try:
             self.message = ""
             self._answer(content)

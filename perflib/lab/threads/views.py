@@ -167,8 +167,8 @@ class ThreadView(widgets.VBox):
             f"<b>Selection:</b> {(start - first) / 1e9:.6f} s to {(end - first) / 1e9:.6f} s "
             f"({duration(end - start)}), {_number(who, 'thread')}: on average "
             f"{states['concurrency']:.2f} at work on {_number(cpus, 'core')}, "
-            f"{states['waiting']:.2f} waiting for a lock, {states['ready']:.2f} ready without a "
-            "core."
+            f"{states['waiting']:.2f} waiting for a lock, {states['ready']:.2f} ready (run-queue "
+            "delay)."
         )
         self._stale = set(self._parts)
         self._draw()
@@ -413,7 +413,7 @@ def _about(recording: Recording) -> str:
     words = [f"{who}, {length}, recorded by the backend “{meta['backend']}”."]
     if meta["others_busy_ns"]:
         others = duration(meta["others_busy_ns"])
-        words.append(f"While its threads were ready, other programs had cores for {others}.")
+        words.append(f"While its threads were ready, other programs ran for {others}.")
     lost = meta["lost"]
     if lost["events"] or lost["samples"]:
         words.append(

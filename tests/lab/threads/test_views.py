@@ -217,7 +217,7 @@ def test_next_to_nothing_was_recorded(tmp_path: Path, threads: Any) -> None:
     about = view.children[0].value
     assert "Lost: 1,234 events and 5 samples" in about
     assert "It ends early: the disk was full." in about
-    assert "While its threads were ready, other programs had cores for 20.0 ms." in about
+    assert "While its threads were ready, other programs ran for 20.0 ms." in about
     assert "A remark &amp; more." in about
 
 

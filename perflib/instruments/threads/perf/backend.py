@@ -129,7 +129,7 @@ class PerfThreads(ControlledPerf):
     def disable(self) -> int:
         """Record no more; returns when that is in force, on CLOCK_MONOTONIC in ns.
 
-        If perf has ended by itself, what it recorded is kept, and the recording's ``cut`` says why.
+        If perf has ended by itself, what it recorded is kept; the recording's ``cut`` explains it.
         """
         self._read_cpus()
         before_ns = time.monotonic_ns()

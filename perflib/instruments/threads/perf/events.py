@@ -53,7 +53,7 @@ class Converted:
         How often the kernel thinned out samples.
     hints : dict
         By process and address of a futex: its kind (``mutex``, ``join``), where the values that
-        threads expected in it say so.
+        threads expected in it show it.
     last_ns : int
         The time of the last event.
     """
@@ -85,15 +85,15 @@ class Converted:
     def batches(self) -> Iterator[npt.NDArray[Any]]:
         """All events (dtype `EVENT`), in the order of time."""
         pending: list[npt.NDArray[Any]] = []
-        held = fresh = 0
+        kept = fresh = 0
         for part in self._data.records():
             pending.append(part)
             fresh += len(part)
-            if fresh >= max(_BATCH, held):
+            if fresh >= max(_BATCH, kept):
                 ready, rest = _complete(np.concatenate(pending))
                 if len(ready):
                     yield self._ordered(ready)
-                pending, held, fresh = [rest], len(rest), 0
+                pending, kept, fresh = [rest], len(rest), 0
         if pending:
             yield self._ordered(np.concatenate(pending))
         self._ends["time_ns"] = self.last_ns
@@ -217,7 +217,7 @@ class Converted:
         add(Event.FORK, rows, a=rows["a"], b=rows["b"])
         add(Event.EXIT, records[kinds == Type.EXIT])
         rows = records[kinds == Type.COMM]
-        # A process that was there before is asked about as if it executed its program now.
+        # A process that was there before is treated as if it executed its program now.
         before = (rows["time_ns"] == 0) & (rows["pid"] == rows["tid"])
         executed = (rows["misc"] & Type.EXEC != 0) | before
         add(Event.COMM, rows, a=rows["text"], b=executed)

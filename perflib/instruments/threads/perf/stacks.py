@@ -1,8 +1,8 @@
 """Call stacks for the events of a data file of perf, as texts.
 
 ``perf script`` finds them, in a copy of the file that has the job's records alone. That is not only
-faster: perf 6.1 keeps what a process had mapped before it executed its program, and then, where its
-C library lay at a lower address, cannot find one caller. So the copy has of every process only what
+faster: perf 6.1 keeps what a process mapped before it executed its program, and then, where its
+C library was at a lower address, cannot find one caller. So the copy has of every process only what
 came after it executed its last program. Names of threads are left out: one may have a line's end.
 """
 
@@ -106,13 +106,13 @@ def _spans(source: BinaryIO, begin: int, rows: npt.NDArray[Any]) -> list[memoryv
 
 
 def _features(head: bytes, features: bytes, table: int, end: int) -> bytes:
-    """What stands behind the records: a table of sections, which moves with them, and these."""
+    """What follows the records: a table of sections, shifted with them, and the sections."""
     flags = int.from_bytes(head[_FEATURES_AT : _FEATURES_AT + 32], "little")
-    moved = bytearray(features)
-    for i in range(min(flags.bit_count(), len(moved) // _SECTION)):
-        (offset,) = struct.unpack_from("<Q", moved, i * _SECTION)
-        struct.pack_into("<Q", moved, i * _SECTION, max(0, offset + end - table))
-    return bytes(moved)
+    shifted = bytearray(features)
+    for i in range(min(flags.bit_count(), len(shifted) // _SECTION)):
+        (offset,) = struct.unpack_from("<Q", shifted, i * _SECTION)
+        struct.pack_into("<Q", shifted, i * _SECTION, max(0, offset + end - table))
+    return bytes(shifted)
 
 
 class Stacks:
@@ -178,7 +178,7 @@ class Stacks:
         events["stack"][wanted] = stacks.fillna(-1).astype("int32")
 
     def _until(self, time_ns: int) -> pd.DataFrame:
-        """All that perf found up to a time, and was not asked for yet."""
+        """All that perf found up to a time, and that was not returned yet."""
         while not self._later or self._later[-1]["time_ns"].iloc[-1] <= time_ns:
             part = next(self._parts, None)
             if part is None:
@@ -199,10 +199,10 @@ class Stacks:
         return table[~later].drop_duplicates(["time_ns", "tid"])
 
     def finish(self) -> None:
-        """Wait for perf's end; ``remark`` says what it could not do."""
+        """Wait for perf's end; ``remark`` reports what it could not do."""
         for _ in self._parts:
             pass
         if self._process.wait():
             self._errors.seek(0)
-            said = self._errors.read().decode(errors="replace").strip().splitlines()[-3:]
-            self.remark = f"perf script could not find all call stacks. It said: {' '.join(said)}"
+            last = self._errors.read().decode(errors="replace").strip().splitlines()[-3:]
+            self.remark = f"perf script did not find all call stacks. It reported: {' '.join(last)}"

@@ -1,4 +1,4 @@
-"""The tracepoints that tell of threads: their numbers and fields, in the kernel and in a file."""
+"""The tracepoints that concern threads: their numbers and fields, in the kernel and in a file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Recording threads without any privilege: by a library in the job, or by reading /proc.
 
 `Preloaded` is for a job that we start: the library tools/thread_waits.c stamps every wait, and
-`preload.sampler` tells how the time between is shared. `States` is for a job that runs
+`preload.sampler` shows how the time between is shared. `States` is for a job that runs
 already: all is sampled. Only a process's owner may read it.
 """
 
@@ -149,7 +149,7 @@ class Preloaded(States):
     """Waits stamped by a library in the job, and sampled states between them.
 
     The library is named in the job's LD_PRELOAD. What ignores that is not stamped, and a remark
-    says so: programs linked statically, for another architecture, or with privileges (setuid).
+    reports it: programs linked statically, for another architecture, or with privileges (setuid).
 
     Raises
     ------
@@ -190,7 +190,7 @@ class Preloaded(States):
         return self
 
     def environment(self) -> dict[str, str]:
-        """Variables that the job must have; an LD_PRELOAD of its own stands before ours."""
+        """Variables that the job must have; an LD_PRELOAD of its own goes before ours."""
         return {"LD_PRELOAD": str(self._library), _VARIABLE: str(self.folder)}
 
     def started(self, pid: int) -> None:

@@ -1,6 +1,6 @@
 """The files that the preloaded library writes (kernels_c/tools/thread_waits.c), read.
 
-What stands where is said in kernels_c/common/thread_waits_file.h. A process may have been killed at
+kernels_c/common/thread_waits_file.h declares them. A process may have been killed at
 any instruction and a file may be cut off anywhere: what was whole is read.
 """
 
@@ -62,7 +62,7 @@ class WaitKind(IntEnum):
 
 
 class ProcessFlag(IntFlag):
-    """What a process's file says of itself."""
+    """What is special about a process's file."""
 
     OWNERS = 1
     SIGNAL_TAKEN = 2
@@ -158,7 +158,7 @@ class ProcessFile:
 def read_processes(folder: Path) -> list[ProcessFile]:
     """Every process of a job, in the order in which they began.
 
-    A file whose process was killed before it had a header is left out.
+    A file whose process was killed before it wrote a header is left out.
     """
     named = re.compile(r"waits\.(\d+)\.(\d+)")
     found = []

@@ -2,8 +2,8 @@
 
 Waits are stamped, and so is the CPU time at both their ends; how much CPU time lies between two
 waits is therefore exact. What was not CPU time there, and which part of a wait the thread was
-already free to go on, is told by the kernel's account of time without a core (schedstat), which is
-only sampled.
+already free to go on, follows from the kernel's count of run-queue delay (schedstat), which is only
+sampled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Life:
     Parameters
     ----------
     start_ns, end_ns
-        Its life, as far as it is to be told.
+        Its life, as far as it is recorded.
     start_cpu_ns, end_cpu_ns
         Its CPU time then; -1: not known. With hardly any at its start it was born there.
     waits
@@ -156,7 +156,7 @@ class _Pieces:
     start: _Ints
     length: _Ints
     run: _Ints  # CPU time in it
-    wait: _Ints  # the wait that it lies in, -1: none
+    wait: _Ints  # the wait that contains it, -1: none
     window: _Ints  # how many readings there were before its end
     cpu: _Ints
 
@@ -202,7 +202,7 @@ def _cpu_times(life: Life) -> tuple[_Ints, _Ints]:
     if not len(time):
         return time, cpu_ns
     # A reading's CPU time may be old, so it is a lower bound, and a thread has no more CPU time
-    # than there is time: a later one says how much there must have been by now.
+    # than there is time: a later one shows how much there must have been by now.
     lead = np.maximum.accumulate((cpu_ns - time)[::-1])[::-1]
     return time, np.maximum.accumulate(lead + time)
 
@@ -284,7 +284,7 @@ def _of_waits(life: Life, ready: npt.NDArray[np.number[Any]]) -> npt.NDArray[np.
     start, end = waits["start_ns"], waits["end_ns"]
     length = end - start
     spins = waits["kind"] == WaitKind.SPIN
-    # Of a spinning lock CPU time is spinning. Others ask again for some microseconds at most before
+    # Of a spinning lock CPU time is spinning. Others are tried for some microseconds at most before
     # they sleep; what more they have is the kernel's, or was stolen by a virtual machine's host.
     spin = np.where(spins, np.minimum(waits["cpu_ns"], length), 0)
     most = np.where(spins, length - spin, length - 1)  # a wait remains one
@@ -359,7 +359,7 @@ def _locks_around(
 
 
 def _merged(every: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Neighbours that say the same as one, but for waits, each of which is an operation."""
+    """Equal neighbours as one, but for waits, each of which is an operation."""
     if len(every) < 2:
         return every
     last, this = every[:-1], every[1:]

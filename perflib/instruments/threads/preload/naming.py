@@ -20,7 +20,7 @@ class Naming:
     Parameters
     ----------
     sampled
-        Whose mappings say more about a process than it wrote down itself.
+        Whose mappings add to those that a process wrote down itself.
 
     Attributes
     ----------

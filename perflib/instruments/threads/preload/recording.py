@@ -34,7 +34,7 @@ __all__ = ["Parts", "write"]
 _OTHER = LOCK_KINDS.index("other")
 _LONGEST_LOCK = np.uint64(64)  # bytes
 _OF_A_ROW = ("tid", "pid", "name", "start_ns", "end_ns")
-_SAME_NS = 30_000_000  # stat says when a thread began to a hundredth of a second
+_SAME_NS = 30_000_000  # stat has a thread's begin to a hundredth of a second
 
 
 @dataclass(frozen=True)
@@ -349,8 +349,8 @@ def _locks_at_readings(
 ) -> npt.NDArray[np.int32]:
     """What a thread was blocked on at each reading: `Life.reading_locks`.
 
-    The futex's operation tells a mutex (which waits without a bit set) from what may time out, and
-    a join, whose futex belongs to the kernel, is not private.
+    The futex's operation distinguishes a mutex (which waits without a bit set) from what may time
+    out; a join, whose futex belongs to the kernel, is not private.
     """
     found = np.full(len(readings), -1, np.int32)
     stamped = _stamped(readings, waits)
@@ -395,7 +395,7 @@ def _clipped(intervals: npt.NDArray[np.void], start_ns: int, end_ns: int) -> npt
 
 
 class _Others:
-    """CPU time that other processes had while threads of the job were ready.
+    """CPU time of other processes while threads of the job were ready.
 
     Between two readings of the CPUs' busy time it is what the job did not have of it, and at most
     the time that its threads were ready.
@@ -432,7 +432,7 @@ class _Others:
         return int(np.minimum(others, np.diff(self._ready)).sum())
 
 
-# --- what it says of itself ----------------------------------------------------------------------
+# --- metadata -------------------------------------------------------------------------------------
 
 
 def _lost(parts: Parts, start_ns: int, end_ns: int) -> npt.NDArray[np.void]:
@@ -463,7 +463,7 @@ def _meta(
         typical = int(np.median(samples["weight_ns"]))
         if typical > 1.5 * period_ns:
             remarks.append(
-                f"Stacks were asked for every {period_ns / 1e6:g} ms of CPU time and came every "
+                f"Stacks were requested every {period_ns / 1e6:g} ms of CPU time and sampled every "
                 f"{typical / 1e6:.3g} ms: without privileges the kernel samples at its ticks only."
             )
     if parts.processes and not all(one.flags & ProcessFlag.OWNERS for one in parts.processes):

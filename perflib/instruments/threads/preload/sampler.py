@@ -6,7 +6,7 @@ in (syscall: for a futex its address). That takes some microseconds a thread, so
 itself: polling never takes more than a share of a core, however many threads there are.
 
 /proc/PID/task/TID/schedstat is brought up to date at the kernel's ticks and when a thread leaves
-its CPU: what a thread that runs has had since then is missing from it until the next reading.
+its CPU: what a thread ran since then is missing from it until the next reading.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Sampled:
     remarks
         What a reader should know, in sentences.
     busy
-        Times in ns, and how long the CPUs that the process may use had been busy by then (ns, of
+        Times in ns, and how long the CPUs that the process may use were busy by then (ns, of
         all of them, in steps of the kernel's clock).
     """
 
@@ -130,7 +130,7 @@ class Sampler:
     ignore
         Patterns of the names of programs that are left alone, with what they start.
     most_bytes
-        The file's bound; when it is reached, polling ends and ``remarks`` says so.
+        The file's bound; when it is reached, polling ends and ``remarks`` reports it.
 
     Examples
     --------
@@ -235,7 +235,7 @@ class Sampler:
                 self._stop.wait(max(self._period_s, spent / self._share))
             else:
                 self._poll()
-        except Exception as error:  # noqa: BLE001 (it is told by sampled(), to whoever asks)
+        except Exception as error:  # noqa: BLE001 (sampled() raises it)
             self._problem = error
 
     def _list(self) -> None:

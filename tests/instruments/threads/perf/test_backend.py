@@ -293,11 +293,12 @@ def test_data_that_reaches_its_bound_ends_the_recording(
 
 
 MAPPINGS = """
-import mmap, sys
+import ctypes, sys
 file = open(sys.executable, "rb")
-kept = []
+mmap = ctypes.CDLL(None).mmap  # Python's own keeps a file open for each
+mmap.argtypes = [ctypes.c_void_p, *[ctypes.c_long] * 5]
 for at in range(20_000):  # every second one elsewhere in the file: no two become one
-    kept.append(mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ, offset=at % 2 * 8192))
+    mmap(None, 4096, 1, 2, file.fileno(), at % 2 * 8192)  # to read, private
 print(flush=True)
 sys.stdin.read()
 """
@@ -441,7 +442,7 @@ def test_stacks_that_cannot_be_found_are_said(
     false_perf(tmp_path, monkeypatch, "print('no such thing', file=sys.stderr); sys.exit(3)")
     monkeypatch.setattr(recorder, "_perf", tmp_path / "bin/perf")
     found = again(recorder, Settings()).recording(pid, tmp_path / "recording")
-    assert any("It said: no such thing" in remark for remark in found.meta["remarks"])
+    assert any("It reported: no such thing" in remark for remark in found.meta["remarks"])
     assert found.stacks == []
     assert (found.intervals["stack"] == -1).all()
     assert np.isin(found.intervals["state"], list(State)).all()
