@@ -23,9 +23,11 @@ from perflib.measure.pages import smaps
 from perflib.measure.pages.text_backings import BACKINGS, why_not
 from tests.reference import memory_chase as reference
 
-pytestmark = pytest.mark.skipif(
-    os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
-)
+# They change, or depend on, the machine's huge pages: one after the other.
+pytestmark = [
+    pytest.mark.xdist_group("huge pages"),
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="the kernel is written for x86-64"),
+]
 
 ORDERS = {"random": 0, "page": 1, "sequential": 2, "lmbench": 3, "window": 4}
 ARGUMENT, MEMORY, PINNING = 1 << 16, 2 << 16, 7 << 16

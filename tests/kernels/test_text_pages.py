@@ -14,9 +14,11 @@ import pytest
 
 from perflib import kernels
 
-pytestmark = pytest.mark.skipif(
-    os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
-)
+# They change, or depend on, the machine's huge pages: one after the other.
+pytestmark = [
+    pytest.mark.xdist_group("huge pages"),
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="the kernel is written for x86-64"),
+]
 
 MAP, ADVISE, COLLAPSE, PROTECT, MOVE = range(2, 7)
 POOL = Path("/proc/sys/vm/nr_hugepages")
@@ -519,12 +521,8 @@ print("well")
 
 @pytest.mark.usefixtures("pool")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount what hugectl needs")
-@pytest.mark.skipif(
-    shutil.which("unshare") is None, reason="apt-get install util-linux"
-)
-@pytest.mark.skipif(
-    shutil.which("hugectl") is None, reason="apt-get install libhugetlbfs-bin"
-)
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="apt-get install util-linux")
+@pytest.mark.skipif(shutil.which("hugectl") is None, reason="apt-get install libhugetlbfs-bin")
 def test_hugectl_moves_the_programs_text_to_the_pool(tmp_path: Path) -> None:
     program = kernels.build("code_segment", variant="hugectl", executable=True).library
     script = 'mount -t hugetlbfs none "$0" && exec hugectl --text "$@" --smaps --steps 1000 20000'

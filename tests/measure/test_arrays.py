@@ -18,9 +18,11 @@ from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
 from tests.reference import memory_chase as reference
 
-pytestmark = pytest.mark.skipif(
-    os.uname().machine != "x86_64", reason="the kernel is written for x86-64"
-)
+# They change, or depend on, the machine's huge pages: one after the other.
+pytestmark = [
+    pytest.mark.xdist_group("huge pages"),
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="the kernel is written for x86-64"),
+]
 
 CPUS = topology().allowed_cpus()
 KIB = 1024

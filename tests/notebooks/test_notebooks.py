@@ -68,10 +68,10 @@ SMALL: dict[str, dict[str, Any]] = {
 # Measured on the way in another's notebook, whose parameters are those of the cell.
 SECOND = {"alias_map"}
 FIRST = [name for name in experiments.NAMES if name not in SECOND]
-# Each runs beside the others, but those that use the machine's pool of huge pages one by one.
-_POOL = {"code_segment", "memory_levels", "random_calls"}
+# Each runs beside the others, but those that need the machine's huge pages one by one.
+_HUGE = {"code_segment", "memory_levels", "random_calls"}
 RUN = [
-    pytest.param(name, marks=pytest.mark.xdist_group("pool" if name in _POOL else name))
+    pytest.param(name, marks=pytest.mark.xdist_group("huge pages" if name in _HUGE else name))
     for name in FIRST
 ]
 _MOST_LINES = 30

@@ -46,7 +46,11 @@ NO_POOL = why_not("hugetlb", pages_needed=4)
 needs_pool = pytest.mark.skipif(bool(NO_POOL), reason=f"no huge pages of the pool: {NO_POOL}")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change settings")
 needs_huge = pytest.mark.skipif(bool(why_not("collapse")), reason=why_not("collapse"))
-pytestmark = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
+# They change, or depend on, the machine's huge pages: one after the other.
+pytestmark = [
+    pytest.mark.xdist_group("huge pages"),
+    pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable()),
+]
 
 
 @pytest.fixture(autouse=True)

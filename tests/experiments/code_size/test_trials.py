@@ -47,9 +47,13 @@ FILE_PAGES = (
 )
 
 needs_huge = pytest.mark.skipif(not HUGE, reason="no transparent huge pages: " + why_not("thp"))
-pytestmark = pytest.mark.skipif(
-    bool(get("code_segment").unavailable()), reason=get("code_segment").unavailable()
-)
+# They change, or depend on, the machine's huge pages: one after the other.
+pytestmark = [
+    pytest.mark.xdist_group("huge pages"),
+    pytest.mark.skipif(
+        bool(get("code_segment").unavailable()), reason=get("code_segment").unavailable()
+    ),
+]
 
 
 @pytest.fixture(scope="module")

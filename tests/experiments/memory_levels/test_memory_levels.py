@@ -47,7 +47,8 @@ needs_huge = pytest.mark.skipif(bool(why_not("thp")), reason=why_not("thp"))
 needs_pool = pytest.mark.skipif(
     bool(NO_POOL) or os.geteuid() != 0, reason=f"no huge pages of the pool: {NO_POOL or 'not root'}"
 )
-pytestmark = needs_this_processor
+# They change, or depend on, the machine's huge pages: one after the other.
+pytestmark = [pytest.mark.xdist_group("huge pages"), needs_this_processor]
 
 
 @pytest.fixture(autouse=True)
