@@ -5,7 +5,9 @@ Only the view that is open is computed, so that a long recording costs no more t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
 from typing import Any, Literal, NamedTuple
@@ -27,10 +29,12 @@ from perflib.instruments.threads.samples import cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
 from perflib.lab.choice import Choice
 from perflib.lab.flamegraph import flame_graph
-from perflib.lab.tables import STYLE, Table
+from perflib.lab.tables import STYLE
 from perflib.lab.theme import png
+from perflib.lab.threads import listing
 from perflib.lab.threads.figures import concurrency_figure
-from perflib.lab.threads.page import LABELS, duration, shown
+from perflib.lab.threads.listing import Column
+from perflib.lab.threads.page import DRAWN, LABELS, duration, shown
 from perflib.lab.threads.timeline import timeline
 from perflib.model.errors import PerflibError
 
@@ -42,6 +46,8 @@ By = Literal["CPU time", "waiting time"]
 _MOST_ROWS = 25  # of a table
 _MOST_NODES = 300  # of a tree
 _LEAST_PERCENT = 0.5  # of a tree's node
+_INDENT = "\N{EM SPACE}"
+_NO_WAITS = "Nothing was waited for here."
 _STYLE = (
     STYLE
     + """
@@ -50,14 +56,33 @@ _STYLE = (
   font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 0.92em; }
 """
 )
-_STATES = {
-    "running": "running",
-    "spinning": "spinning",
-    "ready": "ready, no core",
-    "waiting": "waiting, lock",
-    "sleeping": "sleeping, I/O",
-    "unknown": "unknown",
-}
+_SECONDS, _MILLISECONDS = 1e9, 1e6
+_STATES = [listing.time(LABELS[state], state.name.lower(), _SECONDS) for state in DRAWN]
+_THREADS = [listing.name("thread", "name"), Column("id", lambda one: str(one["tid"])), *_STATES]
+_LOCKS = [
+    listing.name("lock", "name"),
+    listing.name("kind", "kind"),
+    listing.count("waits", "waits"),
+    listing.time("waiting", "waiting_s", _SECONDS),
+    listing.time("then ready", "ready_s", _SECONDS),
+    listing.time("together", "total_s", _SECONDS),
+    listing.time("longest", "longest_ms", _MILLISECONDS),
+    listing.count("threads", "threads"),
+]
+_OF_A_LOCK = [
+    listing.percent("share", "percent"),
+    listing.time("time", "total_s", _SECONDS),
+    listing.count("waits", "waits"),
+    listing.name("lock", "name"),
+]
+_WAITS = [
+    Column("from (s)", lambda one: f"{one['from_s']:.6f}"),
+    listing.time("time", "total_ms", _MILLISECONDS),
+    listing.name("thread", "thread"),
+    listing.name("lock", "name"),
+    listing.name("held by", "holder"),
+    listing.path("innermost calls", "stack", 3),
+]
 
 
 class ThreadView(widgets.VBox):
@@ -100,8 +125,10 @@ class ThreadView(widgets.VBox):
             _Part("Concurrency", self._at_once, self._draw_concurrency),
             _Part("Locks", widgets.VBox([self.locks, self._paths]), self._draw_locks),
             _Part("Longest waits", self.waits, self._draw_waits),
-            _Part("Bottom-up", self._trees["Bottom-up"], self._draw_bottom_up),
-            _Part("Top-down", self._trees["Top-down"], self._draw_top_down),
+            *(
+                _Part(title, self._trees[title], functools.partial(self._draw_tree, title, tree))
+                for title, tree in (("Bottom-up", views.bottom_up), ("Top-down", views.top_down))
+            ),
             _Part("Calls", widgets.VBox([self.function, self._calls]), self._draw_calls),
             _Part("Flame graph", self._flame, self._draw_flame),
         ]
@@ -198,20 +225,10 @@ class ThreadView(widgets.VBox):
         states = states.sort_values(["waiting", "running"], ascending=False, kind="stable")
         listed = states.head(_MOST_ROWS)
         self._thread_rows = [int(row) for row in listed.index]
-        self.threads.show(
-            f"Time in each state, {_many(len(listed), len(states), 'threads', 'waiting')}. A click "
-            "on a thread restricts every view to it.",
-            ["thread", "id", *_STATES.values()],
-            [
-                [shown(one["name"]), str(one["tid"])]
-                + [duration(1e9 * one[state]) for state in _STATES]
-                for one in listed.to_dict("records")
-            ],
-            prose=[0],
-            chosen=[
-                place for place, row in enumerate(self._thread_rows) if row in self.timeline.chosen
-            ],
-        )
+        chosen = [i for i, row in enumerate(self._thread_rows) if row in self.timeline.chosen]
+        caption = f"Time in each state, {_many(states, 'threads')}."
+        _show(self.threads, f"{caption} A click on a thread restricts every view to it.",
+              listed, _THREADS, chosen)  # fmt: skip
 
     def _choose_threads(self, change: Any) -> None:
         if self._filling:
@@ -231,79 +248,33 @@ class ThreadView(widgets.VBox):
         found = lock_waits(self.recording, self._selection)
         listed = found.head(_MOST_ROWS)
         self._lock_numbers = [int(lock) for lock in listed["lock"]]
-        self.locks.show(
-            f"Waits for locks, {_many(len(listed), len(found), 'locks', 'waiting')}. A click on a "
-            "lock restricts what is below to it.",
-            ["lock", "kind", "waits", "waiting", "then ready", "together", "longest", "threads"],
-            [
-                [
-                    shown(one["name"]),
-                    one["kind"],
-                    f"{one['waits']:,}",
-                    *(duration(1e9 * one[name]) for name in ("waiting_s", "ready_s", "total_s")),
-                    duration(1e6 * one["longest_ms"]),
-                    f"{one['threads']:,}",
-                ]
-                for one in listed.to_dict("records")
-            ],
-            prose=[0, 1],
-        )
+        caption = f"Waits for locks, {_many(found, 'locks')}."
+        _show(self.locks, f"{caption} A click on a lock restricts what is below to it.",
+              listed, _LOCKS)  # fmt: skip
         self._draw_paths()
 
     def _draw_paths(self) -> None:
         place = next(iter(self.locks.chosen), None)
         lock = None if place is None else self._lock_numbers[place]
-        paths = wait_paths(self.recording, lock, self._selection)
-        holders = lock_holders(self.recording, lock, self._selection)
-        if paths.empty:
-            self._paths.value = "<p>Nothing was waited for here.</p>"
-            return
-        whole = paths["total_s"].sum()
         name = "every lock" if lock is None else shown(self.recording.locks[lock].name)
-        calls = [
-            [_share(one, whole), *_waited(one), shown(one["name"]), _path(one["stack"])]
-            for one in paths.head(_MOST_ROWS).to_dict("records")
+        found = wait_paths(self.recording, lock, self._selection)
+        where = f"<p><b>From where {escape(name)} was waited for</b>, {_many(found, 'paths')}"
+        parts = [
+            f"{where}, innermost call first:</p>",
+            _of_a_lock(found, listing.path("path", "stack")),
         ]
-        held = [
-            [_share(one, whole), *_waited(one), shown(one["name"]), shown(one["thread"] or "?")]
-            for one in holders.head(_MOST_ROWS).to_dict("records")
+        found = lock_holders(self.recording, lock, self._selection)
+        parts += [
+            f"<p><b>Who held it</b>, {_many(found, 'holders')}:</p>",
+            _of_a_lock(found, listing.name("thread", "thread")),
         ]
-        columns = ["share", "time", "waits", "lock"]
-        listed = [
-            _many(len(calls), len(paths), "paths", "waiting"),
-            _many(len(held), len(holders), "holders", "waiting"),
-        ]
-        where = f"From where {escape(name)} was waited for"
-        self._paths.value = "".join(
-            [
-                f"<p><b>{where}</b>, {listed[0]}, innermost call first:</p>",
-                _html([*columns, "path"], calls, {4: "path"}),
-                f"<p><b>Who held it</b>, {listed[1]}:</p>",
-                _html([*columns, "thread"], held, {}),
-            ]
-        )
+        self._paths.value = "".join(parts) if len(found) else f"<p>{_NO_WAITS}</p>"
 
     def _draw_waits(self) -> None:
         self._longest = found = longest_waits(self.recording, _MOST_ROWS, self._selection)
-        first = self.recording.start_ns
-        self.waits.show(
-            f"The {len(found)} longest waits for locks. A click shows the wait above."
-            if len(found)
-            else "Nothing was waited for here.",
-            ["from (s)", "time", "thread", "lock", "held by", "innermost calls"],
-            [
-                [
-                    f"{(one['start_ns'] - first) / 1e9:.6f}",
-                    duration(1e6 * one["total_ms"]),
-                    shown(one["thread"]),
-                    shown(one["name"]),
-                    shown(one["holder"] or "?"),
-                    _path(one["stack"], 3),
-                ]
-                for one in found.to_dict("records")
-            ],
-            prose=[2, 3, 4, 5],
-        )
+        caption = f"The {len(found)} longest waits for locks. A click shows the wait above."
+        from_s = (found["start_ns"] - self.recording.start_ns) / 1e9
+        _show(self.waits, caption if len(found) else _NO_WAITS, found.assign(from_s=from_s), _WAITS)
 
     def _show_wait(self, change: Any) -> None:
         for place in change.new:
@@ -317,12 +288,6 @@ class ThreadView(widgets.VBox):
             ask = cpu_samples if self.by == "CPU time" else wait_samples
             self._sampled = (wanted, ask(self.recording, self._selection))
         return self._sampled[1]
-
-    def _draw_bottom_up(self) -> None:
-        self._draw_tree("Bottom-up", views.bottom_up)
-
-    def _draw_top_down(self) -> None:
-        self._draw_tree("Top-down", views.top_down)
 
     def _draw_tree(self, title: str, tree: Callable[..., Node]) -> None:
         samples = self._samples()
@@ -355,13 +320,14 @@ class ThreadView(widgets.VBox):
             ("Called by", views.callers(samples, self.function.value, "period"), "caller"),
             ("Calls", views.callees(samples, self.function.value, "period"), "callee"),
         ):
-            rows = [
-                [f"{one['percent']:.1f} %", duration(one["period"]), shown(one[column])]
-                for one in table.head(_MOST_ROWS).to_dict("records")
+            columns = [
+                listing.percent("share", "percent"),
+                listing.time("time", "period"),
+                listing.name("function", column)._replace(kind="path"),
             ]
             made.append(
                 f"<p><b>{title}</b>, shares of the function's {self.by}</p>"
-                + _html(["share", "time", "function"], rows, {2: "path"})
+                + listing.html(table.head(_MOST_ROWS), columns)
             )
         self._calls.value = "".join(made)
 
@@ -430,51 +396,38 @@ def _number(many: int, what: str) -> str:
     return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
 
 
-def _many(listed: int, there_are: int, what: str, most: str) -> str:
-    return (
-        f"the {listed} {what} with the most {most} of {there_are:,}"
-        if listed < there_are
-        else f"the most {most} first"
-    )
+def _many(table: pd.DataFrame, what: str) -> str:
+    if len(table) <= _MOST_ROWS:
+        return "the most waiting first"
+    return f"the {_MOST_ROWS} {what} with the most waiting of {len(table):,}"
 
 
-def _waited(one: Mapping[Any, Any]) -> list[str]:
-    return [duration(1e9 * one["total_s"]), f"{one['waits']:,}"]
+def _show(
+    choice: Choice,
+    caption: str,
+    table: pd.DataFrame,
+    columns: list[Column],
+    chosen: Sequence[int] = (),
+) -> None:
+    prose = [place for place, column in enumerate(columns) if column.kind != "number"]
+    titles = [column.title for column in columns]
+    choice.show(caption, titles, listing.cells(table, columns), prose=prose, chosen=chosen)
 
 
-def _share(one: Mapping[Any, Any], whole_s: float) -> str:
-    return f"{100 * one['total_s'] / whole_s:.1f} %" if whole_s else ""
-
-
-def _path(stack: str, most: int = 40) -> str:
-    """A folded stack, innermost first."""
-    frames = [shown(frame) for frame in stack.split(";")[::-1] if frame]
-    more = ["…"] if len(frames) > most else []
-    return " ← ".join(frames[:most] + more) or "(not known)"
-
-
-def _html(columns: list[str], rows: list[list[str]], classes: dict[int, str]) -> str:
-    kinds = {
-        (row, column): classes.get(column, "number" if column < 3 and column not in classes else "")
-        for row in range(len(rows))
-        for column in range(len(columns))
-    }
-    return Table(columns, rows, {place: kind for place, kind in kinds.items() if kind}).html()
+def _of_a_lock(table: pd.DataFrame, last: Column) -> str:
+    table = table.assign(percent=100 * table["total_s"] / (table["total_s"].sum() or math.inf))
+    return listing.html(table.head(_MOST_ROWS), [*_OF_A_LOCK, last])
 
 
 def _tree(root: Node, by: By) -> str:
     """A call tree as a table: total, own, function by depth."""
-    nodes = root.frame(_LEAST_PERCENT)
-    rows = [
-        [
-            f"{one['total_percent']:.1f} %",
-            duration(one["total"]),
-            f"{one['self_percent']:.1f} %",
-            "\N{EM SPACE}" * one["depth"] + shown(one["function"]),
-        ]
-        for one in nodes.head(_MOST_NODES).to_dict("records")
-    ]
-    left_out = sum(1 for _ in root.walk()) - len(rows)
+    nodes = root.frame(_LEAST_PERCENT).head(_MOST_NODES)
+    left_out = sum(1 for _ in root.walk()) - len(nodes)
     note = f"{left_out:,} further nodes, most of less than {_LEAST_PERCENT:g} %, are left out."
-    table = _html([by, "", "of its own", "function"], rows, {3: "path"})
-    return table + (f"<p>{note}</p>" if left_out else "")
+    columns = [
+        listing.percent(by, "total_percent"),
+        listing.time("", "total"),
+        listing.percent("self", "self_percent"),
+        Column("function", lambda one: _INDENT * one["depth"] + shown(one["function"]), "path"),
+    ]
+    return listing.html(nodes, columns) + (f"<p>{note}</p>" if left_out else "")
