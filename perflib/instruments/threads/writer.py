@@ -35,14 +35,6 @@ class Writer:
     """Writes a recording piece by piece: intervals go to disk as they come, in any thread's turn.
 
     Used in a ``with`` statement, it leaves no file behind that is no recording's.
-
-    Examples
-    --------
-    >>> with Writer(folder) as writer:  # doctest: +SKIP
-    ...     for rows, intervals, samples in pieces:
-    ...         writer.add(rows, intervals)
-    ...         writer.add_samples(samples)
-    ...     writer.close(threads=threads, stacks=[], locks=[], lost=None, meta={})
     """
 
     def __init__(self, folder: Path) -> None:

@@ -90,15 +90,6 @@ class PerfThreads(ControlledPerf):
         There is no perf, it is too old, or it is not allowed here (a MeasurementError).
     MeasurementError
         perf cannot record, or has died; its own words are in the message.
-
-    Examples
-    --------
-    >>> with PerfThreads(Path("raw"), Settings()) as recorder:  # doctest: +SKIP
-    ...     recorder.enable()
-    ...     job = subprocess.Popen(["./job"])
-    ...     job.wait()
-    ...     recorder.disable()
-    >>> recording = recorder.recording(job.pid, Path("recording"))  # doctest: +SKIP
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:

@@ -55,13 +55,6 @@ class States:
         Where data are written while the job runs.
     settings
         ``skip_s`` and ``duration_s`` are kept by whoever calls ``enable`` and ``disable``.
-
-    Examples
-    --------
-    >>> with States(folder, Settings()) as backend:  # doctest: +SKIP
-    ...     backend.started(pid)
-    ...     time.sleep(10)
-    >>> recording = backend.recording(pid, Path("recorded"))  # doctest: +SKIP
     """
 
     name = "states"
@@ -155,14 +148,6 @@ class Preloaded(States):
     ------
     UserError
         The library cannot be named in LD_PRELOAD: its path has a space or a colon.
-
-    Examples
-    --------
-    >>> with Preloaded(folder, Settings()) as backend:  # doctest: +SKIP
-    ...     job = subprocess.Popen(argv, env={**os.environ, **backend.environment()})
-    ...     backend.started(job.pid)
-    ...     job.wait()
-    >>> recording = backend.recording(job.pid, Path("recorded"))  # doctest: +SKIP
     """
 
     name = "preload"

@@ -131,13 +131,6 @@ class Sampler:
         Patterns of the names of programs that are left alone, with what they start.
     most_bytes
         The file's bound; when it is reached, polling ends and ``remarks`` reports it.
-
-    Examples
-    --------
-    >>> with Sampler(os.getpid(), file) as sampler:  # doctest: +SKIP
-    ...     work()
-    >>> sampler.sampled().threads[0].name  # doctest: +SKIP
-    'python'
     """
 
     def __init__(
