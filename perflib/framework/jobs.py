@@ -9,17 +9,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Self
 
-from perflib.framework.params import parameter
+from pydantic import model_validator
+
+from perflib.framework.params import Params, parameter
 from perflib.instruments.joblog.logformat import FORMATS, LogFormat
 from perflib.kernels import build, load
 from perflib.measure.conditions import Conditions, check, observe, unmet
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = [
-    "JOB_BEGIN",
     "JOB_COMMAND",
-    "JOB_END",
     "JOB_TIMEOUT_S",
+    "JobParams",
     "Jobs",
     "check_command",
     "copies_for",
@@ -39,6 +40,22 @@ JOB_END = parameter(
 JOB_TIMEOUT_S = parameter(600.0, "the longest that one start of a job may take", "s", gt=0, le=1e6)
 
 _EVENTS = " --events {events} --first {first} --seed {seed}"
+
+
+class JobParams(Params):
+    """Parameters of experiments that start a job which writes a log; ``job`` says which job."""
+
+    job: str = "program"
+    job_command: str = JOB_COMMAND
+    job_begin: str = JOB_BEGIN
+    job_end: str = JOB_END
+    job_timeout_s: float = JOB_TIMEOUT_S
+
+    @model_validator(mode="after")
+    def _job_is_whole(self) -> Self:
+        check_command(self.job, self.job_command)
+        log_format(self.job_begin, self.job_end)
+        return self
 
 
 def log_format(begin: str, end: str) -> LogFormat:

@@ -7,21 +7,14 @@ among other jobs. Errors are relative to one set at a time, costs to no counting
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.jobs import (
-    JOB_BEGIN,
-    JOB_COMMAND,
-    JOB_END,
-    JOB_TIMEOUT_S,
-    check_command,
-    log_format,
-)
-from perflib.framework.params import Params, Words, parameter, split_items
+from perflib.framework.jobs import JobParams
+from perflib.framework.params import Words, parameter, split_items
 from perflib.model.errors import choose
 
 __all__ = ["Counters", "CountersParams", "experiment"]
@@ -31,7 +24,7 @@ Numbers = Annotated[
 ]
 
 
-class CountersParams(Params):
+class CountersParams(JobParams):
     """Which job, beside how many others, counted how."""
 
     precision_percent: float = parameter(
@@ -87,21 +80,15 @@ class CountersParams(Params):
         "what is counted: our simulation as a 'program', 'pythia' (needs perflib[hep]), or any "
         "'command' with job_command",
     )
-    job_command: str = JOB_COMMAND
-    job_begin: str = JOB_BEGIN
-    job_end: str = JOB_END
-    job_timeout_s: float = JOB_TIMEOUT_S
 
     @model_validator(mode="after")
-    def _job_is_whole(self) -> CountersParams:
+    def _fits_together(self) -> Self:
         from perflib.instruments.counters.sets import sets as ready_made  # imports pandas
 
-        check_command(self.job, self.job_command)
         for name in self.sets:
             if name not in ready_made():
                 msg = f"sets: {choose('set of events', name, ready_made())}"
                 raise ValueError(msg)
-        log_format(self.job_begin, self.job_end)
         return self
 
 
@@ -168,8 +155,9 @@ class Counters(Experiment):
 
     def unavailable(self) -> str:
         """Try to open the counters of every set for a moment, also of user space alone."""
-        from perflib.experiments.counters.measure import countable, nothing
+        from perflib.experiments.counters.measure import nothing
         from perflib.experiments.counters.trials import sets_of
+        from perflib.instruments.counters.groups import countable
 
         absent: dict[str, str] = {}
         for params in (CountersParams(), CountersParams(domain="user")):

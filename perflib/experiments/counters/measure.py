@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,7 @@ from perflib.experiments.counters.trials import (
     template_of,
 )
 from perflib.framework.jobs import Jobs, copies_for, log_format
-from perflib.instruments.counters.groups import Group, Requested
-from perflib.instruments.counters.watched import watch
+from perflib.instruments.counters.groups import countable
 from perflib.instruments.joblog.jobrun import job_argv, run_job
 from perflib.instruments.perf.recorder import Recorder
 from perflib.machine.hardware.pmu import pmu
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from perflib.experiments.counters import CountersParams
     from perflib.framework.experiment import Session
 
-__all__ = ["countable", "nothing", "pilot", "plan", "take"]
+__all__ = ["nothing", "pilot", "plan", "take"]
 
 _LEAST_S = 10.0
 _PILOT_EVENTS = 20
@@ -65,18 +64,6 @@ def pilot(params: CountersParams, plan: Mapping[str, Any]) -> dict[str, Any]:
         "configurations": configurations(sorted(set(params.jobs)), found, sampled=not not_sampled),
         "events": params.events or _events_for(params, plan),
     }
-
-
-def countable(sets: Mapping[str, Sequence[Requested]]) -> tuple[list[str], dict[str, str]]:
-    """The sets of which this machine counts something, and of the others why not."""
-    found, absent = [], {}
-    for name, events in sets.items():
-        with Group(events, watch(), name=name) as group:
-            if group.events:
-                found.append(name)
-            else:
-                absent[name] = group.refused[events[0].name]
-    return found, absent
 
 
 def nothing(absent: Mapping[str, str]) -> str:

@@ -8,21 +8,14 @@ profiled on all cores in each round, again and again, so that each function's sh
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.event_profile.claims import CLAIMS
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.jobs import (
-    JOB_BEGIN,
-    JOB_COMMAND,
-    JOB_END,
-    JOB_TIMEOUT_S,
-    check_command,
-    log_format,
-)
-from perflib.framework.params import Params, parameter
+from perflib.framework.jobs import JobParams
+from perflib.framework.params import parameter
 from perflib.instruments.perf.tool import CallGraph
 
 __all__ = ["EventParams", "EventProfile", "experiment"]
@@ -44,7 +37,7 @@ EventName = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(
 Callers = Annotated[CallGraph, BeforeValidator(lambda value: "none" if value is None else value)]
 
 
-class EventParams(Params):
+class EventParams(JobParams):
     """Which event of which job, how it is sampled, and what it is compared with."""
 
     precision_percent: float = parameter(
@@ -95,16 +88,11 @@ class EventParams(Params):
         "what is profiled: our simulation as a 'program', 'pythia' (needs perflib[hep]), any "
         "'command' with job_command, or a job that is 'running' with job_pid and job_log",
     )
-    job_command: str = JOB_COMMAND
     job_pid: int | None = parameter(None, "process id of job=running", ge=1, le=2**22)
     job_log: str = parameter("", "the log that job=running writes")
-    job_begin: str = JOB_BEGIN
-    job_end: str = JOB_END
-    job_timeout_s: float = JOB_TIMEOUT_S
 
     @model_validator(mode="after")
-    def _job_is_whole(self) -> EventParams:
-        check_command(self.job, self.job_command)
+    def _fits_together(self) -> Self:
         if len({self.job == "running", self.job_pid is not None, bool(self.job_log)}) > 1:
             msg = "job=running, job_pid=... and job_log=... go together"
             raise ValueError(msg)
@@ -117,7 +105,6 @@ class EventParams(Params):
         if re.search("[,{]", _TERMS.sub("", self.sampled_event or "")):
             msg = f"sampled_event={self.sampled_event!r} is several: their samples cannot be added"
             raise ValueError(msg)
-        log_format(self.job_begin, self.job_end)
         return self
 
 

@@ -9,24 +9,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import model_validator
-
 from perflib.experiments.kv_per_core.claims import INTERFERENCE, SLOWER, TIME_PER_EVENT
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.jobs import (
-    JOB_BEGIN,
-    JOB_COMMAND,
-    JOB_END,
-    JOB_TIMEOUT_S,
-    check_command,
-    log_format,
-)
-from perflib.framework.params import Params, parameter
+from perflib.framework.jobs import JobParams
+from perflib.framework.params import parameter
 
 __all__ = ["KvParams", "KvPerCore", "experiment"]
 
 
-class KvParams(Params):
+class KvParams(JobParams):
     """Which events, how much code, which job."""
 
     events: int = parameter(50, "how many events each core simulates", ge=1, le=100_000)
@@ -53,16 +44,6 @@ class KvParams(Params):
         "what is timed: our simulation called as a 'kernel', the same as a 'program' that writes "
         "a log, 'pythia' (needs perflib[hep]), or any 'command' with job_command",
     )
-    job_command: str = JOB_COMMAND
-    job_begin: str = JOB_BEGIN
-    job_end: str = JOB_END
-    job_timeout_s: float = JOB_TIMEOUT_S
-
-    @model_validator(mode="after")
-    def _job_is_whole(self) -> KvParams:
-        check_command(self.job, self.job_command)
-        log_format(self.job_begin, self.job_end)
-        return self
 
 
 class KvPerCore(Experiment):
