@@ -259,8 +259,9 @@ class Converted:
             self._note_latest(records[begin:place])
             begin = place
             row = records[place]
-            cpu = int(row["cpu"])
-            out[i] = (row["time_ns"], Event.LOST, cpu, 0, 0, row["b"], self._latest[cpu], -1)
+            cpu, time_ns = int(row["cpu"]), int(row["time_ns"])
+            since = min(self._latest[cpu], time_ns)  # an interrupt's record may be in between
+            out[i] = (time_ns, Event.LOST, cpu, 0, 0, row["b"], since, -1)
             self._lost_by_cpu[cpu] += int(row["b"])
         self._note_latest(records[begin:])
         return out
@@ -280,7 +281,7 @@ class Converted:
         for cpu, number in by_cpu.items():
             missing = number - self._lost_by_cpu[cpu]
             if missing > 0:
-                since = self._latest[cpu] if cpu >= 0 else 0
+                since = min(self._latest[cpu], self.last_ns) if cpu >= 0 else 0
                 found.append((self.last_ns, Event.LOST, cpu, 0, 0, missing, since, -1))
         return np.array(found, dtype=EVENT)
 
