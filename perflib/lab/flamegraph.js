@@ -1,4 +1,4 @@
-// Draws the frames that perflib.lab.flamegraph has laid out: parents before children, places in
+// Draws the frames that perflib.lab.flamegraph has placed: parents before children, places in
 // samples. Only what the present zoom can show becomes an element of the page.
 
 const ROW_PX = 18;

@@ -1,4 +1,4 @@
-// Draws the view that perflib.lab.timeline has put into `data`, and requests others from the kernel.
+// Draws the view that perflib.lab.timeline put into `data`, and requests others from the kernel.
 // Times are nanoseconds since the recording's start.
 
 const ROW_PX = 18;
@@ -487,7 +487,7 @@ function render({ model, el }) {
   stage.addEventListener("blur", () => (cursor.hidden = true));
   stage.addEventListener("keydown", () => (cursor.hidden = false), { capture: true });
 
-  // --- what the kernel reports ---------------------------------------------------------------------
+  // --- what the kernel reports ------------------------------------------------------------------
 
   const say = () => (message.textContent = model.get("message"));
   const heard = [
