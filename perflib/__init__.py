@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perflib.lab.code import built, disassembly
     from perflib.lab.interface import compare, experiment, ledger, load, report, runs
     from perflib.lab.machine import describe, doctor
+    from perflib.lab.memory import walks
     from perflib.lab.neighbour import busy_neighbour
     from perflib.lab.tables import table
     from perflib.lab.theme import show, themed
@@ -55,6 +56,7 @@ _LAZY = {
     "percent": "perflib.stats.interval",
     "profiles": "perflib.lab.profiles",  # a module of its own
     "published": "perflib.framework.published",
+    "walks": "perflib.lab.memory",
     # what can go wrong
     "MeasurementError": "perflib.model.errors",
     "PerflibError": "perflib.model.errors",
@@ -86,6 +88,7 @@ __all__ = [
     "show",
     "table",
     "themed",
+    "walks",
 ]
 
 

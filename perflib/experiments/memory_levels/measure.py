@@ -1,159 +1,210 @@
-"""One turn of the levels of memory: an array laid anew, warmed up, timed; and what comes before."""
+"""How levels of memory are measured: which arrays, how warm, every configuration once a round."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
-from perflib.experiments.memory_levels.table import SMALL_PAGES
-from perflib.framework.params import Params
-from perflib.machine.hardware.topology import topology
-from perflib.measure.arrays import LINE_BYTES, SAMPLE, Arrays
-from perflib.measure.schedule import Columns
-from perflib.model.errors import MeasurementError
+from perflib.experiments.memory_levels.table import MemoryTable, primary
+from perflib.experiments.memory_levels.trials import Configuration, Trials, calibrate
+from perflib.framework.page_control import timed_pairs
+from perflib.machine.hardware.caches import caches
+from perflib.machine.hardware.memory import free_bytes
+from perflib.measure.arrays import LINE_BYTES, Arrays
+from perflib.measure.pages.backings import resolve
+from perflib.measure.pages.text_backings import BACKINGS, HUGE_PAGE_BYTES
+from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["Arm", "Turns", "calibrate", "page_reach", "walk"]
+if TYPE_CHECKING:
+    from perflib.experiments.memory_levels import MemoryLevelsParams
+    from perflib.framework.experiment import Session
 
-_ARRAY = "array"
-_LEAST_LOADS = 2000
-_REPEATS = 9  # of the control of page sizes
+__all__ = ["half_width", "largest_bytes", "pilot", "plan", "sizes", "take", "warm_loads"]
 
-
-class Arm(NamedTuple):
-    """What one turn measures."""
-
-    cpu: int
-    order: str
-    backing: str
-    array_bytes: int
-    loads: int
-    warm_loads: int
-
-
-class Turns:
-    """The arms of a run. In each turn an array is laid anew, warmed up, and timed several times.
-
-    Fresh pages in every turn make the luck of where they lie scatter; in one round all arms of a
-    size and an order have their lines in the same order.
-    """
-
-    def __init__(self, arrays: Arrays, arms: Sequence[Arm], params: Params, repeats: int) -> None:
-        self._arrays = arrays
-        self._arms = arms
-        self._seed, self._repeats = params.seed, repeats
-        places = topology()
-        # Where the user says where memory comes from, and on one node, there is nothing to verify.
-        verify = len(places.nodes) > 1 and params.memory_policy == "default"
-        self._nodes = {arm.cpu: places.cpu(arm.cpu).node if verify else None for arm in arms}
-        self._problems: dict[str, None] = {}
-
-    @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, and why some turns are not used."""
-        return [*self._arrays.unmet, *self._problems]
-
-    def provenance(self) -> dict[str, Any]:
-        """Kernel and conditions."""
-        return self._arrays.provenance()
-
-    def take(self, round_: int, arm: int) -> Columns:
-        """One row for each repeat; one row that is not ``ok`` where there is none."""
-        cpu, order, backing, array_bytes, loads, warm = self._arms[arm]
-        start_ns = time.monotonic_ns()
-        why = self._arrays.lay(
-            _ARRAY, order=order, bytes_=array_bytes, backing=backing,
-            seed=self._seed + round_, cpu=cpu, node=self._nodes[cpu],
-        )  # fmt: skip
-        labels = {"cpu": cpu, "order": order, "backing": backing, "array_bytes": array_bytes}
-        samples: NDArray[Any] = np.zeros(0, SAMPLE)
-        if not why:
-            samples, why = self._arrays.run(_ARRAY, cpu, warm, loads, self._repeats)
-        if why:
-            self._problems[f"{backing} on cpu{cpu}, in some turns: {why}"] = None
-        if not len(samples):
-            unknown = dict.fromkeys(
-                ("time_ns", "latency_ns", "latency_cycles", "core_mhz", "involuntary_switches"),
-                math.nan,
-            )
-            row = {"repeat": 0, **labels, "loads": 0, **unknown, "start_ns": start_ns, "ok": False}
-            return {name: [value] for name, value in row.items()}
-        count = len(samples)
-        latency_ns = samples["time_ns"] / samples["loads"]
-        return {
-            "repeat": list(range(count)),
-            **{name: [value] * count for name, value in labels.items()},
-            "loads": samples["loads"].tolist(),
-            "time_ns": samples["time_ns"].astype(float).tolist(),
-            "latency_ns": latency_ns.tolist(),
-            "latency_cycles": (latency_ns * samples["core_mhz"] / 1000).tolist(),
-            "core_mhz": samples["core_mhz"].tolist(),
-            "involuntary_switches": samples["involuntary_switches"].tolist(),
-            "start_ns": samples["begin_ns"].tolist(),
-            "ok": [not why] * count,
-        }
+_KIB, _MIB = 1 << 10, 1 << 20
+_KNOWN = tuple(name for name in BACKINGS if name != "loaded")
+_LAPS = 10  # of the warm-up, as Guerri et al. have it
+_BEYOND = 4  # the largest array, in last-level caches
+_UNKNOWN_MIB = 256  # the same, where no cache is known
+_SHARE = 4  # by itself it takes at most this part of the free memory
+_BESIDE = 1.1  # the order of the visits is made beside the array: 4 bytes of 64, and a bit
 
 
-# --- beforehand -----------------------------------------------------------------------------------
+# --- how large, how warm -------------------------------------------------------------------------
 
 
-def calibrate(
-    arrays: Arrays,
-    cpu: int,
-    backing: str,
-    wanted: Iterable[tuple[str, int]],
-    turn_ms: float,
-) -> dict[tuple[str, int], int]:
-    """How many loads take about ``turn_ms``, by order and size."""
-    counts: dict[tuple[str, int], int] = {}
-    for order, size in wanted:
-        why = arrays.lay(_ARRAY, order=order, bytes_=size, backing=backing, cpu=cpu)
-        if not why:
-            samples, why = arrays.run(_ARRAY, cpu, _LEAST_LOADS, _LEAST_LOADS, 2)
-        if why:
-            raise MeasurementError(why)
-        each_ns = max(float((samples["time_ns"] / samples["loads"]).min()), 0.1)
-        counts[order, size] = max(_LEAST_LOADS, int(turn_ms * 1e6 / each_ns))
-    arrays.release(_ARRAY)
-    return counts
+def _largest_cache(cpus: Sequence[int]) -> int:
+    """The size of the largest cache that one of the CPUs uses, as sysfs has it; 0: not known."""
+    mine = [cache for cache in caches() if set(cpus) & set(cache.shared_cpus)]
+    return max((cache.size_bytes for cache in mine if cache.kind != "instruction"), default=0)
 
 
-def page_reach(arrays: Arrays, backings: Sequence[str]) -> dict[str, list[list[float]]]:
-    """By backing, pairs of ns a load through one page and through many; see the kernel.
-
-    Only where there are huge pages: the small ones are what they are compared with.
-    """
-    found: dict[str, list[list[float]]] = {}
-    if set(backings) <= {SMALL_PAGES}:
-        return found
-    for seed in range(_REPEATS):
-        for name in dict.fromkeys([SMALL_PAGES, *backings]):
-            pair = arrays.page_reach(name, seed)
-            if pair is not None:
-                found.setdefault(name, []).append(list(pair))
-    return found
-
-
-def walk(arrays: Arrays, order: str, bytes_: int, cpu: int, seed: int = 1) -> list[int]:
-    """The lines of an array in the order in which the chase comes by, of one lap.
-
-    It is found by loading one line at a time, so it shows what is measured.
+def largest_bytes(params: MemoryLevelsParams, cache_bytes: int) -> tuple[int, list[str]]:
+    """The size of the largest array, and what the run must note about it.
 
     Raises
     ------
-    MeasurementError
-        The array could not be laid, or loaded from that core.
+    UserError
+        It was requested, and does not fit into memory.
     """
-    lines = bytes_ // LINE_BYTES
-    why = arrays.lay("walk", order=order, bytes_=bytes_, seed=seed, cpu=cpu)
-    if why:
-        raise MeasurementError(why)
-    samples, why = arrays.run("walk", cpu, 0, 1, lines)
-    arrays.release("walk")
-    if why:
-        raise MeasurementError(why)
-    return [int(place) // LINE_BYTES for place in samples["reached_bytes"]]
+    free = free_bytes()
+    if params.largest_mib is not None:
+        wanted = params.largest_mib * _MIB
+        if free is not None and wanted * _BESIDE > free:
+            msg = (
+                f"largest_mib: an array of {params.largest_mib} MiB needs "
+                f"{wanted * _BESIDE / _MIB:.0f} MiB with the order of its lines, and "
+                f"{free / _MIB:.0f} MiB are free: give {free / _BESIDE / _MIB:.0f} at most"
+            )
+            raise UserError(msg)
+        return wanted, []
+    wanted = _BEYOND * cache_bytes if cache_bytes else _UNKNOWN_MIB * _MIB
+    if free is None or wanted <= free / _SHARE:
+        return wanted, []
+    note = (
+        f"the largest array has {free / _SHARE / _MIB:.0f} MiB, a quarter of the free memory, and "
+        f"not {wanted / _MIB:.0f} MiB: memory may not be told from the last-level cache. "
+        "'largest_mib' sets another size"
+    )
+    return int(free / _SHARE), [note]
+
+
+def sizes(smallest: int, largest: int, per_doubling: int) -> list[int]:
+    """Sizes in bytes that grow by equal factors, in whole lines of 64 bytes.
+
+    >>> sizes(2048, 8192, 2)
+    [2048, 2880, 4096, 5824, 8192]
+
+    Raises
+    ------
+    UserError
+        The smallest is larger than the largest.
+    """
+    if smallest > largest:
+        msg = (
+            f"smallest_kib: {smallest // _KIB} KiB is more than the largest array, "
+            f"{largest / _KIB:.0f} KiB (largest_mib)"
+        )
+        raise UserError(msg)
+    steps = int(per_doubling * math.log2(largest / smallest) + 1e-9)
+    exact = smallest * 2 ** (np.arange(steps + 1) / per_doubling)
+    return sorted({round(size / LINE_BYTES) * LINE_BYTES for size in exact})
+
+
+def warm_loads(array_bytes: int, loads: int, cache_bytes: int) -> int:
+    """How many loads warm an array up.
+
+    What the caches hold: ten laps, as Guerri et al. have it, but in no more time than a repeat
+    takes, and one lap in any case. What they do not hold: one lap, but in no more time than ten
+    repeats. That suffices, because the chase begins with the lines that were written first when
+    the array was placed, which have left the caches since.
+    """
+    lines = array_bytes // LINE_BYTES
+    if array_bytes <= cache_bytes:
+        return max(lines, min(_LAPS * lines, loads))
+    return min(lines, _LAPS * loads)
+
+
+def _fewer(found: Sequence[int], cache_bytes: int, per_doubling: int) -> list[int]:
+    """Beyond the caches one size a doubling: enough for curves in which no level is looked for.
+
+    Placing large arrays takes most of a round's time.
+    """
+    return [size for i, size in enumerate(found) if size <= cache_bytes or i % per_doubling == 0]
+
+
+# --- a run ---------------------------------------------------------------------------------------
+
+
+def plan(params: MemoryLevelsParams) -> dict[str, Any]:
+    """Cores, sizes, and the backings that are available."""
+    cores = params.resolved_cores()
+    cache_bytes = _largest_cache(cores)
+    largest, notes = largest_bytes(params, cache_bytes)
+    found = sizes(params.smallest_kib * _KIB, largest, params.sizes_per_doubling)
+    pages = -(-found[-1] // HUGE_PAGE_BYTES) + 2  # one array at a time; the control's two
+    return {
+        "cores": cores,
+        "sizes": found,
+        "cache_bytes": cache_bytes,
+        "notes": notes,
+        "hugetlb_pages": pages,
+        **resolve(params.backings, _KNOWN, pages, params.settings),
+    }
+
+
+def pilot(params: MemoryLevelsParams, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The backings that fail, the loads that take a repeat's time, the control of page sizes."""
+    found, cache_bytes, cpu = plan["sizes"], plan["cache_bytes"], plan["cores"][0]
+    orders = list(dict.fromkeys(params.orders))
+    with Arrays(params.conditions(None)) as arrays:
+        failed = _failing(arrays, plan["backings"], orders[0], found[-1], cpu)
+        absent = plan["absent"] | failed
+        backings = [name for name in plan["backings"] if name not in failed]
+        if not backings:
+            reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
+            msg = f"none of the backings is available here: {reasons}"
+            raise MeasurementError(msg)
+        main = primary(orders, backings)
+        fewer = _fewer(found, cache_bytes, params.sizes_per_doubling)
+        curves = {
+            (order, backing): found if (order, backing) == main else fewer
+            for order in orders
+            for backing in backings
+        }
+        wanted = dict.fromkeys((order, size) for (order, _), own in curves.items() for size in own)
+        loads = calibrate(arrays, cpu, backings[0], wanted, params.trial_ms)
+        control = timed_pairs(backings, arrays.page_reach)
+    configurations = [
+        Configuration(cpu, order, backing, size, count, warm_loads(size, count, cache_bytes))
+        for cpu in plan["cores"]
+        for (order, backing), own in curves.items()
+        for size in own
+        for count in [loads[order, size]]
+    ]
+    return {
+        "absent": absent,
+        "backings": backings,
+        "page_reach": control,
+        "configurations": configurations,
+    }
+
+
+def _failing(
+    arrays: Arrays, backings: Sequence[str], order: str, largest: int, cpu: int
+) -> dict[str, str]:
+    """The backings on which the largest array does not lie as requested, with the reason."""
+    answers = {
+        name: arrays.lay("array", order=order, bytes_=largest, backing=name, cpu=cpu)
+        for name in backings
+    }
+    arrays.release("array")
+    return {name: why for name, why in answers.items() if why}
+
+
+def take(params: MemoryLevelsParams, session: Session) -> str:
+    """Every core, order, backing and size once a round."""
+    plan = session.plan
+    configurations = [Configuration(*one) for one in plan["configurations"]]
+    machine = session.journal.header["machine"]
+    with Arrays(params.conditions(None)) as arrays:
+        trials = Trials(arrays, configurations, params, params.repeats)
+        stopped = session.rounds(
+            params,
+            len(configurations),
+            trials.take,
+            lambda samples: half_width(samples, machine),
+        )
+        session.note(trials)
+    session.problems += plan["notes"]
+    session.problems += [f"{name}: {why}" for name, why in plan["absent"].items()]
+    return stopped
+
+
+def half_width(samples: pd.DataFrame, machine: Mapping[str, Any]) -> float:
+    """How precise the run is so far, in percent: see ``MemoryTable.half_width``."""
+    return MemoryTable(samples, machine).half_width if samples["ok"].any() else math.inf

@@ -5,30 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.framework.samples import round_starts, usable
+from perflib.experiments.memory_levels import ORDERS
+from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.hardware.tlbs import Tlb, reach_bytes
+from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.model.run import Run
 from perflib.stats.compare import CoreComparison, compare_cores
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
 from perflib.stats.plateaus import Level, Matches, find_levels, match
 
-__all__ = ["SMALL_PAGES", "MemoryTable", "Statistic", "data_caches", "primary", "tlb_reaches"]
+__all__ = ["MemoryTable", "Statistic", "data_caches", "primary", "tlb_reaches"]
 
 Floats = NDArray[np.float64]
 Statistic = Literal["median", "min"]
-SMALL_PAGES = "4k"
 _CYCLES, _NS = "latency_cycles", "latency_ns"
-# The first is the one that levels are looked for in: it misses no TLB and no prefetcher helps it.
-_ORDERS = ("window", "random", "page", "lmbench", "sequential")
 _BACKINGS = (SMALL_PAGES, "thp", "collapse", "hugetlb")
-_KIB = 1024
 
 
 def data_caches(machine: Mapping[str, Any], cpu: int) -> dict[str, int]:
@@ -51,7 +50,7 @@ def primary(orders: Iterable[str], backings: Iterable[str]) -> tuple[str, str]:
 
     Windows on 4 KiB pages, or what resembles them most.
     """
-    return _in_order(orders, _ORDERS)[0], _in_order(backings, _BACKINGS)[0]
+    return _in_order(orders, ORDERS)[0], _in_order(backings, _BACKINGS)[0]
 
 
 def tlb_reaches(machine: Mapping[str, Any]) -> dict[str, int]:
@@ -67,20 +66,20 @@ def tlb_reaches(machine: Mapping[str, Any]) -> dict[str, int]:
 class MemoryTable:
     """The samples of one run as log latency, ``[round, cpu, size]`` of each order and backing.
 
-    A turn laid one array and loaded from it several times; the next round laid it anew, on other
-    pages. Rows whose ``ok`` is false are left out, and so are repeats in which the thread was
-    pushed aside, if the turn has others.
+    A trial places one array and loads from it several times; the next round places it anew, on
+    other pages. Rows whose ``ok`` is false are left out, and so are repeats in which the thread was
+    pushed aside, if the trial has others.
 
-    **The minimum or the median of a turn's repeats?** As the source argues: nothing makes loads
-    from a cache faster than they are, but an interrupt makes them slower, so the minimum is taken
+    **The minimum or the median of a trial's repeats?** Guerri et al. argue: nothing makes loads
+    from a cache faster than they are, but an interrupt makes them slower. So the minimum is taken
     for arrays that the caches hold. Of an array in memory, however, a part may be in a cache by
-    luck, and then the minimum picks the luck: there it is the median. This goes for the latencies
-    that are told (``latency``). The *levels* are looked for in a curve of minima at all sizes: a
-    change of the statistic at the size that a cache claims could draw an end there.
+    chance, and the minimum picks that chance: there it is the median. This goes for the latencies
+    that are reported (``latency``). The *levels* are looked for in a curve of minima at all sizes:
+    a change of the statistic at the size that a cache claims could draw an end there.
 
-    **Between turns** it is neither: where pages come to lie differs from one laying to the next,
-    and both kinds of luck count. Robust means over blocks of time are taken, and Student's
-    interval from their scatter (see ``perflib.stats.intervals``).
+    **Between trials** it is neither: where pages come to lie differs from one placement to the
+    next, for better and for worse. Robust means over batches are taken, and Student's interval
+    from their scatter (see ``perflib.stats.intervals``).
 
     Parameters
     ----------
@@ -96,7 +95,7 @@ class MemoryTable:
             order=samples["order"].astype(str), backing=samples["backing"].astype(str)
         )
         self.samples = samples
-        self.orders = _in_order(samples["order"], _ORDERS)
+        self.orders = _in_order(samples["order"], ORDERS)
         self.backings = _in_order(samples["backing"], _BACKINGS)
         self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
         self.sizes = np.array(sorted(set(samples["array_bytes"])), dtype=np.float64)
@@ -106,12 +105,17 @@ class MemoryTable:
         self.machine = machine or {}
         self.claims = data_caches(self.machine, self.cores[0])
         keys = ["order", "backing", "round", "cpu", "array_bytes"]
-        repeats = _undisturbed(samples, keys).groupby(keys, as_index=False)
-        self._turns: dict[str, pd.DataFrame] = {
-            "median": _turns(repeats.median(numeric_only=True), samples, keys),
-            "min": _turns(repeats.min(numeric_only=True), samples, keys),
+        repeats = _not_pushed_aside(samples, keys).groupby(keys, as_index=False)
+        self._trials: dict[str, pd.DataFrame] = {
+            "median": _trials(repeats.median(numeric_only=True), samples, keys),
+            "min": _trials(repeats.min(numeric_only=True), samples, keys),
         }
         self._kept: dict[tuple[str, str, str, str], Floats] = {}
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """That of a run."""
+        return cls(run.samples, run.provenance.get("machine"))
 
     @property
     def huge(self) -> list[str]:
@@ -119,7 +123,7 @@ class MemoryTable:
         return [name for name in self.backings if name != SMALL_PAGES]
 
     @property
-    def held_bytes(self) -> int:
+    def caches_bytes(self) -> int:
         """What the largest cache claims to hold; 0 where nothing is known."""
         return max(self.claims.values(), default=0)
 
@@ -140,15 +144,15 @@ class MemoryTable:
     def values(
         self, order: str, backing: str, column: str = _NS, statistic: Statistic = "median"
     ) -> Floats:
-        """``[round, cpu, size]``: log of the turns' latency; NaN where there is none.
+        """``[round, cpu, size]``: log of the trials' latency; NaN where there is none.
 
-        ``statistic``: of the repeats of a turn.
+        ``statistic``: of the repeats of a trial.
         """
         key = order, backing, column, statistic
         if key not in self._kept:
             shape = len(self.rounds), len(self.cores), len(self.sizes)
             found = np.full(shape, np.nan)
-            mine = self._turns[statistic]
+            mine = self._trials[statistic]
             mine = mine[(mine["order"] == order) & (mine["backing"] == backing)]
             found[
                 np.searchsorted(self.rounds, mine["round"]),
@@ -165,7 +169,7 @@ class MemoryTable:
     def over_cores(self, values: Floats, cpus: Sequence[int] | None = None) -> Floats:
         """``[round, size]``: the mean over some cores, all unless they are named."""
         places = [self.cores.index(cpu) for cpu in cpus or self.cores]
-        return mean(values[:, places], axis=1)
+        return mean_of_known(values[:, places])
 
     # --- latency against size --------------------------------------------------------------------
 
@@ -174,12 +178,12 @@ class MemoryTable:
     ) -> pd.DataFrame:
         """The latency at each size with its interval, of one core or of those that are alike.
 
-        Columns: ``array_bytes``, ``latency``, ``low``, ``high``, in ns or core cycles as
-        ``column`` says. Minima of the repeats, at all sizes.
+        Columns: ``array_bytes``, ``column`` itself, ``low_ns`` and ``high_ns`` (or ``cycles``).
+        Minima of the repeats, at all sizes.
         """
         chosen = self.alike if cpu is None else [cpu]
         log_latency = self.over_cores(self.values(order, backing, column, "min"), chosen)
-        return self._told(self.by_block(log_latency), ["latency", "low", "high"])
+        return self._by_size(self.by_block(log_latency), _ends(column))
 
     def ratio(self, above: tuple[str, str], below: tuple[str, str]) -> Floats:
         """``[block, size]``: log of one (order, backing) over another, within rounds and cores."""
@@ -187,22 +191,22 @@ class MemoryTable:
 
     def ratio_curve(self, above: tuple[str, str], below: tuple[str, str]) -> pd.DataFrame:
         """``ratio`` at each size as a factor: columns ``array_bytes``, ``ratio``, ends."""
-        return self._told(self.ratio(above, below), ["ratio", "low", "high"])
+        return self._by_size(self.ratio(above, below), ["ratio", "low_ratio", "high_ratio"])
 
     def difference(
         self, above: tuple[str, str], below: tuple[str, str], places: Sequence[int]
     ) -> Interval:
         """How many percent longer the one takes, at some of the sizes (places in ``sizes``)."""
-        return percent(t_interval(mean(self.ratio(above, below)[:, list(places)], axis=1)))
+        return percent(t_interval(mean_of_known(self.ratio(above, below)[:, list(places)])))
 
-    def _told(self, blocks: Floats, names: list[str]) -> pd.DataFrame:
+    def _by_size(self, blocks: Floats, names: list[str]) -> pd.DataFrame:
         rows = [
             tuple(math.exp(end) for end in t_interval(blocks[:, place]))
             for place in range(blocks.shape[1])
         ]
-        told = pd.DataFrame(rows, columns=names)
-        told.insert(0, "array_bytes", self.sizes)
-        return told.dropna(subset=names[:1]).reset_index(drop=True)
+        found = pd.DataFrame(rows, columns=names)
+        found.insert(0, "array_bytes", self.sizes)
+        return found.dropna(subset=names[:1]).reset_index(drop=True)
 
     # --- levels ----------------------------------------------------------------------------------
 
@@ -231,46 +235,11 @@ class MemoryTable:
 
     def latency(self, level: Level, column: str = _NS) -> Interval:
         """What a load takes in the array that represents a level, in ns or in core cycles."""
-        statistic: Statistic = "min" if level.array_bytes <= self.held_bytes else "median"
+        statistic: Statistic = "min" if level.array_bytes <= self.caches_bytes else "median"
         values = self.over_cores(self.values(*self.primary, column, statistic), self.alike)
         place = int(np.searchsorted(self.sizes, level.array_bytes))
         found = t_interval(self.by_block(values[:, [place]])[:, 0])
         return Interval(*(math.exp(end) for end in found))
-
-    def levels_table(self) -> pd.DataFrame:
-        """The source's table: each level that is claimed or found, and what a load from it takes.
-
-        Columns: ``level``; ``size_kib``, as claimed; ``array_kib``, the array that was used; and
-        ``latency_cycles`` (of the core) and ``latency_ns``, each with the ends of its 95 %
-        interval, ``low_…`` and ``high_…``. What was not seen, or claims no size, is NaN.
-        """
-        named: list[tuple[str, float, int | None]] = [
-            (claim.name, claim.claimed_bytes, claim.level) for claim in self.matches.claims
-        ]
-        named += [("unclaimed", math.nan, number) for number in self.matches.unclaimed]
-        if self.matches.memory is not None:
-            named.append(("memory", math.nan, self.matches.memory))
-
-        def place(row: tuple[str, float, int | None]) -> float:
-            _, size, number = row
-            if number is None:
-                return size
-            return self.levels[number].end_bytes or math.inf
-
-        rows: list[dict[str, Any]] = []
-        for name, size, number in sorted(named, key=place):
-            row: dict[str, Any] = {"level": name, "size_kib": size / _KIB, "array_kib": math.nan}
-            found = {_CYCLES: _nothing(), _NS: _nothing()}
-            if number is not None:
-                level = self.levels[number]
-                row["array_kib"] = level.array_bytes / _KIB
-                found = {column: self.latency(level, column) for column in found}
-            for column, value in found.items():
-                unit = column.removeprefix("latency_")
-                row |= dict(zip((column, f"low_{unit}", f"high_{unit}"), value, strict=True))
-            rows.append(row)
-        columns = ["level", "size_kib", "array_kib", _CYCLES, "low_cycles", "high_cycles"]
-        return pd.DataFrame(rows, columns=[*columns, _NS, "low_ns", "high_ns"])
 
     # --- parts of the curve ----------------------------------------------------------------------
 
@@ -309,7 +278,7 @@ class MemoryTable:
     def curve_half_width(self) -> float:
         """Half an interval of a latency in percent, at the usual size of the primary curve."""
         curve = self.curve(*self.primary)
-        width = float(np.median(50 * np.log(curve["high"] / curve["low"])))
+        width = float(np.median(50 * np.log(curve["high_ns"] / curve["low_ns"])))
         return width if math.isfinite(width) else math.inf
 
     @cached_property
@@ -317,16 +286,14 @@ class MemoryTable:
         """``curve_half_width``, or that of the difference between cores in memory, if wider."""
         if len(self.cores) < 2:
             return self.curve_half_width
-        difference = self.core_difference(self.beyond(self.held_bytes))
+        difference = self.core_difference(self.beyond(self.caches_bytes))
         return max(self.curve_half_width, difference.half_width)
 
 
-def mean(values: Floats, axis: int) -> Floats:
-    """The mean along an axis of what there is; NaN where there is nothing."""
-    seen = np.isfinite(values)
-    count = seen.sum(axis=axis)
-    total = np.where(seen, values, 0.0).sum(axis=axis)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+def _ends(column: str) -> list[str]:
+    """A column's name and those of its interval's ends: ``latency_ns``, ``low_ns``, ``high_ns``."""
+    unit = column.rpartition("_")[2]
+    return [column, f"low_{unit}", f"high_{unit}"]
 
 
 def _scatter(values: Floats) -> float:
@@ -336,23 +303,19 @@ def _scatter(values: Floats) -> float:
     return float(np.median(away[np.isfinite(away)]))
 
 
-def _nothing() -> Interval:
-    return Interval(math.nan, math.nan, math.nan)
-
-
-def _turns(turns: pd.DataFrame, samples: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """One row a turn, with the latency in cycles by the highest frequency that the turn saw.
+def _trials(trials: pd.DataFrame, samples: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """One row a trial, with the latency in cycles by the highest frequency that the trial saw.
 
     Nothing makes dependent additions faster than the clock, but an interrupt makes them slower.
     """
     if "core_mhz" in samples:
         mhz = samples.groupby(keys)["core_mhz"].max().to_numpy()
-        return turns.assign(latency_cycles=turns[_NS] * mhz / 1000)
-    return turns if _CYCLES in turns else turns.assign(latency_cycles=math.nan)
+        return trials.assign(latency_cycles=trials[_NS] * mhz / 1000)
+    return trials if _CYCLES in trials else trials.assign(latency_cycles=math.nan)
 
 
-def _undisturbed(samples: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Without the repeats in which the thread was pushed aside, unless a turn has no others."""
+def _not_pushed_aside(samples: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Without the repeats in which the thread was pushed aside, unless a trial has no others."""
     if "involuntary_switches" not in samples:
         return samples
     pushed = samples["involuntary_switches"] > 0
