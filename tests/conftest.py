@@ -14,6 +14,14 @@ import pytest
 
 from tests.skips import install_lines
 
+with pytest.MonkeyPatch.context() as for_now:
+    # The tests' processes share the cores; what they start has the threads that it wants.
+    for_now.setenv("OPENBLAS_NUM_THREADS", "1")
+    import numpy as np  # reads it once
+    import scipy.linalg  # has an OpenBLAS of its own
+
+del np, scipy
+
 END_S = 60.0  # how long a run whose tests are over may take to end
 _FEW_SKIPS = 10  # the table of skips is short enough to be read
 

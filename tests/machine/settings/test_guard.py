@@ -448,6 +448,7 @@ def test_leftover_that_cannot_be_put_back_stays_and_blocks(root: Path, home: Pat
 # --- for real ----------------------------------------------------------------------------------
 
 
+@pytest.mark.xdist_group("huge pages")
 @pytest.mark.usefixtures("home")
 def test_the_real_transparent_huge_page_switch() -> None:
     switch = Path("/") / THP
