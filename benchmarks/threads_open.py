@@ -26,12 +26,13 @@ _MOST_S, _MOST_MB = 10.0, 1024.0
 
 OPEN = """
 import json, resource, sys, time
-from perflib import lab
 from perflib.instruments.profile.views import bottom_up
 from perflib.instruments.threads.concurrency import concurrency
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.samples import cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_holders, lock_waits, wait_paths
+from perflib.lab.threads.figures import concurrency_figure, timeline_figure
+from perflib.lab.threads.timeline import timeline
 
 began = time.perf_counter()
 done = {}
@@ -39,10 +40,10 @@ def took(what):
     done[what] = time.perf_counter() - began
 recording = Recording.open(sys.argv[1])
 took("open")
-timeline = lab.timeline(recording)
+view = timeline(recording)
 took("timeline")
 start, end = recording.start_ns, recording.end_ns
-timeline.zoom(start + (end - start) // 3, start + (end - start) // 2)
+view.zoom(start + (end - start) // 3, start + (end - start) // 2)
 took("zoom")
 locks = lock_waits(recording)
 for lock in locks["lock"][:1]:
@@ -54,8 +55,8 @@ took("concurrency")
 bottom_up(wait_samples(recording), weight="period")
 bottom_up(cpu_samples(recording), weight="period")
 took("trees")
-lab.timeline_figure(recording)
-lab.concurrency_figure(recording)
+timeline_figure(recording)
+concurrency_figure(recording)
 took("figures")
 peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps({"done": done, "peak_mb": peak_mb, "intervals": len(recording.intervals),
