@@ -198,6 +198,7 @@ def test_scatter_that_every_block_repeats_is_no_group() -> None:
     assert one >= 29
 
 
+@pytest.mark.slow
 def test_large_matrix() -> None:
     socket, cycles = sockets(32, 4)
     found = find_groups(noisy(np.random.default_rng(9), cycles, 4))

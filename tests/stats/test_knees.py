@@ -84,7 +84,13 @@ FLAT = {
 }
 
 
-@pytest.mark.parametrize("curve", FLAT.values(), ids=FLAT)
+@pytest.mark.parametrize(
+    "curve",
+    [
+        pytest.param(curve, id=name, marks=[pytest.mark.slow] if curve.correlated else [])
+        for name, curve in FLAT.items()
+    ],
+)
 def test_no_knee_is_found_in_flat_curves(curve: Curve) -> None:
     runs = 400
     seen = found(curve, runs)
