@@ -3,15 +3,15 @@
  * it.
  *
  * Stressed: the comparison of loads with earlier stores, by the low 12 bits of their addresses. The
- * loop is the source's (Mytkowicz et al.): static i, j and k, and g and inc on the stack, which the
- * environment pushes down. Where &inc or &g agrees with &i, &j or &k in the low 12 bits, loads look
- * as if they depended on stores. Kept constant: the instructions, the arguments, the number of
- * environment variables, the calls on the way to the loop. The stack is what it is when main is
- * entered, except that "hold" as the third argument moves it to a place within its page that is the
- * same for every environment, 2 KiB from i, j and k.
+ * loop is that of Jensen and Simonsen 2017 (after Mytkowicz et al. 2009): static i, j and k, and g
+ * and inc on the stack, which the environment pushes down. Where &inc or &g agrees with &i, &j or
+ * &k in the low 12 bits, loads look as if they depended on stores. Kept constant: the instructions,
+ * the arguments, the number of environment variables, the calls on the way to the loop. The stack
+ * is what it is when main is entered, except that "hold" as the third argument moves it to a place
+ * within its page that is the same for every environment, 2 KiB from i, j and k.
  *
  * At -O0 nothing is kept in a register or removed; what counts the repetitions is declared
- * register, so that nothing but the source's variables is in memory. The sums are printed: i, j and
+ * register, so that nothing but those five variables is in memory. The sums are printed: i, j and
  * k must be iterations * (repetitions + 1), of which the first is not timed.
  *
  *     alias_environment ITERATIONS REPETITIONS free|hold FILE
@@ -56,7 +56,7 @@
 typedef struct {
   int64_t begin_ns, wall_ns; // from before the start to after the end
   int64_t status;            // as of waitpid
-  char said[512];            // what it wrote to its standard output, at most 511 bytes
+  char output[512];          // what it wrote to its standard output, at most 511 bytes
 } alias_start_report;
 
 // Start a program and wait for its end. Arguments and variables: strings one after the other, each
@@ -67,8 +67,6 @@ typedef struct {
 int64_t alias_start(const char *program, const char *arguments, int64_t argument_count,
                     const char *variables, int64_t variable_count, int64_t environment_bytes,
                     int64_t randomised, int64_t timeout_ms, alias_start_report *out);
-// The least size of an environment with these variables.
-int64_t alias_least_bytes(const char *variables, int64_t variable_count);
 // @end
 
 #if defined(ALIAS_DATA_BYTES)
@@ -185,7 +183,8 @@ static char **strings_of(const char *block, int64_t count, int64_t *bytes) {
   return found;
 }
 
-int64_t alias_least_bytes(const char *variables, int64_t variable_count) {
+// The least size of an environment with these variables.
+static int64_t least_bytes(const char *variables, int64_t variable_count) {
   const char *place = variables;
   for (int64_t n = 0; n < variable_count; n++)
     place += strlen(place) + 1;
@@ -193,7 +192,7 @@ int64_t alias_least_bytes(const char *variables, int64_t variable_count) {
 }
 
 // Read until the program closes its end: 0, or an error number.
-static int64_t listen_to(int from, int64_t deadline_ns, char *said, size_t most) {
+static int64_t listen_to(int from, int64_t deadline_ns, char *output, size_t most) {
   size_t length = 0;
   for (;;) {
     int64_t left_ns = deadline_ns - clock_ns();
@@ -210,10 +209,10 @@ static int64_t listen_to(int from, int64_t deadline_ns, char *said, size_t most)
     if (got == 0)
       break;
     size_t kept = (size_t)got < most - 1 - length ? (size_t)got : most - 1 - length;
-    memcpy(said + length, rest, kept);
+    memcpy(output + length, rest, kept);
     length += kept;
   }
-  said[length] = '\0';
+  output[length] = '\0';
   return 0;
 }
 
@@ -241,7 +240,7 @@ static int64_t spawn(pid_t *child, const char *program, char **arguments, char *
 int64_t alias_start(const char *program, const char *arguments, int64_t argument_count,
                     const char *variables, int64_t variable_count, int64_t environment_bytes,
                     int64_t randomised, int64_t timeout_ms, alias_start_report *out) {
-  int64_t padded = environment_bytes - alias_least_bytes(variables, variable_count);
+  int64_t padded = environment_bytes - least_bytes(variables, variable_count);
   if (padded < 0)
     return EINVAL;
   int64_t ignored, failed = ENOMEM;
@@ -263,7 +262,8 @@ int64_t alias_start(const char *program, const char *arguments, int64_t argument
     close(ends[1]);
   }
   if (failed == 0) {
-    failed = listen_to(ends[0], out->begin_ns + timeout_ms * 1000000, out->said, sizeof out->said);
+    failed =
+        listen_to(ends[0], out->begin_ns + timeout_ms * 1000000, out->output, sizeof out->output);
     if (failed)
       kill(child, SIGKILL);
     int status = 0;

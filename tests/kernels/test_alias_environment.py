@@ -16,7 +16,13 @@ import numpy as np
 import pytest
 
 from perflib import kernels
-from perflib.experiments.aliasing.environment.starts import linked, orders, pairs_of, read_line
+from perflib.experiments.aliasing.environment.addresses import pairs_of
+from perflib.experiments.aliasing.environment.starts import (
+    least_bytes,
+    linked,
+    orders,
+    read_line,
+)
 from perflib.kernels import Kernel
 
 SMALL = ["300", "2"]
@@ -65,14 +71,14 @@ class Report:
         )  # fmt: skip
         self.wall_ns = out.wall_ns
         self.code = os.waitstatus_to_exitcode(out.status) if not self.answer else None
-        self.said = kernel.ffi.string(out.said).decode()
+        self.output = kernel.ffi.string(out.output).decode()
 
 
 def started(kernel: Kernel, program: Path, **given: Any) -> dict[str, float]:
     report = Report(kernel, program, ["alias_environment", *SMALL, "free", "-"], **given)
     assert (report.answer, report.code) == (0, 0)
     assert report.wall_ns > 0
-    return read_line(report.said, "the program")
+    return read_line(report.output, "the program")
 
 
 # --- the program ---------------------------------------------------------------------------------
@@ -85,20 +91,20 @@ def test_it_says_its_sums_sizes_and_addresses(program: Path) -> None:
         check=True,
     ).stdout  # fmt: skip
     assert line.endswith("sums=900,900,900\n")
-    said = read_line(line, "the program")
-    assert said["environment_bytes"] == 4 + 108
-    assert said["j"] == said["i"] + 4 == said["k"] - 4
-    assert abs(said["g"] - said["inc"]) == 4
-    assert 0 < said["least_ns"] <= said["time_ns"] / 2
-    assert said["core_mhz"] > 0
-    assert said["cpu"] in {-1, *os.sched_getaffinity(0)}
+    reported = read_line(line, "the program")
+    assert reported["environment_bytes"] == 4 + 108
+    assert reported["j"] == reported["i"] + 4 == reported["k"] - 4
+    assert abs(reported["g"] - reported["inc"]) == 4
+    assert 0 < reported["least_ns"] <= reported["time_ns"] / 2
+    assert reported["core_mhz"] > 0
+    assert reported["cpu"] in {-1, *os.sched_getaffinity(0)}
 
 
 def test_held_variables_lie_at_one_place_far_from_the_static_ones(program: Path) -> None:
     places = set()
     for padding in (0, 16, 1000, 4096):
-        said = ask(program, *SMALL, "hold", "-", environment={"P": "x" * padding})
-        addresses = {name: int(said[name]) for name in ("i", "j", "k", "g", "inc")}
+        reported = ask(program, *SMALL, "hold", "-", environment={"P": "x" * padding})
+        addresses = {name: int(reported[name]) for name in ("i", "j", "k", "g", "inc")}
         assert pairs_of(addresses) == []
         assert 1024 < (addresses["inc"] - addresses["i"]) % 4096 < 3072
         places.add(addresses["inc"] % 4096)
@@ -106,10 +112,10 @@ def test_held_variables_lie_at_one_place_far_from_the_static_ones(program: Path)
 
 
 def test_it_writes_to_a_file(program: Path, tmp_path: Path) -> None:
-    subprocess.run([program, *SMALL, "free", tmp_path / "said"], check=True)
-    assert read_line((tmp_path / "said").read_text(), "the program")["i"] > 0
+    subprocess.run([program, *SMALL, "free", tmp_path / "line"], check=True)
+    assert read_line((tmp_path / "line").read_text(), "the program")["i"] > 0
     failed = subprocess.run(
-        [program, *SMALL, "free", tmp_path / "no" / "said"], capture_output=True, text=True,
+        [program, *SMALL, "free", tmp_path / "no" / "line"], capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert (failed.returncode, failed.stdout) == (1, "")
@@ -153,8 +159,8 @@ def test_objects_linked_in_another_order_lie_elsewhere(tmp_path: Path) -> None:
     found = {}
     for number, order in enumerate(orders(6, seed=1)):
         path = linked(order, tmp_path / f"order{number}")
-        said = ask(path, *SMALL, "free", "-", environment={})
-        found[order] = int(said["i"]) % 4096
+        reported = ask(path, *SMALL, "free", "-", environment={})
+        found[order] = int(reported["i"]) % 4096
     assert len(found) == 6
     assert found["loop", "table", "buffer"] == found["loop", "buffer", "table"]
     behind = {found[order] for order in found if order[0] != "loop"}
@@ -201,12 +207,12 @@ def test_random_addresses_when_asked_and_not_afterwards(kernel: Kernel, program:
 def test_variables_are_handed_over_and_filled_up(kernel: Kernel, tmp_path: Path) -> None:
     tell = script(tmp_path, 'echo "$A,$B,${#PERFLIB_PADDING}"')
     report = Report(kernel, tell, ["sh"], variables=("A=1", "B=two"), size=100)
-    assert report.said == f"1,two,{100 - 4 - 6 - 17}\n"
+    assert report.output == f"1,two,{100 - 4 - 6 - 17}\n"
 
 
 def test_an_environment_that_is_too_small_or_too_large(kernel: Kernel, program: Path) -> None:
     variables = ("A=1", "B=2")
-    least = kernel.lib.alias_least_bytes(b"A=1\0B=2\0", 2)
+    least = least_bytes({"A": "1", "B": "2"})
     assert least == 4 + 4 + 17
     arguments = ["alias_environment", *SMALL, "free", "-"]
     assert Report(kernel, program, arguments, variables=variables, size=least).answer == 0
@@ -228,8 +234,8 @@ def test_a_program_that_crashes_fails_or_hangs(kernel: Kernel, tmp_path: Path) -
 def test_a_program_that_talks_much_is_heard_to_its_end(kernel: Kernel, tmp_path: Path) -> None:
     report = Report(kernel, script(tmp_path, "yes 0123456 | head -n 20000"), ["sh"])
     assert report.code == 0
-    assert len(report.said) == 511
-    assert report.said.startswith("0123456\n0123456\n")
+    assert len(report.output) == 511
+    assert report.output.startswith("0123456\n0123456\n")
 
 
 def test_no_descriptor_and_no_child_is_left(kernel: Kernel, program: Path) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib import kernels
-from perflib.experiments.aliasing.map import CALL, SAMPLE, expected_loads, experiment
+from perflib.experiments.aliasing.map import experiment
+from perflib.experiments.aliasing.map.measure import expected_loads
 from perflib.kernels import Kernel
 
 pytestmark = pytest.mark.skipif(bool(experiment.unavailable()), reason=experiment.unavailable())
@@ -30,7 +31,10 @@ def run(
 ) -> tuple[int, Any, Any]:
     """The answer, the samples of ``(store, load)`` cells, and the call's own record."""
     store, load = (np.ascontiguousarray(part) for part in np.array(cells, dtype=np.int64).T)
-    out, call = np.zeros(len(cells), SAMPLE), np.zeros(1, CALL)
+    sample, made = (
+        kernels.record(kernel.build, f"alias_map_{name}") for name in ("sample", "call")
+    )
+    out, call = np.zeros(len(cells), sample), np.zeros(1, made)
     ffi = kernel.ffi
     answer = kernel.lib.alias_map_run(
         ffi.from_buffer("int64_t[]", store), ffi.from_buffer("int64_t[]", load), len(cells), width,

@@ -15,7 +15,7 @@ import dataclasses
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -38,7 +38,16 @@ from perflib.instruments.counters.watched import Target, Watched, watch
 from perflib.machine.files import integer
 from perflib.model.errors import UserError, choose
 
-__all__ = ["Group", "Lacking", "Opener", "Requested", "in_domain", "open_counter", "why_not"]
+__all__ = [
+    "Group",
+    "Lacking",
+    "Opener",
+    "Requested",
+    "countable",
+    "in_domain",
+    "open_counter",
+    "why_not",
+]
 
 _WITHOUT_USER, _WITHOUT_KERNEL, _INHERIT, _OFF = 1, 2, 4, 8
 _KERNEL_ONLY = (3, 4)  # config of the software events context-switches, cpu-migrations
@@ -345,6 +354,18 @@ class Group:
         _close(map(int, self.counters.ravel()))
         self.counters = np.zeros((0, 0), dtype=np.int32)
         self._zero = None
+
+
+def countable(sets: Mapping[str, Sequence[Requested]]) -> tuple[list[str], dict[str, str]]:
+    """The sets of which this machine counts something, and of the others why not."""
+    found, absent = [], {}
+    for name, events in sets.items():
+        with Group(events, watch(), name=name) as group:
+            if group.events:
+                found.append(name)
+            else:
+                absent[name] = group.refused[events[0].name]
+    return found, absent
 
 
 def _refused_at_once(event: Requested) -> str:

@@ -18,20 +18,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.experiments.aliasing import environment as alias_environment
-from perflib.experiments.aliasing.environment import AliasEnvironmentParams, experiment
-from perflib.experiments.aliasing.environment import figures as alias_env_figures
-from perflib.experiments.aliasing.environment import simulated as alias_env_simulated
-from perflib.experiments.aliasing.environment.measure import Arm, EnvironmentTurns, countable
-from perflib.experiments.aliasing.environment.simulated import padded, simulated_aliases
+from perflib.experiments.aliasing.environment import (
+    AliasEnvironmentParams,
+    experiment,
+    measure,
+    simulated,
+    trials,
+)
+from perflib.experiments.aliasing.environment.addresses import pairs_of
+from perflib.experiments.aliasing.environment.claims import ENVIRONMENT
+from perflib.experiments.aliasing.environment.measure import sets_of
+from perflib.experiments.aliasing.environment.simulated import simulated_aliases
 from perflib.experiments.aliasing.environment.starts import (
     Program,
     Start,
-    pairs_of,
+    least_bytes,
+    padded,
     read_line,
     start,
 )
 from perflib.experiments.aliasing.environment.table import SIMULATED, AliasEnvTable
+from perflib.experiments.aliasing.environment.trials import Configuration, EnvironmentTrials
 from perflib.kernels import build
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker, WorkerError
@@ -69,11 +76,11 @@ def samples(
 ) -> pd.DataFrame:  # fmt: skip
     """Rows of a run: predicted sizes cost so much more; the machine slows in bursts of a second."""
     generator = np.random.default_rng(seed)
-    arms = [("environment", FIRST + STEP * n, "") for n in range(SIZES)]
-    arms += [("environment", size, "") for size in PREDICTED] * 7
-    arms += [("link order", PREDICTED[0], order) for order in ORDERS] * 4
-    arms += [("aslr", PREDICTED[0], "")] * 10
-    every = pd.DataFrame(arms, columns=["kind", "environment_bytes", "link_order"])
+    starts = [("environment", FIRST + STEP * n, "") for n in range(SIZES)]
+    starts += [("environment", size, "") for size in PREDICTED] * 7
+    starts += [("link order", PREDICTED[0], order) for order in ORDERS] * 4
+    starts += [("aslr", PREDICTED[0], "")] * 10
+    every = pd.DataFrame(starts, columns=["kind", "environment_bytes", "link_order"])
     parts = [every.iloc[generator.permutation(len(every))].assign(round=n) for n in range(rounds)]
     table = pd.concat(parts, ignore_index=True)
     swept = table["kind"] == "environment"
@@ -93,28 +100,32 @@ def samples(
     )  # fmt: skip
 
 
-def simulated(spikes: tuple[int, ...] = PREDICTED, moved: bool = False) -> dict[str, Any]:
+def counts(spikes: tuple[int, ...] = PREDICTED, elsewhere: bool = False) -> dict[str, Any]:
     rows = [
         {
             "environment_bytes": size, "aliases_per_iteration": 2.0 * (size in spikes),
-            "pairs": "g-i" if size in spikes else "", "same_place": not moved,
+            "pairs": "g-i" if size in spikes else "", "same_place": not elsewhere,
         }
         for size in range(FIRST, FIRST + STEP * SIZES, STEP)
     ]  # fmt: skip
     return {"model": "store buffer of 42 stores", "tool": "none", "shift_bytes": 0, "rows": rows}
 
 
-def findings(table: pd.DataFrame, counts: dict[str, Any] | None = None) -> dict[str, Finding]:
-    run = Run("alias_environment-1", "alias_environment", AliasEnvironmentParams.make({})
-              .model_dump(mode="json"), table, {"simulated": counts} if counts else {})  # fmt: skip
-    return {finding.subject: finding for finding in experiment.analyse(run)}
+def run_of(table: pd.DataFrame, found: dict[str, Any] | None = None) -> Run:
+    params = AliasEnvironmentParams.make({}).model_dump(mode="json")
+    provenance = {"simulated": found} if found else {}
+    return Run("alias_environment-1", "alias_environment", params, table, provenance)
+
+
+def findings(table: pd.DataFrame, found: dict[str, Any] | None = None) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in experiment.analyse(run_of(table, found))}
 
 
 # --- what is claimed -----------------------------------------------------------------------------
 
 
 def test_a_machine_that_aliases_is_slower_at_the_predicted_sizes() -> None:
-    named = findings(samples(cost=0.2, order_cost=0.2), simulated())
+    named = findings(samples(cost=0.2, order_cost=0.2), counts())
     assert {name: finding.verdict for name, finding in named.items()} == dict.fromkeys(
         ["environment", "simulated environment", "link order", "link order aliases", "aslr"],
         "supported",
@@ -128,11 +139,12 @@ def test_a_machine_that_aliases_is_slower_at_the_predicted_sizes() -> None:
 
 
 def test_a_machine_that_does_not_is_refuted_with_a_bound() -> None:
-    named = findings(samples(noise=0.004), simulated())
+    named = findings(samples(noise=0.004), counts())
     found = named["environment"]
     assert found.verdict == "refuted"
     assert found.low < 0 < found.high < 1
-    assert "ns an iteration" in found.reason
+    assert found.reasons[-1].code == "at_most"
+    assert found.reasons[-1].numbers["most"] == found.high
     assert named["link order"].verdict != "supported"
     assert named["link order aliases"].verdict == "refuted"
     assert named["simulated environment"].verdict == "supported"
@@ -159,36 +171,37 @@ def test_too_much_noise_leaves_it_open() -> None:
 
 def test_one_round_and_no_predicted_size_say_why() -> None:
     one = findings(samples(rounds=1))["environment"]
-    assert (one.verdict, one.reason[:23]) == ("inconclusive", "It takes two rounds or ")
+    assert (one.verdict, one.reasons[0].code) == ("inconclusive", "no_interval")
     table = samples(rounds=3)
     none = findings(table[~table["environment_bytes"].isin(PREDICTED)])["environment"]
     assert none.verdict == "inconclusive"
-    assert "step_bytes=16" in none.reason
+    assert none.reasons[0].code == "never_agree"
     assert AliasEnvTable(table[~table["environment_bytes"].isin(PREDICTED)]).half_width == 0
 
 
 @pytest.mark.parametrize(
-    ("counts", "verdict", "words"),
+    ("given", "verdict", "code", "numbers"),
     [
-        (None, "inconclusive", "Nothing was simulated"),
-        (simulated(), "supported", "2 of 2 predicted sizes have a spike, and 0 others"),
-        (simulated(PREDICTED[:1]), "refuted", "1 of 2 predicted sizes have a spike, and 0"),
-        (simulated((*PREDICTED, FIRST)), "refuted", "2 of 2 predicted sizes have a spike, and 1"),
-        (simulated(moved=True), "inconclusive", "had its variables elsewhere"),
+        (None, "inconclusive", "not_simulated", {}),
+        (counts(), "supported", "spikes", {"right": 2, "predicted": 2, "others": 0}),
+        (counts(PREDICTED[:1]), "refuted", "spikes", {"right": 1, "predicted": 2, "others": 0}),
+        (counts((*PREDICTED, FIRST)), "refuted", "spikes",
+         {"right": 2, "predicted": 2, "others": 1}),
+        (counts(elsewhere=True), "inconclusive", "elsewhere", {"count": SIZES}),
     ],
-)
+)  # fmt: skip
 def test_the_simulated_count_must_have_the_predicted_spikes_and_no_others(
-    counts: dict[str, Any] | None, verdict: str, words: str
+    given: dict[str, Any] | None, verdict: str, code: str, numbers: dict[str, int]
 ) -> None:
-    found = findings(samples(rounds=2), counts)["simulated environment"]
-    assert found.verdict == verdict
-    assert words in found.reason
+    found = findings(samples(rounds=2), given)["simulated environment"]
+    (reason,) = found.reasons
+    assert (found.verdict, reason.code, reason.numbers) == (verdict, code, numbers)
 
 
 def test_held_variables_have_no_spike() -> None:
-    found = findings(samples(rounds=2, held=True), simulated(()))["simulated environment"]
+    found = findings(samples(rounds=2, held=True), counts(()))["simulated environment"]
     assert (found.verdict, found.effect) == ("inconclusive", 0)
-    found = findings(samples(rounds=2, held=True), simulated())["simulated environment"]
+    found = findings(samples(rounds=2, held=True), counts())["simulated environment"]
     assert (found.verdict, found.effect) == ("refuted", 2)
 
 
@@ -200,9 +213,7 @@ def test_random_addresses_agree_as_seldom_as_places_do() -> None:
     on = table["kind"] == "aslr"
     assert findings(table.assign(predicted=table["predicted"] | on))["aslr"].verdict == "refuted"
     same = findings(table.assign(inc_address=5))["aslr"]
-    assert (same.verdict, same.reason) == (
-        "inconclusive", "Addresses are not randomised on this machine."
-    )  # fmt: skip
+    assert (same.verdict, same.reasons[0].code) == ("inconclusive", "fixed")
 
 
 def test_link_orders_of_which_all_or_none_alias_are_not_compared_by_it() -> None:
@@ -213,11 +224,22 @@ def test_link_orders_of_which_all_or_none_alias_are_not_compared_by_it() -> None
     assert "link order" not in findings(table[table["kind"] == "environment"])
 
 
-# --- the source's table --------------------------------------------------------------------------
+def test_every_claim_is_declared_and_has_its_sentences() -> None:
+    for cost in (0.0, 0.2):
+        named = findings(samples(cost=cost, order_cost=cost, rounds=4), counts())
+        assert {one.of for one in named.values()} == set(experiment.claims)
+        for found in named.values():
+            for verdict in ("supported", "refuted", "inconclusive"):
+                assert "{" not in replace(found, verdict=verdict).plain
+    assert named["environment"].of is ENVIRONMENT
+    assert named["environment"].plain.startswith("The program is slower at sizes")
+
+
+# --- counters ------------------------------------------------------------------------------------
 
 
 def test_counters_are_ranked_by_their_correlation_with_time() -> None:
-    ranked = AliasEnvTable(samples(cost=0.2), simulated(), 65536).ranking()
+    ranked = AliasEnvTable(samples(cost=0.2), counts(), 65536).ranking()
     assert list(ranked.columns) == [
         "counter", "median", "spike_1", "spike_2", "correlation", "p", "source",
     ]  # fmt: skip
@@ -237,7 +259,7 @@ def test_null_counters_do_not_go_with_time_that_is_noise() -> None:
     assert (ranked.loc[["stalls", "page-faults"], "p"] > 0.01).all()
 
 
-def test_a_counter_that_never_moves_has_no_correlation() -> None:
+def test_a_constant_counter_has_no_correlation() -> None:
     table = samples(rounds=2).assign(idle=7.0)
     row = AliasEnvTable(table).ranking().set_index("counter").loc["idle"]
     assert row["median"] == 7
@@ -262,8 +284,9 @@ def test_marked_starts_are_left_out() -> None:
         AliasEnvTable(table.assign(ok=False))
 
 
-def test_published_is_the_sources_table() -> None:
+def test_published_is_the_table_of_jensen_and_simonsen() -> None:
     table = experiment.published()
+    assert table is not None
     assert table["counter"][0] == "ld_blocks_partial.address_alias"
     assert table[["median", "spike_1"]].to_numpy()[0].tolist() == [137, 327871]
 
@@ -272,8 +295,9 @@ def test_published_is_the_sources_table() -> None:
 
 
 def test_the_figure_marks_predicted_sizes_above_the_simulated_count() -> None:
-    table = AliasEnvTable(samples(cost=0.2, rounds=3), simulated(), 65536)
-    above, below = alias_env_figures.environment(table).axes
+    above, below = experiment.figures(run_of(samples(cost=0.2, rounds=3), counts()))[
+        "environment"
+    ].axes
     marked = next(line for line in above.lines if line.get_marker() == "D")
     assert np.asarray(marked.get_xdata()).tolist() == list(PREDICTED)
     assert np.asarray(marked.get_ydata()).min() == pytest.approx(
@@ -283,30 +307,42 @@ def test_the_figure_marks_predicted_sizes_above_the_simulated_count() -> None:
     x, y = (np.asarray(part) for part in curve.get_data())
     assert x[y > 1].tolist() == list(PREDICTED)
     assert "simulated" in below.get_ylabel()
-    assert len(alias_env_figures.environment(AliasEnvTable(samples(rounds=2))).axes) == 1
+    assert len(experiment.figures(run_of(samples(rounds=2)))["environment"].axes) == 1
 
 
-def test_other_figures_show_their_data() -> None:
-    table = AliasEnvTable(samples(rounds=3, order_cost=0.2), simulated(), 65536)
-    bars = alias_env_figures.counters(table).axes[0]
-    assert len(bars.get_yticklabels()) == len(table.counters)
-    orders = alias_env_figures.link_order(table).axes[0]
-    assert [label.get_text().split("\n")[0] for label in orders.get_yticklabels()] == sorted(ORDERS)
-    steps = alias_env_figures.aslr(table).axes[0]
-    assert len(steps.lines) == 3
+def test_figures_and_tables_show_their_data() -> None:
+    run = run_of(samples(rounds=3, order_cost=0.2), counts())
+    drawn = experiment.figures(run)
+    made = {name: table() for name, table in experiment.derived(run).items()}
+    assert set(drawn) == set(experiment.plots)
+    assert set(made) == set(experiment.tables)
+    assert len(drawn["counters"].axes[0].get_yticklabels()) == len(made["counters"])
+    labels = drawn["link_order"].axes[0].get_yticklabels()
+    assert [label.get_text().split("\n")[0] for label in labels] == sorted(ORDERS)
+    assert len(drawn["aslr"].axes[0].lines) == 3
+    assert made["aslr"].groupby("addresses").size().to_dict() == {
+        "fixed": 3 * (SIZES + 14), "random": 30,
+    }  # fmt: skip
+    assert made["predicted"].to_numpy().tolist() == [[size, "g-i"] for size in PREDICTED]
+    assert made["addresses"]["variable"].tolist() == ["inc"]
+
+
+def test_a_run_of_the_sweep_alone_has_no_other_figures() -> None:
     only = samples(rounds=2)
-    bare = AliasEnvTable(only[only["kind"] == "environment"].drop(columns=["stalls", "core_mhz"]))
-    assert len(alias_env_figures.counters(bare).axes) == 1
+    only = only[only["kind"] == "environment"].drop(columns=["stalls", "core_mhz", "pairs"])
+    drawn = experiment.figures(run_of(only))
+    assert set(drawn) == {"environment", "counters"}
+    assert len(drawn["counters"].axes) == 1
 
 
 @pytest.mark.parametrize("kept", [PREDICTED, (FIRST,), (FIRST, PREDICTED[1])])
 def test_figures_of_few_sizes(kept: tuple[int, ...]) -> None:
     table = samples(rounds=2)
-    few = AliasEnvTable(table[table["environment_bytes"].isin(kept)], simulated(), 65536)
-    assert few.sizes == list(kept)
-    assert len(alias_env_figures.environment(few).axes) == 2
-    assert np.isfinite(few.size_ns()["ns"]).all()
-    alias_env_figures.counters(few)
+    run = run_of(table[table["environment_bytes"].isin(kept)], counts())
+    curve = experiment.derived(run)["environment"]()
+    assert curve["environment_bytes"].tolist() == list(kept)
+    assert np.isfinite(curve["iteration_ns"]).all()
+    assert len(experiment.figures(run)["environment"].axes) == 2
 
 
 # --- predictions ---------------------------------------------------------------------------------
@@ -329,11 +365,18 @@ def test_accesses_of_four_bytes_overlap_when_less_than_four_bytes_apart() -> Non
         assert pairs_of({**far, "inc": 0x7F004000 + apart}) == (["inc-i"] if overlaps else [])
 
 
+def planned(given: dict[str, Any]) -> dict[str, Any]:
+    """The plan with what the pilot adds to it."""
+    params = AliasEnvironmentParams.make(given)
+    plan = experiment.plan(params)
+    return {**plan, **experiment.pilot(params, plan)}
+
+
 @pytest.fixture(scope="module")
 def _fixed_addresses() -> None:
     """Skip where ASLR cannot be switched off for a process."""
     try:
-        experiment.plan(AliasEnvironmentParams.make({**SMALL, "link_orders": 0}))
+        planned({**SMALL, "link_orders": 0})
     except MeasurementError as error:
         pytest.skip(str(error))
 
@@ -343,9 +386,7 @@ needs_fixed_addresses = pytest.mark.usefixtures("_fixed_addresses")
 
 @needs_fixed_addresses
 def test_predicted_sizes_are_those_at_which_printed_addresses_agree() -> None:
-    plan = experiment.plan(
-        AliasEnvironmentParams.make({**SMALL, "step_bytes": 16, "link_orders": 0})
-    )
+    plan = planned({**SMALL, "step_bytes": 16, "link_orders": 0})
     predicted = {int(size): pairs for size, pairs in plan["predicted"].items()}
     assert 1 <= len(predicted) <= 2, "each period has one, or two next to each other"
     params = AliasEnvironmentParams.make({**SMALL, "step_bytes": 16})
@@ -354,10 +395,10 @@ def test_predicted_sizes_are_those_at_which_printed_addresses_agree() -> None:
         for size in sorted(
             {near for at in predicted for near in (at - 16, at, at + 16, at + 4096)}
         ):
-            said = start(worker, program, size, variables={})
-            assert said.said["environment_bytes"] == size
+            found = start(worker, program, size, variables={})
+            assert found.reported["environment_bytes"] == size
             period = (size - FIRST) % 4096 + FIRST
-            assert pairs_of(said.addresses) == predicted.get(period, [])
+            assert pairs_of(found.addresses) == predicted.get(period, [])
 
 
 # --- for real ------------------------------------------------------------------------------------
@@ -365,9 +406,7 @@ def test_predicted_sizes_are_those_at_which_printed_addresses_agree() -> None:
 
 def around_a_predicted_size() -> dict[str, Any]:
     """Parameters with which a coarse sweep passes through a predicted size."""
-    plan = experiment.plan(
-        AliasEnvironmentParams.make({**SMALL, "step_bytes": 16, "link_orders": 0})
-    )
+    plan = planned({**SMALL, "step_bytes": 16, "link_orders": 0})
     first = min(int(size) for size in plan["predicted"])
     return {**SMALL, "environment_bytes": (first - FIRST) % 512 + FIRST}
 
@@ -383,19 +422,20 @@ def test_a_short_run_reports_what_every_start_had() -> None:
     assert len(set(sweep["environment_bytes"])) == 8
     assert (table["wall_ns"] > table["time_ns"]).all()
     assert set(table["kind"]) == {"environment", "link order", "aslr"}
-    moved = sweep["inc_address"] + sweep["environment_bytes"]
-    assert moved.nunique() == 1
+    assert (sweep["inc_address"] + sweep["environment_bytes"]).nunique() == 1
     pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
     subjects = {finding.subject for finding in experiment.analyse(run)}
     assert {"environment", "simulated environment"} <= subjects
     assert {"environment", "counters"} <= set(experiment.figures(run))
-    counted = experiment.table_of(run).ranking()["counter"]
-    assert len(counted) >= 1
+    made = {name: table() for name, table in experiment.derived(run).items()}
+    assert len(made["counters"]) >= 1
+    assert made["addresses"]["variable"].tolist() == ["i", "j", "k", "inc", "g"]
+    assert (made["starts"]["as_requested"] == made["starts"]["starts"]).all()
     experiment.check_samples(table)
 
 
 @needs_fixed_addresses
-def test_held_variables_do_not_move() -> None:
+def test_held_variables_stay() -> None:
     run = experiment.measure(experiment.params({**around_a_predicted_size(), "variables": "hold"}))
     table = run.samples
     assert table["ok"].all(), run.provenance["problems"]
@@ -408,7 +448,7 @@ def test_held_variables_do_not_move() -> None:
 @needs_fixed_addresses
 def test_own_variables_and_priority_are_handed_on() -> None:
     given_ = {**SMALL, "environment": {"A": "12345"}, "sets": ["none"], "link_orders": 0}
-    plan = experiment.plan(AliasEnvironmentParams.make(given_))
+    plan = planned(given_)
     assert plan["sizes"][0] == 32, "8 bytes of A, 17 of the padding, rounded up"
     assert plan["sets"] == []
     with pytest.raises(UserError, match="it has 25 bytes at least"):
@@ -419,7 +459,7 @@ def test_own_variables_and_priority_are_handed_on() -> None:
 @needs_fixed_addresses
 def test_simulated_aliases_stand_where_printed_addresses_agree() -> None:
     params = AliasEnvironmentParams.make({**SMALL, "step_bytes": 16, "link_orders": 0})
-    plan = experiment.plan(params)
+    plan = planned(params.model_dump(mode="json"))
     predicted = min(int(size) for size in plan["predicted"])
     program = Program(build("alias_environment", executable=True).library, 64, 1)
     found = simulated_aliases(
@@ -432,7 +472,7 @@ def test_simulated_aliases_stand_where_printed_addresses_agree() -> None:
     assert all(row["same_place"] for row in found["rows"])
     assert found["rows"][1]["pairs"] == " ".join(plan["predicted"][str(predicted)])
     assert "low 12 bits" in found["model"]
-    held = experiment.plan(params.model_copy(update={"variables": "hold"}))
+    held = planned({**params.model_dump(mode="json"), "variables": "hold"})
     found = simulated_aliases(
         replace(program, variables="hold"), [predicted], variables={}, at_once=1,
         origin=(held["sizes"][0], held["origin"]),
@@ -448,7 +488,7 @@ def test_an_interrupted_simulation_keeps_the_samples(
 ) -> None:
     begun: list[int] = []
 
-    def counts(argv: list[str], **_: Any) -> pd.DataFrame:
+    def begin(argv: list[str], **_: Any) -> pd.DataFrame:
         begun.append(1)
         line = "i=16 j=20 k=24 g=4 inc=0 least_ns=1 sums=1,1,1"
         Path(argv[-1]).write_text(line)
@@ -457,32 +497,33 @@ def test_an_interrupted_simulation_keeps_the_samples(
         return pd.DataFrame({"counter": [], "symbol": [], "simulated_count": [], "tool": []})
 
     stop = threading.Event()
-    told: list[float] = []
+    left_s: list[float] = []
 
     def progress(status: Status) -> None:
-        told.append(status.left_s)
+        left_s.append(status.left_s)
         if way == "stop" and begun:
             stop.set()
 
-    monkeypatch.setattr(alias_env_simulated, "qemu_counts", counts)
+    monkeypatch.setattr(simulated, "qemu_counts", begin)
     given_ = {**SMALL, "budget_s": 0.1, "simulate": True, "step_bytes": 16}
     run = experiment.measure(experiment.params(given_), progress, stop)
     assert "aliases are not simulated: it was interrupted" in run.provenance["problems"]
     assert "simulated" not in run.provenance
     assert len(run.samples) > 200
     assert len(begun) < 256
-    assert told
+    assert left_s
 
 
 @needs_fixed_addresses
 def test_a_plan_goes_through_json_so_that_a_run_can_be_resumed(tmp_path: Path) -> None:
     params = AliasEnvironmentParams.make(SMALL)
-    plan = json.loads(json.dumps(experiment.plan(params)))
-    with experiment.turns(params, plan, tmp_path) as turns:
-        kinds = {Arm(*arm).kind: number for number, arm in enumerate(plan["arms"])}
+    plan = json.loads(json.dumps(planned(SMALL)))
+    with measure.trials(params, plan, tmp_path) as made:
+        every = [Configuration(*one) for one in plan["configurations"]]
+        kinds = {one.kind: number for number, one in enumerate(every)}
         assert {"environment", "link order"} <= set(kinds)
         for number in kinds.values():
-            assert turns.take(0, number)["ok"] == [True]
+            assert made.take(0, number)["ok"] == [True]
 
 
 @needs_fixed_addresses
@@ -491,7 +532,7 @@ def test_without_qemu_the_run_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatc
         msg = "qemu-x86_64 is not on PATH. Install it"
         raise UserError(msg)
 
-    monkeypatch.setattr(alias_env_simulated, "qemu_counts", absent)
+    monkeypatch.setattr(simulated, "qemu_counts", absent)
     run = experiment.measure(experiment.params({**SMALL, "budget_s": 0.1, "simulate": True}))
     assert (
         "aliases are not simulated: qemu-x86_64 is not on PATH. Install it"
@@ -503,8 +544,9 @@ def test_without_qemu_the_run_goes_on_and_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_filling_variable_gives_the_size() -> None:
-    environment = padded({"A": "ä"}, 100)
-    assert sum(len(f"{k}={v}".encode()) + 1 for k, v in environment.items()) == 100
+    for size in (least_bytes({"A": "ä"}), 100):
+        environment = padded({"A": "ä"}, size)
+        assert sum(len(f"{k}={v}".encode()) + 1 for k, v in environment.items()) == size
 
 
 # --- what goes wrong -----------------------------------------------------------------------------
@@ -527,7 +569,7 @@ def _small_stack() -> Iterator[None]:
 def test_an_environment_larger_than_the_system_allows() -> None:
     given_ = {**SMALL, "environment": {"A": "x" * 100_000}, "environment_bytes": 131072}
     with pytest.raises(UserError, match="bytes is larger than this system allows"):
-        experiment.plan(AliasEnvironmentParams.make(given_))
+        planned(given_)
 
 
 def test_aslr_must_be_off_for_the_sweep() -> None:
@@ -535,17 +577,16 @@ def test_aslr_must_be_off_for_the_sweep() -> None:
         experiment.plan(AliasEnvironmentParams.make({**SMALL, "aslr": True}))
 
 
-def test_a_system_that_keeps_randomising_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_keeps_randomising_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = iter(range(1 << 20, 1 << 30, 48))
 
     def random_start(*_: Any, **__: Any) -> Start:
         where = next(draw)
-        said = dict.fromkeys(("i", "j", "k", "g", "inc"), where)
-        return Start(said, 0, 0)
+        return Start(dict.fromkeys(("i", "j", "k", "g", "inc"), where), 0, 0)
 
-    monkeypatch.setattr(alias_environment, "start", random_start)
+    monkeypatch.setattr(measure, "start", random_start)
     with pytest.raises(MeasurementError, match=r"seccomp.*settings=aslr=0"):
-        experiment.plan(AliasEnvironmentParams.make(SMALL))
+        planned(SMALL)
 
 
 @pytest.fixture
@@ -566,11 +607,11 @@ def program_that(text: str, folder: Path) -> Program:
     [
         ("kill -SEGV $$", "broken with an environment of 64 bytes died of signal 11"),
         ("exit 3", "ended with exit status 3"),
-        ("echo hello", "said something else than its addresses and times: 'hello"),
-        ("echo i=1 j=2 sums=1,1,2", "said something else"),
+        ("echo hello", "printed something else than its addresses and times: 'hello"),
+        ("echo i=1 j=2 sums=1,1,2", "printed something else"),
     ],
 )
-def test_a_program_that_breaks_costs_one_turn(
+def test_a_program_that_breaks_costs_one_trial(
     worker: Worker, tmp_path: Path, text: str, words: str
 ) -> None:
     with pytest.raises(WorkerError, match=words):
@@ -584,11 +625,9 @@ def test_a_program_that_is_not_there(worker: Worker, tmp_path: Path) -> None:
         start(worker, Program(tmp_path / "none", 10, 1), 64, variables={})
 
 
-def test_a_start_that_was_not_as_asked_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from perflib.experiments.aliasing.environment import measure as alias_env_turns
-
+def test_a_start_that_was_not_as_requested_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     at = {"i": 4096, "j": 4100, "k": 4104, "g": 1 << 30, "inc": (1 << 30) - 4}
-    said: dict[str, float] = {
+    reported: dict[str, float] = {
         **at, "time_ns": 20, "least_ns": 10, "core_mhz": 3000.0, "environment_bytes": 64,
         "cpu": CPU, "aslr": 0,
     }  # fmt: skip
@@ -602,31 +641,34 @@ def test_a_start_that_was_not_as_asked_is_marked(monkeypatch: pytest.MonkeyPatch
     ]
     for change, words in wrong:
         monkeypatch.setattr(
-            alias_env_turns, "start", lambda *_, now=change, **__: Start({**said, **now}, 1, 2)
+            trials, "start", lambda *_, now=change, **__: Start({**reported, **now}, 1, 2)
         )
-        turns = EnvironmentTurns(
+        made = EnvironmentTrials(
             build("alias_environment"), [Conditions(cpu=CPU)], (Program(Path("x"), 1, 1), []),
-            [Arm("environment", 0, 64)], variables={}, predicted={64: ["g-i"]}, origin=(64, at),
-            sets=[],
+            [Configuration("environment", 0, 64)], variables={}, predicted={64: ["g-i"]},
+            origin=(64, at), sets=[],
         )  # fmt: skip
-        with turns:
-            columns = turns.take(0, 0)
+        with made:
+            columns = made.take(0, 0)
         assert columns["ok"] == [not words]
-        assert (words in " ".join(turns.unmet)) is True
-        assert len(turns.unmet) == bool(words)
+        assert (words in " ".join(made.unmet)) is True
+        assert len(made.unmet) == bool(words)
 
 
 def test_lines_that_cannot_be_read() -> None:
     good = "i=1 j=2 k=3 g=4 inc=5 least_ns=6 core_mhz=1.5 sums=7,7,7"
     assert read_line(good, "it")["core_mhz"] == 1.5
     for bad in ("", "i=1", good.replace("7,7,7", "7,7,8"), good.replace("=5", "=five")):
-        with pytest.raises(WorkerError, match="it said something else"):
+        with pytest.raises(WorkerError, match="it printed something else"):
             read_line(bad, "it")
 
 
 def test_sets_of_counters() -> None:
-    found, absent = countable(["all"])
-    assert not set(found) & set(absent)
-    assert countable(["none"]) == ([], {})
+    def names(*given: str) -> list[str]:
+        return list(sets_of(AliasEnvironmentParams.make({"sets": list(given)})))
+
+    assert {"software", "faults"} <= set(names("all"))
+    assert names("none") == []
+    assert names("faults", "faults") == ["faults"]
     with pytest.raises(UserError, match="did you mean 'software'"):
-        countable(["sofware"])
+        experiment.plan(AliasEnvironmentParams.make({**SMALL, "sets": ["sofware"]}))

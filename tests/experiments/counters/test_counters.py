@@ -16,7 +16,6 @@ from perflib.experiments import get
 from perflib.experiments.counters import CountersParams
 from perflib.experiments.counters.analyse import CountersTable
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
-from perflib.experiments.counters.measure import countable
 from perflib.experiments.counters.modes import (
     ALONE,
     KERNEL,
@@ -27,7 +26,7 @@ from perflib.experiments.counters.modes import (
     configurations,
 )
 from perflib.instruments.counters.events import Event
-from perflib.instruments.counters.groups import in_domain
+from perflib.instruments.counters.groups import countable, in_domain
 from perflib.instruments.counters.sets import events_of
 from perflib.instruments.perf.tool import PerfUnavailableError
 from perflib.machine.hardware.pmu import Pmu
@@ -471,7 +470,8 @@ def test_nothing_to_count_is_an_error_with_the_reason(monkeypatch: pytest.Monkey
     def nothing(sets: dict[str, object]) -> tuple[list[str], dict[str, str]]:
         return [], dict.fromkeys(sets, "not allowed: kernel.perf_event_paranoid is 4")
 
-    monkeypatch.setattr("perflib.experiments.counters.measure.countable", nothing)
+    for module in ("experiments.counters.measure", "instruments.counters.groups"):
+        monkeypatch.setattr(f"perflib.{module}.countable", nothing)
     params = CountersParams.make(SMALL)
     with pytest.raises(UserError, match=r"nothing can be counted here: .* is 4$"):
         COUNTERS.measure(params)
@@ -487,7 +487,7 @@ def test_user_space_alone_may_be_counted_where_the_kernel_may_not(
         user = all(one.name.endswith(":u") for events in sets.values() for one in events)
         return (list(sets), {}) if user else ([], dict.fromkeys(sets, "not allowed"))
 
-    monkeypatch.setattr("perflib.experiments.counters.measure.countable", paranoid)
+    monkeypatch.setattr("perflib.instruments.counters.groups.countable", paranoid)
     assert COUNTERS.unavailable() == ""
 
 

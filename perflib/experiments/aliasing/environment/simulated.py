@@ -8,21 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from perflib.experiments.aliasing.environment.starts import (
+from perflib.experiments.aliasing.environment.addresses import (
     PAGE,
     STACK,
     STATIC,
-    Program,
     pairs_of,
-    read_line,
+    with_stack_lower,
 )
+from perflib.experiments.aliasing.environment.starts import Program, padded, read_line
 from perflib.instruments.simulators.models import HASWELL_STORES, StoreBufferModel
 from perflib.instruments.simulators.qemu import qemu_counts
 
 __all__ = ["simulated_aliases"]
 
 _LOOP = "microkernel"
-_PADDING = "PERFLIB_PADDING"
 _TIMEOUT_S = 60.0
 
 
@@ -33,12 +32,12 @@ def simulated_aliases(
     variables: Mapping[str, str],
     origin: tuple[int, Mapping[str, int]],
     at_once: int,
-    told: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
     model: StoreBufferModel = HASWELL_STORES,
 ) -> dict[str, Any]:
     """Aliases an iteration of the loop, at each size.
 
-    QEMU lays a stack out as the kernel does, but for a constant distance. So each size is simulated
+    QEMU arranges a stack as the kernel does, but for a constant distance. So each size is simulated
     with an environment larger by that distance, and the variables lie in the low 12 bits where they
     lie without QEMU; the addresses that the simulated program prints must say so.
 
@@ -54,7 +53,7 @@ def simulated_aliases(
         A size of the environment, and the addresses that the program has there without QEMU.
     at_once
         How many to simulate side by side: nothing is timed.
-    told
+    progress
         Called with the number of sizes that are done; what it raises ends the simulation.
     model
         The store buffer.
@@ -80,8 +79,8 @@ def simulated_aliases(
                 argv, store_buffer=model, by="symbol", timeout_s=_TIMEOUT_S,
                 environment=padded(variables, environment_bytes),
             )  # fmt: skip
-            said = read_line(file.read_text(), "the simulated program")
-            return table, {name: int(said[name]) for name in (*STATIC, *STACK)}
+            reported = read_line(file.read_text(), "the simulated program")
+            return table, {name: int(reported[name]) for name in (*STATIC, *STACK)}
 
         first, addresses = origin
         _, there = simulate(0, first)
@@ -93,12 +92,12 @@ def simulated_aliases(
             mine = table[(table["counter"] == "4K aliases") & (table["symbol"] == _LOOP)]
             loops = program.iterations * (program.repetitions + 1)
             lower = size - first if program.variables == "free" else 0
-            lies = {name: at - lower * (name in STACK) for name, at in addresses.items()}
+            expected = with_stack_lower(addresses, lower)
             return {
                 "environment_bytes": size,
                 "aliases_per_iteration": float(mine["simulated_count"].sum()) / loops,
                 "pairs": " ".join(pairs_of(found)),
-                "same_place": all((found[name] - at) % PAGE == 0 for name, at in lies.items()),
+                "same_place": all((found[name] - at) % PAGE == 0 for name, at in expected.items()),
             }, table
 
         pool = ThreadPoolExecutor(max(1, at_once))
@@ -107,7 +106,7 @@ def simulated_aliases(
             done = []
             for each in waiting:
                 done.append(each.result())
-                told(len(done))
+                progress(len(done))
         finally:  # after an error, or Ctrl-C, what has not begun does not begin
             pool.shutdown(cancel_futures=True)
     tools = {str(tool) for _, table in done for tool in table["tool"]}
@@ -117,9 +116,3 @@ def simulated_aliases(
         "shift_bytes": shift,
         "rows": [one for one, _ in done],
     }
-
-
-def padded(variables: Mapping[str, str], environment_bytes: int) -> dict[str, str]:
-    """The environment with the variable that fills it up to a size, last."""
-    used = sum(len(f"{name}={value}".encode()) + 1 for name, value in variables.items())
-    return {**variables, _PADDING: "x" * (environment_bytes - used - len(_PADDING) - 2)}

@@ -1,8 +1,8 @@
-"""One start of the measured program, and what it says of itself; its objects linked in any order.
+"""One start of the measured program, and what it reports; its objects linked in any order.
 
 The launcher is a kernel in a worker (``kernels_c/alias_environment.c``): it has its core, its
 priority and its memory policy, which the programs that it starts inherit. Each program reports its
-addresses, its time and what it got; nothing is believed that it did not say.
+addresses, its time and its conditions; nothing else is believed.
 """
 
 from __future__ import annotations
@@ -18,30 +18,28 @@ from typing import Any
 
 import numpy as np
 
-from perflib.kernels import build, compiler
+from perflib.experiments.aliasing.environment.addresses import STACK, STATIC
+from perflib.kernels import build, compiler, record
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = [
-    "PAGE",
-    "STACK",
-    "STATIC",
+    "LONGEST_VARIABLE",
+    "PADDING",
     "Program",
     "Start",
     "least_bytes",
     "linked",
     "orders",
-    "pairs_of",
+    "padded",
     "read_line",
     "start",
 ]
 
-PAGE = 4096
-_WIDTH = 4  # bytes of an access: all five variables are of type int
-STACK, STATIC = ("inc", "g"), ("i", "j", "k")
+PADDING = "PERFLIB_PADDING"  # the variable that fills an environment up to its size
+LONGEST_VARIABLE = 131072  # with its zero byte (MAX_ARG_STRLEN)
 _OBJECTS = ("loop", "table", "buffer")
 _NAME = "alias_environment"
-_REPORT = np.dtype([("begin_ns", "i8"), ("wall_ns", "i8"), ("status", "i8"), ("said", "S512")])
 _TIMEOUT_S = 20.0
 
 
@@ -66,40 +64,23 @@ class Program:
 
 @dataclass(frozen=True)
 class Start:
-    """What one start of the program said of itself, and what its launcher saw."""
+    """What the program reported of one start, and what its launcher saw."""
 
-    said: Mapping[str, float]
+    reported: Mapping[str, float]
     begin_ns: int
     wall_ns: int
 
     @property
     def addresses(self) -> dict[str, int]:
-        """Where the five variables lay."""
-        return {name: int(self.said[name]) for name in (*STATIC, *STACK)}
-
-
-def pairs_of(addresses: Mapping[str, int]) -> list[str]:
-    """Which variable on the stack looks like which static one: ``inc-i``, ``g-j`` ...
-
-    An access is 4 bytes wide, so two look alike where they are less than 4 bytes apart in the low
-    12 bits; aligned as they are that is where these agree.
-
-    >>> pairs_of({"i": 0x4010, "j": 0x4014, "k": 0x4018, "g": 0x7FFE101C, "inc": 0x7FFE1018})
-    ['inc-k']
-    """
-    return [
-        f"{stack}-{static}"
-        for stack in STACK
-        for static in STATIC
-        if (addresses[stack] - addresses[static] + _WIDTH - 1) % PAGE < 2 * _WIDTH - 1
-    ]
+        """Where the five variables were."""
+        return {name: int(self.reported[name]) for name in (*STATIC, *STACK)}
 
 
 # --- programs ------------------------------------------------------------------------------------
 
 
 def orders(count: int, seed: int) -> list[tuple[str, ...]]:
-    """So many orders of the objects; the source's own (the program first) is the first."""
+    """So many orders of the objects; the first has the program first."""
     every = list(itertools.permutations(_OBJECTS))
     picked = np.random.default_rng(seed).permutation(len(every) - 1)[: max(count - 1, 0)] + 1
     return [every[0], *(every[place] for place in sorted(picked))][:count]
@@ -124,11 +105,19 @@ def strings(*words: str) -> Any:
     return np.frombuffer(b"".join(os.fsencode(word) + b"\0" for word in words) or b"\0", np.uint8)
 
 
-def least_bytes(worker: Worker, variables: Mapping[str, str]) -> int:
-    """The smallest environment that holds these variables and the one that fills it up."""
-    block = strings(*(f"{name}={value}" for name, value in variables.items()))
-    found, _ = worker.call("alias_least_bytes", block, len(variables), timeout_s=_TIMEOUT_S)
-    return int(found)
+def least_bytes(variables: Mapping[str, str]) -> int:
+    """The smallest environment that holds these variables and the one that fills it up.
+
+    >>> least_bytes({"A": "12345"})
+    25
+    """
+    used = sum(len(os.fsencode(f"{name}={value}")) + 1 for name, value in variables.items())
+    return used + len(PADDING) + 2
+
+
+def padded(variables: Mapping[str, str], environment_bytes: int) -> dict[str, str]:
+    """The environment with the variable that fills it up to a size, last."""
+    return {**variables, PADDING: "x" * (environment_bytes - least_bytes(variables))}
 
 
 def start(
@@ -139,20 +128,20 @@ def start(
     variables: Mapping[str, str],
     randomised: bool = False,
 ) -> Start:
-    """Start the program once and read what it says.
+    """Start the program once and read what it reports.
 
     Raises
     ------
     UserError
         The system does not take an environment of that size.
     WorkerError
-        The program crashed, hung, or said nothing that can be read.
+        The program crashed, hung, or reported nothing that can be read.
     """
-    arguments = program.arguments()
+    arguments, report_type = program.arguments(), record(build(_NAME), "alias_start_report")
     answer, (report,) = worker.call(
         "alias_start", strings(str(program.path)), strings(*arguments), len(arguments),
         strings(*(f"{name}={value}" for name, value in variables.items())), len(variables),
-        environment_bytes, int(randomised), int(1000 * _TIMEOUT_S), Out(_REPORT, 1),
+        environment_bytes, int(randomised), int(1000 * _TIMEOUT_S), Out(report_type, 1),
         timeout_s=2 * _TIMEOUT_S,
     )  # fmt: skip
     if answer == errno.E2BIG:
@@ -171,8 +160,8 @@ def start(
         how = f"died of signal {-code}" if code < 0 else f"ended with exit status {code}"
         msg = f"{name} {how}"
         raise WorkerError(msg)
-    said = read_line(bytes(report["said"][0]).decode(errors="replace"), name)
-    return Start(said, int(report["begin_ns"][0]), int(report["wall_ns"][0]))
+    reported = read_line(bytes(report["output"][0]).decode(errors="replace"), name)
+    return Start(reported, int(report["begin_ns"][0]), int(report["wall_ns"][0]))
 
 
 def read_line(line: str, name: str) -> dict[str, float]:
@@ -187,5 +176,5 @@ def read_line(line: str, name: str) -> dict[str, float]:
             return numbers
     except (KeyError, ValueError):
         pass
-    msg = f"{name} said something else than its addresses and times: {line[:200]!r}"
+    msg = f"{name} printed something else than its addresses and times: {line[:200]!r}"
     raise WorkerError(msg)

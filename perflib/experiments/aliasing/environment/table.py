@@ -11,39 +11,36 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.aliasing.environment.measure import ASLR, LINK_ORDER, SWEEP
-from perflib.experiments.aliasing.environment.starts import PAGE
-from perflib.framework.samples import round_starts, usable
+from perflib.experiments.aliasing.environment import AliasEnvironment
+from perflib.experiments.aliasing.environment.addresses import PAGE, STACK, STATIC
+from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.stats.intervals import block_means, holm, robust_mean, t_interval, time_blocks
 
-__all__ = ["AliasEnvTable"]
+__all__ = ["ASLR", "LINK_ORDER", "SIMULATED", "SWEEP", "AliasEnvTable"]
 
 Floats = NDArray[np.float64]
 _RESAMPLES = 4000
 _NEAR = 31  # starts of the sweep that stand beside one: a tenth of a second
-# Columns of a run that are no counters; any other column of numbers is one.
-_KNOWN = {
-    "round", "position", "kind", "cpu", "environment_bytes", "link_order", "predicted", "pairs",
-    "i_address", "j_address", "k_address", "g_address", "inc_address", "time_ns", "least_ns",
-    "core_mhz", "start_ns", "wall_ns", "ok", "beside",
-}  # fmt: skip
+SWEEP, LINK_ORDER, ASLR = "environment", "link order", "aslr"  # kinds of starts
 SIMULATED = "4K aliases (simulated)"
+# Any other column of numbers is a counter.
+_KNOWN = {column.name for column in AliasEnvironment.columns} | {"position", "beside"}
 
 
 class AliasEnvTable:
     """The samples of one run: log time of the loop, ``[round, cpu, size]`` for the sweep.
 
-    A start's time is that of the fastest of its repetitions: what the loop costs when nothing
-    disturbs it. It is taken beside the starts of other sizes just before and after it on the same
+    A start's time is that of the fastest of its repetitions: what the loop costs without
+    interference. It is taken beside the starts of other sizes just before and after it on the same
     core, so that a machine whose speed drifts slows both. Several starts of a size in a round count
-    as their median; uncertainty comes from the scatter of blocks of time.
+    as their median; uncertainty comes from the scatter of batches.
 
     Parameters
     ----------
     samples
         One row a start; rows whose ``ok`` is false are left out.
     simulated
-        What ``simulated_aliases`` found, if it was asked.
+        What ``simulated_aliases`` found, if it was run.
     iterations
         Of the loop, for times an iteration.
     """
@@ -107,13 +104,40 @@ class AliasEnvTable:
         """``[block, ...]`` of ``[round, ...]``: robust means over the rounds of each block."""
         return block_means(values, self.blocks)
 
-    def size_ns(self) -> pd.DataFrame:
-        """Time an iteration at each size, in ns, with its interval from the rounds."""
-        blocks = self.by_block(_mean_over(self.log_ns, axis=1))
-        rows = [[self.base_ns * math.exp(end) for end in t_interval(one)] for one in blocks.T]
-        table = pd.DataFrame(rows, columns=["ns", "low", "high"])
-        table.insert(0, "environment_bytes", self.sizes)
-        return table.assign(predicted=self.is_predicted)
+    def by_size(self) -> pd.DataFrame:
+        """Time of an iteration at each size, in ns, with its interval; simulated aliases of one."""
+        blocks = self.by_block(mean_of_known(self.log_ns))
+        counts = self.simulated_counts
+        return pd.DataFrame(
+            {
+                "environment_bytes": self.sizes,
+                **self._iteration_ns(blocks),
+                "predicted": self.is_predicted,
+                "simulated_aliases": math.nan if counts is None else counts,
+            }
+        )
+
+    def _iteration_ns(self, blocks: Floats) -> dict[str, Floats]:
+        """Times of an iteration of ``[block, one]``, log times beside others, with intervals."""
+        ends = self.base_ns * np.exp([t_interval(one) for one in blocks.T]).reshape(-1, 3)
+        return dict(zip(("iteration_ns", "low_ns", "high_ns"), ends.T, strict=True))
+
+    def pairs(self) -> dict[int, str]:
+        """Which variables agree at each size where some do, by the addresses printed."""
+        if "pairs" not in self.sweep:
+            return dict.fromkeys(self.predicted, "")
+        marked = self.sweep[self.sweep["pairs"] != ""]
+        pairs = zip(marked["environment_bytes"], marked["pairs"], strict=True)
+        return {int(size): str(which) for size, which in sorted(set(pairs))}
+
+    def addresses(self) -> pd.DataFrame:
+        """Where the variables lie at the smallest size."""
+        names = [name for name in (*STATIC, *STACK) if f"{name}_address" in self.sweep]
+        first = self.sweep.sort_values("environment_bytes", kind="stable").head(1)
+        places = [f"{int(at):#x}" for name in names for at in first[f"{name}_address"]]
+        return pd.DataFrame(
+            {"variable": names, "address": places, "low_12_bits": [at[-3:] for at in places]}
+        )
 
     @property
     def half_width(self) -> float:
@@ -163,7 +187,7 @@ class AliasEnvTable:
         """The predicted size of each period of 4 KiB; of several that at which most time goes."""
         if not self.predicted:
             return []
-        typical = dict(zip(self.sizes, self.size_ns()["ns"], strict=True))
+        typical = self.by_size().set_index("environment_bytes")["iteration_ns"]
         best: dict[int, int] = {}
         for size in self.predicted:
             period = (size - self.sizes[0]) // PAGE
@@ -172,7 +196,7 @@ class AliasEnvTable:
         return [best[period] for period in sorted(best)]
 
     def ranking(self, seed: int = 0) -> pd.DataFrame:
-        """The source's table: counters by how they go with the time, size by size.
+        """Counters by how they go with the time, size by size, as in Jensen and Simonsen 2017.
 
         The correlation is that of the values (Pearson), of medians over the starts of each size:
         in ranks two spikes among 512 sizes would weigh nothing. ``p`` is the share of random
@@ -225,17 +249,41 @@ class AliasEnvTable:
         """``[round, order]``: log of the loop's time, less that of sweep starts beside it."""
         axes = self.rounds.tolist(), self.cores, self.orders
         names = "round", "cpu", "link_order"
-        return _mean_over(_cube(self.linked, "beside", axes, names), axis=1)
+        return mean_of_known(_cube(self.linked, "beside", axes, names))
+
+    def by_order(self) -> pd.DataFrame:
+        """Time of an iteration in each link order, in ns, with its interval."""
+        return pd.DataFrame(
+            {
+                "link_order": self.orders,
+                "pairs": [self.order_pairs[order] for order in self.orders],
+                **self._iteration_ns(self.by_block(self.order_log_ns())),
+            }
+        )
 
     @property
     def randomised(self) -> pd.DataFrame:
         """The starts with random addresses."""
         return self.samples[self.samples["kind"] == ASLR]
 
-    @property
-    def has_aslr(self) -> bool:
-        """Were there any?"""
-        return len(self.randomised) > 0
+    def single_starts(self) -> pd.DataFrame:
+        """Time of an iteration in each start, with fixed and with random addresses, fastest first.
+
+        ``predicted``: whether at a predicted size; ``share_percent``: how many of the starts alike
+        are as fast or faster.
+        """
+        marked = self.sweep["predicted"].astype(bool)
+        parts = []
+        for addresses, predicted, rows in (
+            ("fixed", True, self.sweep[marked]),
+            ("fixed", False, self.sweep[~marked]),
+            ("random", True, self.randomised),
+        ):
+            times = np.sort(rows["least_ns"].to_numpy(np.float64)) / self.iterations
+            share = 100 * np.arange(1, len(times) + 1) / max(len(times), 1)
+            one = pd.DataFrame({"iteration_ns": times, "share_percent": share})
+            parts.append(one.assign(addresses=addresses, predicted=predicted))
+        return pd.concat(parts, ignore_index=True)
 
 
 def _beside(samples: pd.DataFrame, values: Floats) -> pd.Series[float]:
@@ -270,21 +318,13 @@ def _cube(
     return found
 
 
-def _mean_over(values: Floats, axis: int) -> Floats:
-    """The mean along an axis, of what there is."""
-    seen = np.isfinite(values)
-    count = seen.sum(axis=axis)
-    total = np.where(seen, values, 0.0).sum(axis=axis)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
 def _mean(values: Floats) -> Floats:
     """``[round]`` of ``[round, cpu, size]``: plain means."""
-    return _mean_over(values.reshape(len(values), -1), axis=1)
+    return mean_of_known(values.reshape(len(values), -1))
 
 
 def _centre(values: Floats) -> Floats:
-    """``[round]`` of ``[round, cpu, size]``: means that few far values do not move."""
+    """``[round]`` of ``[round, cpu, size]``: means that a few far values do not shift."""
     return robust_mean(values.reshape(len(values), -1).T)
 
 

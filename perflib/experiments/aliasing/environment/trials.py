@@ -1,4 +1,4 @@
-"""The turns of ``alias_environment``: one start of the program each, verified, and counted."""
+"""The trials of ``alias_environment``: one start of the program each, verified, and counted."""
 
 from __future__ import annotations
 
@@ -8,62 +8,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perflib.experiments.aliasing.environment.starts import (
+from perflib.experiments.aliasing.environment.addresses import (
     PAGE,
-    STACK,
     STATIC,
-    Program,
-    Start,
     pairs_of,
-    start,
+    with_stack_lower,
 )
+from perflib.experiments.aliasing.environment.starts import Program, Start, start
+from perflib.experiments.aliasing.environment.table import ASLR, LINK_ORDER, SWEEP
 from perflib.instruments.counters.groups import Group
-from perflib.instruments.counters.sets import events_of, sets
+from perflib.instruments.counters.sets import events_of
 from perflib.instruments.counters.watched import watch
 from perflib.kernels import Build
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
 from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
-from perflib.model.errors import UserError, choose
 
-__all__ = ["ASLR", "LINK_ORDER", "SWEEP", "Arm", "EnvironmentTurns", "countable"]
-
-SWEEP, LINK_ORDER, ASLR = "environment", "link order", "aslr"
+__all__ = ["Configuration", "EnvironmentTrials"]
 
 
-class Arm(NamedTuple):
-    """What one turn starts: ``core`` counts the run's cores, ``order`` the link orders from 0."""
+class Configuration(NamedTuple):
+    """What one trial starts: ``core`` counts the run's cores, ``order`` the link orders from 0."""
 
     kind: str
     core: int
     environment_bytes: int
     order: int = 0
-
-
-# --- counters ------------------------------------------------------------------------------------
-
-
-def countable(wanted: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The sets of which this machine counts something, and of the others why not.
-
-    Raises
-    ------
-    UserError
-        A name that is no set, nor ``all`` or ``none``.
-    """
-    names = list(sets()) if "all" in wanted else [name for name in wanted if name != "none"]
-    found, absent = [], {}
-    for name in dict.fromkeys(names):
-        if name not in sets():
-            msg = f"sets: {choose('set of events', name, [*sets(), 'all', 'none'])}"
-            raise UserError(msg)
-        with Group(events_of(name), watch(), name=name) as group:
-            if group.events:
-                found.append(name)
-            else:
-                absent[name] = next(iter(group.refused.values()), "it has no events")
-    return found, absent
 
 
 class _Counted:
@@ -78,11 +49,8 @@ class _Counted:
             group.close()
 
 
-# --- turns ---------------------------------------------------------------------------------------
-
-
-class EnvironmentTurns(Workers):
-    """A launcher on each core; a turn starts the program once and notes what it said.
+class EnvironmentTrials(Workers):
+    """A launcher on each core; a trial starts the program once and notes what it reports.
 
     Parameters
     ----------
@@ -92,8 +60,8 @@ class EnvironmentTurns(Workers):
         Of the launchers, core by core; the programs inherit them.
     programs
         The sweep's program, and that of each link order.
-    arms
-        What a turn's number means.
+    configurations
+        What a trial's number means.
     variables
         The program's environment, but for what fills it up.
     predicted
@@ -102,7 +70,7 @@ class EnvironmentTurns(Workers):
         The sweep's program's addresses at the smallest size: those of the stack must lie as much
         lower as the environment is larger.
     sets
-        The sets of counters, which take turns round by round.
+        The sets of counters, one a round.
     """
 
     def __init__(
@@ -110,7 +78,7 @@ class EnvironmentTurns(Workers):
         launcher: Build,
         conditions: Sequence[Conditions],
         programs: tuple[Program, Sequence[Program]],
-        arms: Sequence[Arm],
+        configurations: Sequence[Configuration],
         *,
         variables: Mapping[str, str],
         predicted: Mapping[int, Sequence[str]],
@@ -120,7 +88,7 @@ class EnvironmentTurns(Workers):
         super().__init__(launcher, conditions)
         self._conditions = conditions
         self._sweep, self._orders = programs
-        self._arms = arms
+        self._configurations = configurations
         self._variables = variables
         self._predicted = predicted
         self._origin = origin
@@ -133,9 +101,9 @@ class EnvironmentTurns(Workers):
             counted.close()
         super().__exit__()
 
-    def take(self, round_: int, arm: int) -> Columns:
-        """One start of an arm."""
-        wanted = self._arms[arm]
+    def take(self, round_: int, configuration: int) -> Columns:
+        """One start of a configuration."""
+        wanted = self._configurations[configuration]
         worker = self[wanted.core]
         worker.start()
         program = self._orders[wanted.order] if wanted.kind == LINK_ORDER else self._sweep
@@ -148,7 +116,7 @@ class EnvironmentTurns(Workers):
             randomised=wanted.kind == ASLR,
         )  # fmt: skip
         counts = dict.fromkeys(self._names, None) | _counts(group)
-        said, pairs = done.said, pairs_of(done.addresses)
+        reported, pairs = done.reported, pairs_of(done.addresses)
         here = wanted.kind == SWEEP
         row = {
             "kind": wanted.kind,
@@ -158,9 +126,9 @@ class EnvironmentTurns(Workers):
             "predicted": wanted.environment_bytes in self._predicted if here else bool(pairs),
             "pairs": " ".join(pairs),
             **{f"{name}_address": place for name, place in done.addresses.items()},
-            "time_ns": said["time_ns"],
-            "least_ns": said["least_ns"],
-            "core_mhz": said["core_mhz"],
+            "time_ns": reported["time_ns"],
+            "least_ns": reported["least_ns"],
+            "core_mhz": reported["core_mhz"],
             "start_ns": done.begin_ns,
             "wall_ns": done.wall_ns,
             "ok": self._right(wanted, done, pairs),
@@ -168,30 +136,37 @@ class EnvironmentTurns(Workers):
         }
         return {name: [value] for name, value in row.items()}
 
-    def _right(self, arm: Arm, done: Start, pairs: Sequence[str]) -> bool:
-        """Whether it had what it was to have; what it lacked is a problem of the run."""
-        said, cpu = done.said, self._conditions[arm.core].cpu
+    def _right(self, wanted: Configuration, done: Start, pairs: Sequence[str]) -> bool:
+        """Whether it was started as requested; what it lacked is a problem of the run."""
+        reported, cpu = done.reported, self._conditions[wanted.core].cpu
         wrong = []
-        if said["environment_bytes"] != arm.environment_bytes:
-            wrong.append("in some starts the environment had another size than was asked for")
-        if said["cpu"] != cpu:
+        if reported["environment_bytes"] != wanted.environment_bytes:
+            wrong.append("in some starts the environment had another size than requested")
+        if reported["cpu"] != cpu:
             wrong.append(f"in some starts the program was not on cpu{cpu} all the time")
-        if arm.kind != ASLR and said["aslr"] == 1:
+        if wanted.kind != ASLR and reported["aslr"] == 1:
             wrong.append("in some starts addresses were randomised")
-        if arm.kind == SWEEP:
-            size, addresses = self._origin
-            lower = arm.environment_bytes - size if self._sweep.variables == "free" else None
-            if not _as_expected(addresses, done.addresses, lower):
+        if wanted.kind == SWEEP:
+            free = self._sweep.variables == "free"
+            if not self._as_predicted(wanted.environment_bytes, done.addresses, free=free):
                 wrong.append("in some starts the addresses were not those that were predicted")
-            elif lower is not None and pairs != list(
-                self._predicted.get(arm.environment_bytes, [])
-            ):
+            elif free and pairs != list(self._predicted.get(wanted.environment_bytes, [])):
                 wrong.append("in some starts other addresses agreed than was predicted")
         self.problems.update(dict.fromkeys(wrong))
         return not wrong
 
+    def _as_predicted(self, size: int, found: Mapping[str, int], *, free: bool) -> bool:
+        """Free variables lie where the environment leaves them, held ones as before in a page."""
+        smallest, addresses = self._origin
+        expected = with_stack_lower(addresses, size - smallest if free else 0)
+        return all(
+            found[name] == at
+            or (not free and name not in STATIC and (found[name] - at) % PAGE == 0)
+            for name, at in expected.items()
+        )
+
     def _group(self, core: int, worker: Worker, round_: int) -> Group | None:
-        """The set of counters whose turn it is, on this core's launcher."""
+        """The set of counters of this round, on this core's launcher."""
         if not self._sets or worker.pid is None:
             return None
         counted = self._counted.get(core)
@@ -200,14 +175,6 @@ class EnvironmentTurns(Workers):
                 counted.close()
             counted = self._counted[core] = _Counted(worker.pid, self._sets)
         return counted.groups[round_ % len(counted.groups)]
-
-
-def _as_expected(before: Mapping[str, int], now: Mapping[str, int], lower: int | None) -> bool:
-    """Static variables stay, those on the stack lie ``lower``; ``None``: as before in a page."""
-    if any(before[name] != now[name] for name in STATIC):
-        return False
-    apart = [before[name] - now[name] for name in STACK]
-    return all(each % PAGE == 0 if lower is None else each == lower for each in apart)
 
 
 def _counts(group: Group | None) -> dict[str, float | None]:
