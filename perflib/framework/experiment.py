@@ -357,6 +357,8 @@ class Experiment:
     def check_samples(self, samples: pd.DataFrame) -> None:
         """Compare a table that a user brings with the columns that ``analyse`` needs.
 
+        A row whose ``ok`` is false is not used, and need not have all values.
+
         Raises
         ------
         UserError
@@ -368,6 +370,7 @@ class Experiment:
             msg = "the samples have no rows"
             raise UserError(msg)
         samples = samples.rename(columns=self.renamed)
+        used = samples["ok"].fillna(value=True).astype(bool) if "ok" in samples else True
         for column in self.columns:
             if column.name not in samples:
                 if column.required:
@@ -380,8 +383,8 @@ class Experiment:
             if column.type != "text" and not is_numeric_dtype(kind):
                 msg = f"the column {column.name!r} holds no numbers, but {kind.iloc[:1].tolist()}"
                 raise UserError(msg)
-            if column.required and kind.isna().any():
-                row = int(kind.isna().to_numpy().argmax())
+            if column.required and (missing := kind.isna() & used).any():
+                row = int(missing.to_numpy().argmax())
                 msg = f"the column {column.name!r} has no value in row {row + 1}"
                 raise UserError(msg)
 

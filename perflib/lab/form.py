@@ -25,7 +25,7 @@ from perflib.measure.schedule import Status
 from perflib.model import store
 from perflib.model.errors import PerflibError, UserError
 from perflib.model.finding import Finding
-from perflib.model.run import Run
+from perflib.model.run import UNFINISHED, Run
 
 __all__ = ["Form"]
 
@@ -207,7 +207,7 @@ class Form(widgets.VBox):
             if status.rounds < self.experiment.live_rounds or begin < self._next_draw:
                 return
             partial = Run(
-                "unfinished",
+                UNFINISHED,
                 self.experiment.name,
                 params.model_dump(mode="json"),
                 status.samples(),

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCHEMA", "Run", "experiment_of", "new_id"]
+__all__ = ["SCHEMA", "UNFINISHED", "Run", "experiment_of", "new_id"]
 
 SCHEMA = 1  # of the saved file; raised when an old reader could not understand a new file
+UNFINISHED = "unfinished"  # the id of a run that is drawn while it is being measured
 
 
 @dataclass

@@ -33,10 +33,22 @@ RENAMED |= {
     entry["subject"]: entry["subject"].replace(" moved", " shifted")
     for entry in GOLDEN["erasure_coding"]
 }
+RENAMED |= {
+    entry["subject"]: entry["subject"]
+    .replace(" without a core", " run-queue delay")
+    .replace(" waits beside the account", " waits beside the self-report")
+    for entry in GOLDEN["threads"]
+}
+RENAMED["moved"] = "migrated"
 # By experiment and subject: the verdict that is right now.
 MENDED: dict[tuple[str, str], str] = {
     # Huge pages were not backed by the host, so nothing follows from comparing page sizes.
     ("code_segment", "pages page"): "inconclusive",
+    # Point 1: nothing is said of the kernel's groups where the data could not have shown any, and
+    # two cores of which only the cells between them are known cannot show any.
+    ("numa", "kernel"): "inconclusive",
+    ("coherence", "groups"): "inconclusive",
+    ("coherence", "kernel"): "inconclusive",
 }
 DATA = ("verdict", "effect", "low", "high", "unit", "threshold", "confidence", "kind", "about")
 

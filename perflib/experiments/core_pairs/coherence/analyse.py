@@ -1,67 +1,71 @@
-"""Claims about cache coherence: the control, transitions, protocols, groups of cores."""
+"""What samples of cache coherence say: the control, transitions, protocols, groups of cores."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
-from perflib.experiments.core_pairs.analyse import core_findings, groups_finding, kernel_finding
-from perflib.experiments.core_pairs.coherence.table import (
-    ACCESSES,
-    ALONE,
-    CHASED,
-    LAYOUTS,
-    CoherenceTable,
-    way_of,
+from perflib.experiments.core_pairs.analyse import (
+    core_findings,
+    groups_finding,
+    kernel_finding,
+    last_level_caches,
 )
-from perflib.framework.verdicts import threshold_verdict
-from perflib.model.finding import Finding, Verdict
+from perflib.experiments.core_pairs.coherence.claims import (
+    AHEAD,
+    AT_HAND,
+    AT_ONCE,
+    CONTROL,
+    COPIES,
+    FORWARDED,
+    MIGRATED,
+    PREPARED,
+    PROTOCOL,
+)
+from perflib.experiments.core_pairs.coherence.names import ACCESSES, ALONE, CHASED, LAYOUTS, way_of
+from perflib.experiments.core_pairs.coherence.table import CoherenceTable
+from perflib.experiments.core_pairs.tables import cells_frame
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.stats.decide import Decision, Reason, Witness
 from perflib.stats.interval import Interval, percent
 
-__all__ = ["coherence_findings"]
+__all__ = ["findings", "tables"]
 
 _SPREAD, _NEIGHBOURS, _ASCENDING, _BOTH = LAYOUTS
-# Of each access: the states that the line is fetched in from elsewhere.
+# Of each access: the states that the line is fetched in from elsewhere, and those with a copy here.
 _FROM_CORES = ("modified", "exclusive", "shared", "forward", "owned")
 _HERE = ("shared_here", "owned_here")
-_MOVED = 50.0  # percent: a hardware thread, a core nearby and one farther off differ by more
-_HELD = {
-    "modified": "has modified",
-    "exclusive": "holds alone and unchanged (Exclusive)",
-    "shared": "shares with a third",
-    "forward": "shares with a third and has loaded last (Forward, where there is such a state)",
-    "owned": "has modified and then shared with a third (Owned, where there is such a state)",
-    "shared_here": "shares with this one",
-    "owned_here": "modified before this one loaded it",
-}
+_DOING = {"load": "loading", "write": "writing"}
+_MIGRATED = 50.0  # percent: a hardware thread, a core nearby and one farther off differ by more
 
 
-def coherence_findings(
-    table: CoherenceTable, machine: Mapping[str, Any], threshold: float
-) -> list[Finding]:
+def findings(run: Run) -> list[Finding]:
     """All that samples say; what was not measured has no finding."""
+    table, threshold = CoherenceTable(run.samples), run.params["threshold_percent"]
     found = _layout_findings(table, threshold)
     found += _preparation_finding(table, threshold)
     for access in ACCESSES:
         found += _state_findings(table, access, threshold)
     found += _protocol_findings(table, threshold)
-    found += _moved_finding(table)
+    found += _migrated_finding(table)
     if (table.samples["control"] == ALONE).any():
-        found.append(_together_finding(table, threshold))
+        found.append(_at_once_finding(table, threshold))
     if table.main is not None:
         cells, words = table.cells(table.main), _words(table.main)
-        where = {place["cpu"]: place["where"] for place in machine.get("cpus", ())}
-        found.append(groups_finding(cells, words, "ns", threshold))
-        found += filter(None, [kernel_finding(cells, machine, threshold, "last-level cache")])
-        found += core_findings(cells, f"in {words}", threshold, where=where)
+        groups = groups_finding(cells, run, words)
+        found.append(groups)
+        found += filter(None, [kernel_finding(cells, run, groups, "last-level cache")])
+        found += core_findings(cells, run, f"in {words}")
     return found
 
 
 def _words(what: str) -> str:
-    """A ``what`` with its way, which no number of it is told without."""
+    """A ``what`` with its way, which no number of it is reported without."""
     way = way_of(what)
     return f"{what} ({way})" if way else what
 
@@ -78,79 +82,52 @@ def _layout_findings(table: CoherenceTable, threshold: float) -> list[Finding]:
     """Does fetching ahead help where it should, and does it not where lines are spread?"""
     if set(table.layouts) != set(LAYOUTS):
         return []
-    helped = percent(table.layout_ratio(_SPREAD, _BOTH))
-    order = percent(table.layout_ratio(_SPREAD, _ASCENDING))
-    layouts = {name: math.exp(float(np.nanmean(table.layout(name)))) for name in LAYOUTS}
-    evidence = {"latency_ns": layouts, "percent_by_neighbours": list(helped)}
-    bites, why = threshold_verdict(helped, threshold)
-    fetched = Finding(
-        f"lines that another core modified come more than {threshold:g} % faster if they are "
-        "neighbours and are taken in ascending order: the processor fetches them ahead",
-        "fetching ahead", bites, *(_gain(helped)), unit="percent of the latency saved", reason=why,
+    longer = percent(table.layout_ratio(_SPREAD, _BOTH))
+    evidence = {
+        "latency_ns": {name: table.layout_typical(name).effect for name in LAYOUTS},
+        "percent_by_neighbours": list(longer),
+    }
+    saved = Interval(*(100 * share / (100 + share) for share in longer))
+    ahead = AHEAD.decided(saved, threshold, facts={"saved": saved}, evidence=evidence)
+    provoked = ahead.verdict == "supported"
+    change = percent(table.layout_ratio(_SPREAD, _ASCENDING))
+    control = CONTROL.decided(
+        change,
+        threshold,
+        facts={"change": change},
         evidence=evidence,
-    )  # fmt: skip
-    verdict, reason = _same_verdict(order, threshold)
-    if verdict == "supported" and bites != "supported":
-        verdict = "inconclusive"
-        reason = (
-            "The order makes no difference, but nor is it seen that this processor fetches "
-            "neighbours ahead: there is nothing to be safe from, or it was not provoked."
-        )
-    elif verdict == "supported":
-        reason += " And where neighbours are taken in ascending order, it makes one."
-    control = Finding(
-        "spread over pages, lines cost the same in any order: neither a prefetcher nor the "
-        f"fetching of a neighbour helps (by more than {threshold:g} %)",
-        "control", verdict, *order, unit="percent by the order", reason=reason, evidence=evidence,
-    )  # fmt: skip
-    return [control, fetched]
-
-
-def _gain(longer: Interval) -> Interval:
-    """Percent longer, told as the percentage of the longer time that is saved."""
-    return Interval(*(100 * share / (100 + share) for share in longer))
-
-
-def _same_verdict(found: Interval, limit: float) -> tuple[Verdict, str]:
-    """The verdict on "no more than ``limit`` either way"."""
-    if not math.isfinite(found.half_width):
-        return "inconclusive", "It takes two rounds or more."
-    if -limit < found.low and found.high < limit:
-        return "supported", f"The whole interval lies within {limit:g} %."
-    if found.low > limit or found.high < -limit:
-        return "refuted", "The whole interval lies outside."
-    return "inconclusive", f"{limit:g} % lies within the interval: more rounds would narrow it."
+        to_support=[Witness(provoked, Reason("unprovoked"), Reason("neighbours"))],
+    )
+    return [control, ahead]
 
 
 def _preparation_finding(table: CoherenceTable, threshold: float) -> list[Finding]:
     """No instruction shows the state of a line: does all that can be seen agree with it?"""
-    other = [
-        f"{state} {access}"
+    local_of = {
+        f"{state} {access}": f"local {access}"
         for access in ACCESSES
         for state in (*_FROM_CORES, "invalid")
-        if f"{state} {access}" in table.whats and f"local {access}" in table.whats
-    ]
-    if not other:
+        if {f"{state} {access}", f"local {access}"} <= set(table.whats)
+    }
+    if not local_of:
         return []
-    ratios = {what: percent(table.ratio(what, f"local {what.split()[1]}")) for what in other}
+    ratios = {what: percent(table.ratio(what, local)) for what, local in local_of.items()}
     nearest = min(ratios, key=lambda what: ratios[what].effect)
-    verdict, reason = threshold_verdict(ratios[nearest], threshold)
     evidence: dict[str, Any] = {
         "nearest": nearest,
-        "latency_ns": _of(table, *other, *{f"local {what.split()[1]}" for what in other}),
+        "latency_ns": _of(table, *local_of, *dict.fromkeys(local_of.values())),
     }
     if "proven" in table.samples:
-        share = float(table.samples["proven"].min())
-        evidence["proven_share"] = share
-        reason += " Every line held what its author wrote." if share == 1 else ""
+        evidence["proven_share"] = float(table.samples["proven"].min())
     return [
-        Finding(
-            "states are what they should be, as far as can be seen: a line of another core, or of "
-            f"memory, takes more than {threshold:g} % longer than one of this core's own",
-            "preparation", verdict, *ratios[nearest], unit="percent", reason=reason,
+        PREPARED.decided(
+            ratios[nearest],
+            threshold,
+            facts={"nearest": nearest},
             evidence=evidence,
+            remarks=[Reason("proven")] if evidence.get("proven_share") == 1 else [],
         )
-    ]  # fmt: skip
+    ]
 
 
 # --- transitions ---------------------------------------------------------------------------------
@@ -158,30 +135,28 @@ def _preparation_finding(table: CoherenceTable, threshold: float) -> list[Findin
 
 def _state_findings(table: CoherenceTable, access: str, threshold: float) -> list[Finding]:
     """Who answers: the other core, or memory? And a line at hand, that another has, too?"""
-    verb, more = ("to load" if access == "load" else "to write"), f"more than {threshold:g} %"
-    cases = []
-    for state in _FROM_CORES:
-        claim = f"a line that another core {_HELD[state]} is had sooner than from memory: {verb} "
-        claim += f"it from there takes {more} longer"
-        cases.append((state, f"invalid {access}", f"{state} {access}", claim))
-    for state in _HERE:
-        claim = f"{verb} a line that is at hand, but that another core {_HELD[state]}, takes "
-        claim += f"{more} longer than one's own"
-        cases.append((state, f"{state} {access}", f"local {access}", claim))
+    cases = [(FORWARDED, state, f"invalid {access}", f"{state} {access}") for state in _FROM_CORES]
+    cases += [(AT_HAND, state, f"{state} {access}", f"local {access}") for state in _HERE]
     found = []
-    for state, slow, fast, claim in cases:
+    for claim, state, slow, fast in cases:
         if not {slow, fast} <= set(table.whats):
             continue
-        longer = percent(table.ratio(slow, fast))
-        verdict, reason = threshold_verdict(longer, threshold)
-        told = _of(table, slow, fast)
-        reason += f" ({', '.join(f'{what}: {ns[0]:.3g} ns' for what, ns in told.items())})"
+        latencies = {
+            "slow": _words(slow),
+            "slow_ns": table.typical(slow).effect,
+            "fast": _words(fast),
+            "fast_ns": table.typical(fast).effect,
+        }
         found.append(
-            Finding(
-                claim, f"{state} {access}", verdict, *longer, unit="percent", reason=reason,
-                evidence={"latency_ns": told},
+            claim.decided(
+                percent(table.ratio(slow, fast)),
+                threshold,
+                about={"state": state, "access": access},
+                facts={"copy": COPIES[state], "doing": _DOING[access], **latencies},
+                evidence={"latency_ns": _of(table, slow, fast)},
+                remarks=[Reason("latencies", latencies)],
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -189,63 +164,85 @@ def _state_findings(table: CoherenceTable, access: str, threshold: float) -> lis
 
 
 def _protocol_findings(table: CoherenceTable, threshold: float) -> list[Finding]:
-    """By how much does the protocol alone move the number, all told as one way?"""
+    """By how much does the protocol alone change the number, all reported as one way?"""
     if len(table.protocols) < 2:
         return []
     legs = {name: 2.0 if way_of(name) == "round trip" else 1.0 for name in table.protocols}
-    one_way = {name: table.typical(name).effect / legs[name] for name in table.protocols}
+    reported = {name: table.typical(name).effect for name in table.protocols}
+    one_way = {name: reported[name] / legs[name] for name in table.protocols}
     fastest, slowest = min(one_way, key=one_way.__getitem__), max(one_way, key=one_way.__getitem__)
     log_legs = math.log(legs[slowest] / legs[fastest])
-    more = percent(Interval(*(end - log_legs for end in table.ratio(slowest, fastest))))
-    verdict, reason = threshold_verdict(more, threshold)
-    told = [table.typical(name).effect for name in table.protocols]
     return [
-        Finding(
-            f"the protocol alone moves what is told of the same cores by more than {threshold:g} "
-            f"%, even if all is told as one way ({slowest} against {fastest})",
-            "protocols", verdict, *more, unit="percent", reason=reason,
+        PROTOCOL.decided(
+            percent(Interval(*(end - log_legs for end in table.ratio(slowest, fastest)))),
+            threshold,
+            facts={"slowest": slowest, "fastest": fastest},
             evidence={
                 "one_way_ns": one_way,
                 "latency_ns": _of(table, *table.protocols),
-                "times_as_they_are_told": max(told) / min(told),
+                "times_as_reported": max(reported.values()) / min(reported.values()),
             },
         )
-    ]  # fmt: skip
+    ]
 
 
-def _moved_finding(table: CoherenceTable) -> list[Finding]:
+def _migrated_finding(table: CoherenceTable) -> list[Finding]:
     """Were the cores always as far from each other? Virtual ones need not be."""
     what = CHASED if CHASED in table.whats else table.main
     if what is None:
         return []
     change = 100 * math.expm1(table.range_over_time(what))
-    verdict: Verdict = "supported" if change > _MOVED else "refuted"
-    reason = "It is the same place that they had, as far as this tells."
     if not math.isfinite(change):
-        verdict, reason = "inconclusive", "It takes two blocks of time or more."
-    elif verdict == "supported":
-        reason = (
-            "A host that moves virtual cores does that: to hardware threads of one core, to cores "
-            "that share a cache, and to others. Then medians of this run are of several distances."
-        )
+        decision = Decision("inconclusive", (Reason("batches"),))
+    elif change > _MIGRATED:
+        decision = Decision("supported", (Reason("other_places"),))
+    else:
+        decision = Decision("refuted", (Reason("same_place"),))
     return [
-        Finding(
-            f"the distance of the same two cores changed in the course of the run: {_words(what)} "
-            f"by more than {_MOVED:g} % from one block of time to another",
-            "moved", verdict, change, math.nan, math.nan, unit="percent", reason=reason,
-            evidence={"latency_ns_by_block": table.over_time(what)},
+        MIGRATED.found(
+            decision,
+            Interval(change, math.nan, math.nan),
+            about={"what": what},
+            threshold=_MIGRATED,
+            facts={"of": _words(what)},
+            evidence={"latency_ns_by_batch": table.over_time(what)},
         )
-    ]  # fmt: skip
+    ]
 
 
-def _together_finding(table: CoherenceTable, threshold: float) -> Finding:
+def _at_once_finding(table: CoherenceTable, threshold: float) -> Finding:
     """Does it change the numbers that other pairs are measured at the same time?"""
-    change = percent(table.together())
-    verdict, reason = _same_verdict(change, threshold)
     main = table.samples[table.samples["control"] == ""]
     evidence = {"pairs_at_once": float(main["at_once"].median())} if "at_once" in main else {}
-    return Finding(
-        "pairs may be measured at the same time: it changes their latencies by no more than "
-        f"{threshold:g} %",
-        "pairs at once", verdict, *change, unit="percent", reason=reason, evidence=evidence,
-    )  # fmt: skip
+    return AT_ONCE.decided(percent(table.together()), threshold, evidence=evidence)
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The derived tables; see ``Coherence.tables``."""
+    table = CoherenceTable(run.samples)
+    made: dict[str, Callable[[], pd.DataFrame]] = {
+        f"heatmap_{what.replace(' ', '_')}": partial(_heatmap, table, what, run)
+        for what in table.protocols or [name for name in [table.main] if name]
+    }
+    if table.states:
+        made["states"] = table.state_latencies
+    if table.protocols:
+        made["protocols"] = table.distributions
+    if table.layouts:
+        made["control"] = table.layout_latencies
+    if len(table.rounds) > 1 and table.whats:
+        made["over_time"] = table.followed
+    return made | {"latencies": table.latencies}
+
+
+def _heatmap(table: CoherenceTable, what: str, run: Run) -> pd.DataFrame:
+    """The cells of a ``what``, by NUMA nodes and last-level caches."""
+    cells, machine = table.cells(what), run.provenance.get("machine", {})
+    node = {place["cpu"]: place["node"] for place in machine.get("cpus", ())}
+    cache = last_level_caches(machine)
+    order = sorted(cells.cpus, key=lambda cpu: (node.get(cpu) or 0, cache.get(cpu, 0), cpu))
+    rows = cells_frame(cells, order, node=node, cache=cache)
+    return rows.assign(what=what, way=way_of(what))

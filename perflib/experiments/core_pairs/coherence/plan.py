@@ -1,25 +1,23 @@
-"""Which pairs of cores meet when, and what is asked of each: the plan of a coherence run."""
+"""Which pairs of cores meet when, and what is measured of each: the plan of a coherence run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from perflib.experiments.core_pairs.coherence.table import ALONE, CHASED, LAYOUT_CONTROL, LAYOUTS
+from perflib.experiments.core_pairs.coherence.names import ALONE, CHASED, LAYOUT_CONTROL, LAYOUTS
 
 __all__ = [
     "LEVELS",
-    "WITH_THIRD",
-    "Arm",
+    "Configuration",
     "Pair",
     "What",
-    "arms_of",
+    "configurations_of",
     "control_layouts",
     "tournament",
     "whats_of",
 ]
 
-WITH_THIRD = ("shared", "forward", "owned")
 LEVELS = ("groups", "cores", "pairs")  # of detail
 Pair = tuple[int, int]  # owner, requester
 
@@ -35,8 +33,8 @@ class What(NamedTuple):
     lines: int
 
 
-class Arm(NamedTuple):
-    """What takes a turn: pairs at the same time, or one of the controls.
+class Configuration(NamedTuple):
+    """What one trial measures: pairs at the same time, or one of the controls.
 
     ``stage``: coarse pictures come first, one round each; pairs take part in the rounds of their
     stage, and the last stage stays. Controls take part in all.
@@ -87,9 +85,9 @@ def tournament(players: Sequence[int]) -> Iterator[list[Pair]]:
         seats = [seats[0], seats[-1], *seats[1:-1]]
 
 
-def arms_of(
+def configurations_of(
     cores: Sequence[int], near: Sequence[Sequence[int]], detail: str, at_once: int
-) -> list[Arm]:
+) -> list[Configuration]:
     """All pairs of the detail that is wanted, both ways, and the controls.
 
     Parameters
@@ -103,7 +101,7 @@ def arms_of(
         ``groups``: the cores of ``near`` with one another; ``cores``: besides, each core with the
         first of each group; ``pairs``: all.
     at_once
-        How many disjoint pairs make an arm at most.
+        How many disjoint pairs are measured together at most.
     """
     few, first = {cpu for group in near for cpu in group}, {group[0] for group in near}
 
@@ -114,16 +112,16 @@ def arms_of(
 
     wanted = LEVELS.index(detail)
     levels = {level(pair) for games in tournament(cores) for pair in games}
-    arms = []
+    found = []
     for stage, finest in enumerate(sorted(one for one in levels if one <= wanted)):
         for games in tournament(cores):
             one_way = [pair for pair in games if level(pair) <= finest]
             for pairs in (one_way, [(requester, owner) for owner, requester in one_way]):
-                arms += [
-                    Arm(stage, tuple(pairs[begin : begin + at_once]))
+                found += [
+                    Configuration(stage, tuple(pairs[begin : begin + at_once]))
                     for begin in range(0, len(pairs), at_once)
                 ]
-    arms.append(Arm(0, ((cores[0], cores[1]),), LAYOUT_CONTROL))
-    if any(len(arm.pairs) > 1 for arm in arms):
-        arms.append(Arm(0, (), ALONE))  # each round has its own
-    return arms
+    found.append(Configuration(0, ((cores[0], cores[1]),), LAYOUT_CONTROL))
+    if any(len(one.pairs) > 1 for one in found):
+        found.append(Configuration(0, (), ALONE))  # each round has its own
+    return found

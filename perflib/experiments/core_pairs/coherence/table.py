@@ -1,63 +1,43 @@
-"""What samples of cache coherence say, before anything is claimed."""
+"""The samples of cache coherence, before anything is claimed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.core_pairs.cells import Cells
-from perflib.framework.samples import round_starts, usable
+from perflib.experiments.core_pairs.cells import Cells, PairColumns
+from perflib.experiments.core_pairs.coherence.names import (
+    ACCESSES,
+    ALONE,
+    CHASED,
+    LAYOUT_CONTROL,
+    LAYOUTS,
+    PROTOCOLS,
+    STATES,
+    way_of,
+)
+from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import block_means, t_interval, time_blocks
 
-__all__ = [
-    "ACCESSES",
-    "ALONE",
-    "CHASED",
-    "LAYOUTS",
-    "LAYOUT_CONTROL",
-    "PROTOCOLS",
-    "STATES",
-    "CoherenceTable",
-    "way_of",
-]
+__all__ = ["COLUMNS", "CoherenceTable"]
 
 Floats = NDArray[np.float64]
-# The order of each is the kernel's, whose numbers they are.
-STATES = (
-    "local", "modified", "exclusive", "shared", "forward", "owned", "invalid", "shared_here",
-    "owned_here",
-)  # fmt: skip
-ACCESSES = ("load", "write")
-LAYOUTS = ("spread shuffled", "neighbours shuffled", "spread ascending", "neighbours ascending")
-PROTOCOLS: Mapping[str, str] = {
-    "cas_one_line": "round trip",
-    "write_read_two_lines": "round trip",
-    "one_way_message": "one way",
-}
-# What rows are for that are no part of the matrices.
-LAYOUT_CONTROL, ALONE = "layout", "alone"
-CHASED = "modified load"  # what the layouts are the control of
+COLUMNS = PairColumns("owner", "requester", "ns")
 _LEGS = {"round trip": 2}
 _FALLBACK = ("modified load", "modified write")
-
-
-def way_of(what: str) -> str:
-    """What one latency is of: a round trip, one way, or one line that is taken."""
-    state, _, access = what.partition(" ")
-    return PROTOCOLS.get(what, "one line" if state in STATES and access in ACCESSES else "")
+_FOLLOWED = ("modified load", "invalid load")  # beside the protocols, in the course of time
 
 
 class CoherenceTable:
     """The samples of one run as log latencies, ``[round, pair]`` of each ``what``.
 
     A pair is (owner, requester). Rows whose ``ok`` is false are left out. What is compared is
-    compared within rounds and pairs, and uncertainty comes from the scatter of blocks of time.
+    compared within rounds and pairs, and uncertainty comes from the scatter of batch means.
     """
 
     def __init__(self, samples: pd.DataFrame) -> None:
@@ -71,7 +51,7 @@ class CoherenceTable:
         self.samples = samples
         self.rounds = np.array(sorted(set(samples["round"])))
         self.start_s = round_starts(samples, self.rounds)
-        self.blocks = time_blocks(self.start_s, len(self.rounds))
+        self._batches = time_blocks(self.start_s, len(self.rounds))
         main = samples[samples["control"] == ""]
         found = set(main["what"])
         known = [*PROTOCOLS, *(f"{state} {access}" for access in ACCESSES for state in STATES)]
@@ -94,16 +74,21 @@ class CoherenceTable:
             None,
         )
 
-    def states(self, access: str) -> list[str]:
-        """The states that were measured with an access."""
-        return [state for state in STATES if f"{state} {access}" in self.whats]
+    @property
+    def states(self) -> list[tuple[str, str]]:
+        """The states that were measured, each with an access."""
+        found = [(state, access) for access in ACCESSES for state in STATES]
+        return [one for one in found if " ".join(one) in self.whats]
 
     def cells(self, what: str) -> Cells:
         """The matrix, owner by requester."""
         if what not in self._cells:
-            mine = self.samples[(self.samples["what"] == what) & (self.samples["control"] == "")]
-            self._cells[what] = Cells(mine, "owner_cpu", "requester_cpu", "latency_ns")
+            self._cells[what] = Cells(self._main(what), COLUMNS)
         return self._cells[what]
+
+    def _main(self, what: str) -> pd.DataFrame:
+        """The rows of a ``what``, without those of controls."""
+        return self.samples[(self.samples["what"] == what) & (self.samples["control"] == "")]
 
     def logs(self, what: str, control: str = "") -> Floats:
         """``[round, pair]``: log of the latency in ns; NaN where there is none."""
@@ -125,15 +110,15 @@ class CoherenceTable:
     # --- one number for all pairs -----------------------------------------------------------------
 
     def typical(self, what: str) -> Interval:
-        """The median over pairs and over blocks of time, in ns.
+        """The median over pairs and over batches, in ns.
 
-        Blocks need not have the same pairs: each counts by how far its pairs are from their usual
-        latencies. The interval is that of the blocks' mean (Student's t), or reaches to the median
-        where that lies beyond: if a host moves virtual cores, blocks are of several distances.
+        Batches need not have the same pairs: each counts by how far its pairs are from their usual
+        latencies. The interval is that of the batches' mean (Student's t), or extends to the median
+        where that lies beyond: if a host migrates virtual cores, batches are of several distances.
         """
-        blocks = _followed(block_means(self.logs(what), self.blocks))
-        mean = t_interval(blocks)
-        middle = float(np.median(blocks[np.isfinite(blocks)]))
+        batches = _followed(block_means(self.logs(what), self._batches))
+        mean = t_interval(batches)
+        middle = float(np.median(batches[np.isfinite(batches)]))
         ends = middle, min(mean.low, middle), max(mean.high, middle)
         return Interval(*(math.exp(end) for end in ends))
 
@@ -148,8 +133,8 @@ class CoherenceTable:
         """
         rows = []
         for what in self.whats:
-            mine = self.samples[(self.samples["what"] == what) & (self.samples["control"] == "")]
-            middle, matrix, way = self.typical(what), self.cells(what).matrix, way_of(what)
+            mine, way = self._main(what), way_of(what)
+            middle, matrix = self.typical(what), self.cells(what).matrix
             mhz = mine["core_mhz"].median() if "core_mhz" in mine else math.nan
             rows.append(
                 {
@@ -168,23 +153,57 @@ class CoherenceTable:
             )
         return pd.DataFrame(rows)
 
+    def state_latencies(self) -> pd.DataFrame:
+        """Of each state and access, the median over pairs with its interval, and the extremes."""
+        columns = ["median_ns", "low_ns", "high_ns", "nearest_ns", "farthest_ns"]
+        mine = self.latencies().set_index("what").loc[[" ".join(one) for one in self.states]]
+        rows = mine[columns].reset_index(drop=True)
+        rows.insert(0, "state", [state for state, _ in self.states])
+        rows.insert(1, "access", [access for _, access in self.states])
+        return rows
+
+    def distributions(self) -> pd.DataFrame:
+        """Of each protocol, quantiles of all rows beside the median and the mean of all samples."""
+        columns = ["what", "way", "median_ns", "low_ns", "high_ns", "mean_ns"]
+        rows = self.latencies()
+        rows = rows[rows["what"].isin(self.protocols)][columns].reset_index(drop=True)
+        shares = [0.01, 0.25, 0.75, 0.99]
+        found = [self._main(what)["latency_ns"].quantile(shares) for what in rows["what"]]
+        names = [f"quantile_{share:g}_ns" for share in shares]
+        return rows.join(pd.DataFrame(np.array(found), columns=names))
+
     # --- in the course of time --------------------------------------------------------------------
 
-    def by_round(self, what: str) -> Floats:
-        """``[round]``: log latency in ns, by how far that round's pairs are from usual."""
-        return _followed(self.logs(what))
+    def followed(self) -> pd.DataFrame:
+        """Round by round, latencies of the same pairs, by how far each is from usual."""
+        whats = [*self.protocols, *(name for name in _FOLLOWED if name in self.whats)]
+        start_s = np.full(len(self.rounds), np.nan) if self.start_s is None else self.start_s
+        parts = [
+            pd.DataFrame(
+                {
+                    "what": what,
+                    "way": way_of(what),
+                    "round": self.rounds,
+                    "start_s": start_s,
+                    "latency_ns": np.exp(_followed(self.logs(what))),
+                }
+            )
+            for what in whats
+        ]
+        columns = ["what", "way", "round", "start_s", "latency_ns"]
+        return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
 
     def over_time(self, what: str) -> Floats:
-        """``[block]``: latency in ns, by how far that block's pairs are from usual."""
-        return np.asarray(np.exp(_followed(block_means(self.logs(what), self.blocks))))
+        """``[batch]``: latency in ns, by how far that batch's pairs are from usual."""
+        return np.asarray(np.exp(_followed(block_means(self.logs(what), self._batches))))
 
     def range_over_time(self, what: str) -> float:
-        """Log ratio of the slowest block of time to the fastest, of the same pair: the median."""
-        blocks = block_means(self.logs(what), self.blocks)
-        several = np.isfinite(blocks).sum(axis=0) > 1
+        """Log ratio of the slowest batch to the fastest, of the same pair: the median."""
+        batches = block_means(self.logs(what), self._batches)
+        several = np.isfinite(batches).sum(axis=0) > 1
         if not several.any():
             return math.nan
-        chosen = blocks[:, several]
+        chosen = batches[:, several]
         return float(np.median(np.nanmax(chosen, axis=0) - np.nanmin(chosen, axis=0)))
 
     # --- one against another ----------------------------------------------------------------------
@@ -193,9 +212,22 @@ class CoherenceTable:
         """Log of the latency of ``one`` over that of ``other``, on the same pairs and rounds."""
         return self._within(self.logs(one) - self.logs(other))
 
-    def layout(self, name: str) -> Floats:
-        """``[block]``: log latency of the control's lines in a layout; NaN where there is none."""
-        return _mean(block_means(self.logs(f"{CHASED}, {name}", LAYOUT_CONTROL), self.blocks))
+    def layout_typical(self, name: str) -> Interval:
+        """Latency of the control's lines in a layout, in ns."""
+        batches = block_means(self.logs(f"{CHASED}, {name}", LAYOUT_CONTROL), self._batches)
+        return Interval(*(math.exp(end) for end in t_interval(mean_of_known(batches))))
+
+    def layout_latencies(self) -> pd.DataFrame:
+        """The control: latency of the same lines in each layout, and between which cores."""
+        mine = self.samples[self.samples["control"] == LAYOUT_CONTROL]
+        first = {
+            name: mine[name].iloc[0]
+            for name in ("lines", "owner_cpu", "requester_cpu")
+            if name in mine
+        }
+        rows = [(name, *self.layout_typical(name)) for name in self.layouts]
+        columns = ["layout", "latency_ns", "low_ns", "high_ns"]
+        return pd.DataFrame(rows, columns=columns).assign(**first)
 
     def layout_ratio(self, one: str, other: str) -> Interval:
         """Log of the latency in layout ``one`` over that in ``other``, within rounds."""
@@ -215,8 +247,8 @@ class CoherenceTable:
 
     def _within(self, difference: Floats) -> Interval:
         """The mean over pairs of what differs in the same round."""
-        per_round = _mean(difference)
-        return t_interval(block_means(per_round, self.blocks))
+        per_round = mean_of_known(difference)
+        return t_interval(block_means(per_round, self._batches))
 
     # --- how precise ------------------------------------------------------------------------------
 
@@ -238,12 +270,4 @@ def _followed(logs: Floats) -> Floats:
     if not known.size:
         return np.full(len(logs), np.nan)
     middle = np.nanmedian(known, axis=0)
-    return np.asarray(np.median(middle) + _mean(known - middle))
-
-
-def _mean(values: Floats) -> Floats:
-    """The mean of each row's known values; NaN where there are none."""
-    seen = np.isfinite(values)
-    total = np.where(seen, values, 0.0).sum(axis=1)
-    count = seen.sum(axis=1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return np.asarray(np.median(middle) + mean_of_known(known - middle))

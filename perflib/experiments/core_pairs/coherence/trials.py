@@ -1,4 +1,4 @@
-"""One turn of cache coherence: disjoint pairs of cores, everything that is asked of each."""
+"""One trial of cache coherence: disjoint pairs of cores, everything that is measured of each."""
 
 from __future__ import annotations
 
@@ -13,29 +13,25 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.experiments.core_pairs.coherence.plan import WITH_THIRD, Arm, Pair, What
-from perflib.experiments.core_pairs.coherence.table import (
+from perflib.experiments.core_pairs.coherence.names import (
     ACCESSES,
     ALONE,
     LAYOUT_CONTROL,
     LAYOUTS,
     PROTOCOLS,
     STATES,
+    WITH_THIRD,
     way_of,
 )
+from perflib.experiments.core_pairs.coherence.plan import Configuration, Pair, What
+from perflib.kernels import record
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
 
-__all__ = ["SAMPLE", "CoherenceTurns"]
+__all__ = ["SAMPLE", "CoherenceTrials"]
 
-SAMPLE = np.dtype(
-    [
-        ("begin_ns", "i8"), ("time_ns", "i8"), ("count", "i8"), ("proven", "i8"),
-        ("checksum", "u8"), ("empty_ns", "f8"), ("core_mhz", "f8"), ("clocks_apart_ns", "f8"),
-        ("cpus", "i8", 3), ("involuntary_switches", "i8", 3),
-    ]
-)  # fmt: skip
+SAMPLE = record("coherence", "coherence_sample")
 _CPU, _MEMORY, _THREAD, _LATE = 2, 4, 5, 6  # stages of the kernel's answers
 _EACH_S, _AT_LEAST_S = 20e-6, 2.0  # far more than an exchange or a line takes anywhere
 _WORKER_S = 30.0
@@ -67,7 +63,7 @@ class Caller(Protocol):
         """End the worker."""
 
 
-# --- a turn --------------------------------------------------------------------------------------
+# --- a trial -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class Done:
     samples: NDArray[Any]
 
 
-class CoherenceTurns:
+class CoherenceTrials:
     """As many workers as pairs are measured at once; the kernel's threads are where they should be.
 
     All calls of a pair are handed to its worker together, in random order, so that this process
@@ -89,9 +85,10 @@ class CoherenceTurns:
     Parameters
     ----------
     workers
-        Of the kernel ``coherence``, one for each pair of the largest arm.
-    arms, whats, layouts
-        What takes turns, what is asked of each pair, and of the pair that is the layouts' control.
+        Of the kernel ``coherence``, one for each pair of the largest configuration.
+    configurations, whats, layouts
+        What trials are of, what is measured of each pair, and of the pair that is the layouts'
+        control.
     cores
         Those that a third reader is taken from.
     repeats, exchanges
@@ -103,7 +100,7 @@ class CoherenceTurns:
     def __init__(
         self,
         workers: Sequence[Caller],
-        arms: Sequence[Arm],
+        configurations: Sequence[Configuration],
         whats: Sequence[What],
         layouts: Sequence[What],
         *,
@@ -113,8 +110,8 @@ class CoherenceTurns:
         seed: int,
     ) -> None:
         self.workers = workers
-        self._arms = arms
-        self._last_stage = max(arm.stage for arm in arms)
+        self._configurations = configurations
+        self._last_stage = max(one.stage for one in configurations)
         self._whats = whats
         self._layouts = layouts
         self._cores = cores
@@ -128,13 +125,13 @@ class CoherenceTurns:
         """What went wrong, each once."""
         return list(self._problems)
 
-    def take(self, round_: int, arm: int) -> Columns:
-        """One row of each call; none of an arm that does not take part in the round."""
-        wanted = self._arms[arm]
+    def take(self, round_: int, configuration: int) -> Columns:
+        """One row of each call; none of a configuration that is not of the round."""
+        wanted = self._configurations[configuration]
         stage = min(round_, self._last_stage)
         if not wanted.control and wanted.stage != stage:
             return {}
-        rng = random.Random(f"{self._seed}/{round_}/{arm}")
+        rng = random.Random(f"{self._seed}/{round_}/{configuration}")
         batches = [wanted.pairs]
         if wanted.control == ALONE:
             batches = [(pair,) for pair in self._alone(stage, rng)]
@@ -152,8 +149,8 @@ class CoherenceTurns:
 
     def _alone(self, stage: int, rng: random.Random) -> list[Pair]:
         """Some of the pairs that are measured with others in the rounds of a stage."""
-        together = [arm.pairs for arm in self._arms if arm.stage == stage and len(arm.pairs) > 1]
-        among = [pair for pairs in together for pair in pairs]
+        together = [one for one in self._configurations if one.stage == stage]
+        among = [pair for one in together if len(one.pairs) > 1 for pair in one.pairs]
         return rng.sample(among, min(_ALONE_PAIRS, len(among)))
 
     def _phases(
@@ -230,7 +227,7 @@ class CoherenceTurns:
                     if int(answer) >> 16 == _LATE:  # the others would wait as long, for nothing
                         self.workers[slot].kill()
                         break
-        except BaseException:  # an answer that came now would be taken for the next turn's
+        except BaseException:  # an answer that came now would be taken for the next trial's
             for worker in self.workers:
                 worker.kill()
             raise
@@ -277,7 +274,7 @@ class CoherenceTurns:
         if not problem and proven != 1:
             problem = f"{_place(call)}: not every line, or exchange, was what it should be"
         if not problem and (taken["cpus"] != [call.requester, call.owner, call.third]).any():
-            problem = f"{_place(call)}: a thread was moved away from its core"
+            problem = f"{_place(call)}: a thread migrated from its core"
         if problem:
             self._problems[problem] = None
         sample = taken[middle]
@@ -339,6 +336,6 @@ def _explained(answer: int, call: Call, limit_s: float) -> str:
             "cores"
         )
     if stage in (_MEMORY, _THREAD):
-        return f"{_place(call)}: no memory or no thread to be had: {os.strerror(number)}"
+        return f"{_place(call)}: no memory or no thread available: {os.strerror(number)}"
     msg = f"coherence refused its arguments (stage {stage}): {os.strerror(number)}"
     raise MeasurementError(msg)

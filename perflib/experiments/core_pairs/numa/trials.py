@@ -1,4 +1,4 @@
-"""How the matrix of memory latencies is measured: which cell when, what if one fails."""
+"""Trials of the matrix of memory latencies: which cell when, how large, what if one fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perflib.measure.arrays import Arrays
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["DETAILS", "Cell", "NumaTurns", "Stages", "array_bytes", "calibrate"]
+__all__ = ["DETAILS", "Cell", "NumaTrials", "Stages", "array_bytes", "calibrate"]
 
 DETAILS = ("groups", "cores", "pairs")  # from coarse to fine
 _COARSE_ROUNDS = 2  # of each detail but the last: two, so that they have an interval
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Stages:
-    """Which cells are visited in which round: a coarse matrix first, then all that are asked for.
+    """Which cells are visited in which round: a coarse matrix first, then all that are wanted.
 
     ``cores``: the CPUs; ``heads``: those of them that stand for a group; ``detail``: the finest.
     """
@@ -47,9 +47,9 @@ class Stages:
     heads: tuple[int, ...]
     detail: str
 
-    def cell(self, arm: int) -> Cell:
-        """The cell of an arm."""
-        alloc, load = divmod(arm, len(self.cores))
+    def cell(self, configuration: int) -> Cell:
+        """The cell that a configuration is."""
+        alloc, load = divmod(configuration, len(self.cores))
         return Cell(self.cores[alloc], self.cores[load])
 
     def count(self, detail: str) -> int:
@@ -71,9 +71,9 @@ class Stages:
         number = round_ // _COARSE_ROUNDS
         return coarser[number] if number < len(coarser) else self.detail
 
-    def visits(self, round_: int, arm: int) -> bool:
-        """Whether an arm has a turn in a round."""
-        detail, cell = self.detail_of(round_), self.cell(arm)
+    def visits(self, round_: int, configuration: int) -> bool:
+        """Whether a cell has a trial in a round."""
+        detail, cell = self.detail_of(round_), self.cell(configuration)
         if detail == "pairs":
             return True
         heads = (cell.alloc_cpu in self.heads) + (cell.load_cpu in self.heads)
@@ -85,44 +85,47 @@ class Stages:
 # --- how large, how long -------------------------------------------------------------------------
 
 
-def array_bytes(asked_mib: int | None, arrays: int, cache_bytes: int, free: int) -> tuple[int, str]:
+def array_bytes(
+    wanted_mib: int | None, arrays: int, cache_bytes: int, free_bytes: int
+) -> tuple[int, str]:
     """How large an array is, and a sentence if it is smaller than it should be.
 
     Parameters
     ----------
-    asked_mib
+    wanted_mib
         What the user wants; ``None``: four times the last-level cache, 64 MiB at least.
     arrays
         How many there are at once.
     cache_bytes
         What the last-level cache of a core holds; 0: not known.
-    free
-        Memory; half of it is used at most.
+    free_bytes
+        Of memory; half of it is used at most.
 
     Raises
     ------
     UserError
         The arrays do not fit.
     """
-    most = free // 2 // arrays // _MIB * _MIB
+    most = free_bytes // 2 // arrays // _MIB * _MIB
     wanted = max(_TIMES_CACHE * cache_bytes, _LEAST_BYTES)
-    size = asked_mib * _MIB if asked_mib is not None else min(wanted, most)
+    size = wanted_mib * _MIB if wanted_mib is not None else min(wanted, most)
     least = max(_LEAST_TIMES_CACHE * cache_bytes, _MIB)
-    said = f"the last-level cache of a core ({cache_bytes // _MIB} MiB)"
-    if size > most or (asked_mib is None and size < least):
+    cache = f"the last-level cache of a core ({cache_bytes // _MIB} MiB)"
+    if size > most or (wanted_mib is None and size < least):
         msg = (
             f"array_mib: {arrays} arrays of {max(size, least) // _MIB} MiB take more than half of "
-            f"the {free // _MIB} MiB of memory that are free: name fewer cores, or smaller arrays"
+            f"the {free_bytes // _MIB} MiB of memory that are free: name fewer cores, or smaller "
+            "arrays"
         )
-        if asked_mib is None and cache_bytes:
-            msg += f" (below twice {said} they would not be in memory)"
+        if wanted_mib is None and cache_bytes:
+            msg += f" (below twice {cache} they would not be in memory)"
         raise UserError(msg)
     if size < least:
         return size, (
-            f"arrays of {size // _MIB} MiB are smaller than twice {said}: caches answer a part of "
+            f"arrays of {size // _MIB} MiB are smaller than twice {cache}: caches answer a part of "
             "the loads, not memory"
         )
-    if size < wanted and asked_mib is None:
+    if size < wanted and wanted_mib is None:
         return size, (
             f"the arrays are {size // _MIB} MiB instead of {wanted // _MIB} MiB each: all "
             f"{arrays} take half of the free memory"
@@ -131,11 +134,11 @@ def array_bytes(asked_mib: int | None, arrays: int, cache_bytes: int, free: int)
 
 
 def calibrate(
-    arrays: Arrays, nodes: dict[int, int | None], repeats: int, turn_ms: float, **laid: Any
+    arrays: Arrays, nodes: dict[int, int | None], repeats: int, trial_ms: float, **as_: Any
 ) -> int:
-    """Loads of a repeat, so that all of a cell take about ``turn_ms``.
+    """Loads of a repeat, so that all of a cell take about ``trial_ms``.
 
-    Measured on the first core on whose node an array can be laid.
+    Measured on the first core on whose node an array can be placed.
 
     Raises
     ------
@@ -144,26 +147,26 @@ def calibrate(
     """
     reasons = {}
     for cpu, node in nodes.items():
-        why = arrays.lay("calibration", cpu=cpu, node=node, seed=1, **laid)
+        why = arrays.lay("calibration", cpu=cpu, node=node, seed=1, **as_)
         if not why:
             samples, why = arrays.run("calibration", cpu, _WARM_LOADS, _CALIBRATION_LOADS, 3)
         if not why:
             arrays.release("calibration")
             each_ns = max(float(np.median(samples["time_ns"] / samples["loads"])), 1e-2)
-            return max(_LEAST_LOADS, int(turn_ms * 1e6 / repeats / each_ns))
-        reasons[f"{why}{_why_elsewhere(arrays, 'calibration', node, laid['bytes_'])}"] = cpu
-    told = "; ".join(f"cpu{cpu}: {why}" for why, cpu in reasons.items())
-    msg = f"no core's memory can be had where it should be: {told}"
+            return max(_LEAST_LOADS, int(trial_ms * 1e6 / repeats / each_ns))
+        reasons[f"{why}{_why_elsewhere(arrays, 'calibration', node, as_['bytes_'])}"] = cpu
+    each = "; ".join(f"cpu{cpu}: {why}" for why, cpu in reasons.items())
+    msg = f"no core's memory is available where it should be: {each}"
     raise MeasurementError(msg)
 
 
-# --- turns ---------------------------------------------------------------------------------------
+# --- trials --------------------------------------------------------------------------------------
 
 
-class NumaTurns:
-    """One worker that holds an array of each core, laid anew in every round.
+class NumaTrials:
+    """One worker that has an array of each core, placed anew in every round.
 
-    So the luck of where pages lie is scatter. A cell that fails is marked, and the others go on.
+    So where the pages lie widens the interval. A cell that fails is marked, and the others go on.
     """
 
     def __init__(
@@ -175,7 +178,7 @@ class NumaTurns:
         loads: int,
         repeats: int,
         seed: int,
-        **laid: Any,
+        **as_: Any,
     ) -> None:
         self._arrays = arrays
         self._stages = stages
@@ -183,8 +186,8 @@ class NumaTurns:
         self._loads = loads
         self._repeats = repeats
         self._seed = seed
-        self._laid_as = laid
-        self._laid: dict[int, tuple[int, str]] = {}  # by core: the round, and why it failed
+        self._as = as_
+        self._placed: dict[int, tuple[int, str]] = {}  # by core: the round, and why it failed
         self._problems: dict[tuple[str, int], str] = {}
         self._round = -1
         self._good, self._bad = 0, ""
@@ -194,7 +197,7 @@ class NumaTurns:
         """A sentence for each core or node whose cells failed, with the likely cause."""
         return list(self._problems.values())
 
-    def take(self, round_: int, arm: int) -> Columns:
+    def take(self, round_: int, configuration: int) -> Columns:
         """The samples of a cell; none if the round leaves it out.
 
         Raises
@@ -202,13 +205,13 @@ class NumaTurns:
         MeasurementError
             In all of the round before no cell could be measured.
         WorkerError
-            The worker died; its arrays are laid again when they are needed.
+            The worker died; its arrays are placed again when they are needed.
         """
-        if not self._stages.visits(round_, arm):
+        if not self._stages.visits(round_, configuration):
             return {}
         self._begin(round_)
-        cell = self._stages.cell(arm)
-        why = self._lay(round_, cell.alloc_cpu)
+        cell = self._stages.cell(configuration)
+        why = self._place(round_, cell.alloc_cpu)
         if why:
             return self._row(cell, None, why)
         samples, why = self._arrays.run(
@@ -229,20 +232,20 @@ class NumaTurns:
             raise MeasurementError(msg)
         self._round, self._good, self._bad = round_, 0, ""
 
-    def _lay(self, round_: int, cpu: int) -> str:
-        """Lay a core's array at its first use in a round; why it cannot be used."""
-        laid_in, why = self._laid.get(cpu, (-1, ""))
-        if laid_in == round_ and (why or cpu in self._arrays):
+    def _place(self, round_: int, cpu: int) -> str:
+        """Place a core's array at its first use in a round; why it cannot be used."""
+        placed_in, why = self._placed.get(cpu, (-1, ""))
+        if placed_in == round_ and (why or cpu in self._arrays):
             return why
         node = self._nodes[cpu]
-        why = self._arrays.lay(cpu, cpu=cpu, node=node, seed=self._seed + round_, **self._laid_as)
+        why = self._arrays.lay(cpu, cpu=cpu, node=node, seed=self._seed + round_, **self._as)
         if why:
-            cause = _why_elsewhere(self._arrays, cpu, node, self._laid_as["bytes_"])
+            cause = _why_elsewhere(self._arrays, cpu, node, self._as["bytes_"])
             whose = ("node", node) if cause and node is not None else ("alloc", cpu)
             name = f"node {node}" if whose[0] == "node" else f"cpu{cpu}"
             self._problems.setdefault(whose, f"memory of {name} is left out: {why}{cause}")
             self._arrays.release(cpu)
-        self._laid[cpu] = round_, why
+        self._placed[cpu] = round_, why
         return why
 
     def _row(self, cell: Cell, samples: Any, why: str) -> Columns:

@@ -1,0 +1,39 @@
+"""The names of what is measured between two cores, in the order of the kernel's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "ACCESSES",
+    "ALONE",
+    "CHASED",
+    "LAYOUTS",
+    "LAYOUT_CONTROL",
+    "PROTOCOLS",
+    "STATES",
+    "WITH_THIRD",
+    "way_of",
+]
+
+STATES = (
+    "local", "modified", "exclusive", "shared", "forward", "owned", "invalid", "shared_here",
+    "owned_here",
+)  # fmt: skip
+WITH_THIRD = ("shared", "forward", "owned")
+ACCESSES = ("load", "write")
+LAYOUTS = ("spread shuffled", "neighbours shuffled", "spread ascending", "neighbours ascending")
+PROTOCOLS: Mapping[str, str] = {
+    "cas_one_line": "round trip",
+    "write_read_two_lines": "round trip",
+    "one_way_message": "one way",
+}
+# What rows are for that are no part of the matrices.
+LAYOUT_CONTROL, ALONE = "layout", "alone"
+CHASED = "modified load"  # what the layouts are the control of
+
+
+def way_of(what: str) -> str:
+    """What one latency is of: a round trip, one way, or one line that is taken."""
+    state, _, access = what.partition(" ")
+    return PROTOCOLS.get(what, "one line" if state in STATES and access in ACCESSES else "")
