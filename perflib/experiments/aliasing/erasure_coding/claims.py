@@ -27,6 +27,11 @@ ALIGNED = Claim(
         "inconclusive": "whether blocks that all begin at a page cost {implementation} time stays "
         "open: {estimate}",
     },
+    together={
+        "refuted": "Blocks that all begin at a page cost {named} nothing (widest: {widest})",
+        "inconclusive": "Whether blocks that all begin at a page cost time stays open for {named} "
+        "(widest interval: {widest})",
+    },
     reasons=_REASONS,
 )
 
@@ -44,6 +49,11 @@ CHASING = Claim(
         "inconclusive": "whether loads that alias with stores cost {implementation} time stays "
         "open: {estimate}",
     },
+    together={
+        "refuted": "Loads that alias with stores cost {named} nothing (widest: {widest})",
+        "inconclusive": "Whether loads that alias with stores cost time stays open for {named} "
+        "(widest interval: {widest})",
+    },
     reasons=_REASONS,
 )
 
@@ -59,6 +69,10 @@ SHIFTED = Claim(
         "supported": "{implementation} changes where nothing should change it: {estimate}",
         "refuted": "{implementation} is as fast where all blocks are shifted: {estimate}",
         "inconclusive": "the control of {implementation} stays open: {estimate}",
+    },
+    together={
+        "refuted": "The control holds for {named} (widest interval: {widest})",
+        "inconclusive": "The control stays open for {named} (widest interval: {widest})",
     },
     direction="beyond",
     reasons=_REASONS,
