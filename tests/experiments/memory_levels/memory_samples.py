@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.memory_levels import experiment, sizes
+from perflib.experiments.memory_levels import experiment
+from perflib.experiments.memory_levels.measure import sizes
 from perflib.machine.hardware.tlbs import Tlb
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -25,7 +26,7 @@ TLB_ENTRIES = (72, 3072)
 REACH = 4096 * TLB_ENTRIES[1]
 SIZES = tuple(sizes(2 * KIB, 128 * MIB, 3))
 REQUIRED = ["round", "cpu", "order", "backing", "array_bytes", "latency_ns"]
-_TURN_NS = 1e6
+_TRIAL_NS = 1e6
 _SHARPNESS = 4.0  # of misses beyond a cache's end, as of a cyclic chase
 
 Floats = NDArray[np.float64]
@@ -34,8 +35,8 @@ Floats = NDArray[np.float64]
 def machine(
     cores: Sequence[int] = range(4), claims: Mapping[str, int] | None = None, tlbs: bool = True
 ) -> dict[str, Any]:
-    """The machine as ``describe`` describes it; ``claims``: cache sizes that it tells wrongly."""
-    told = CACHES if claims is None else claims
+    """The machine as ``describe`` describes it; ``claims``: cache sizes that it reports wrongly."""
+    reported = CACHES if claims is None else claims
     known = [Tlb(level, "data", (4096,), n, n) for level, n in enumerate(TLB_ENTRIES, start=1)]
     groups = [str(cpu) for cpu in cores]
     shared = [f"{min(cores)}-{max(cores)}"]
@@ -49,7 +50,7 @@ def machine(
                 "size_bytes": size,
                 "shared_by": groups if name != "L3" else shared,
             }
-            for name, size in told.items()
+            for name, size in reported.items()
         ]
         + [{"level": 1, "kind": "instruction", "size_bytes": 8 * KIB, "shared_by": groups}],
         "tlbs": [asdict(tlb) for tlb in known] if tlbs else [],
@@ -84,7 +85,7 @@ def samples(
     backings: Sequence[str] = ("4k", "thp"),
     repeats: int = 5,
     walk_ns: float = 40.0,
-    broken: bool = False,
+    backed: bool = True,
     flat: bool = False,
     slow: Mapping[int, float] | None = None,
     slow_memory: Mapping[int, float] | None = None,
@@ -99,8 +100,8 @@ def samples(
     ----------
     walk_ns
         What a miss of the TLB costs.
-    broken
-        Huge pages are none for the TLB.
+    backed
+        Whether the host backs huge pages: else they are none for the TLB.
     flat
         Every array is as fast as the smallest.
     slow, slow_memory
@@ -108,53 +109,57 @@ def samples(
     clock
         A core's frequency in MHz in a round.
     noise, tails, drift
-        Of where an array's pages lie (log-normal, one for a turn); the share of repeats that an
+        Of where an array's pages lie (log-normal, one for a trial); the share of repeats that an
         interrupt lengthens, by a fifth in the mean; how much slower the machine is at the end.
     """
     generator = np.random.default_rng(seed)
-    arms = pd.MultiIndex.from_product(
+    configurations = pd.MultiIndex.from_product(
         [cores, orders, backings, array_bytes], names=["cpu", "order", "backing", "array_bytes"]
     ).to_frame(index=False)
-    size = arms["array_bytes"].to_numpy(np.float64)
+    size = configurations["array_bytes"].to_numpy(np.float64)
     memory = size >= 2 * CACHES["L3"]
 
     def of_core(shares: Mapping[int, float] | None) -> Floats:
-        return np.array([(shares or {}).get(int(cpu), 0.0) for cpu in arms["cpu"]])
+        return np.array([(shares or {}).get(int(cpu), 0.0) for cpu in configurations["cpu"]])
 
     longer = (1 + of_core(slow)) * np.where(memory, 1 + of_core(slow_memory), 1.0)
     now_ns = 0.0
     parts = []
     for round_ in range(rounds):
-        true = np.zeros(len(arms))
-        mhz = np.zeros(len(arms))
+        true = np.zeros(len(configurations))
+        mhz = np.zeros(len(configurations))
         for cpu, order, backing in itertools.product(cores, orders, backings):
-            mine = arms["cpu"].eq(cpu) & arms["order"].eq(order) & arms["backing"].eq(backing)
+            mine = (
+                configurations["cpu"].eq(cpu)
+                & configurations["order"].eq(order)
+                & configurations["backing"].eq(backing)
+            )
             mhz[mine] = clock(round_, cpu)
-            huge = backing != "4k" and not broken
+            huge = backing != "4k" and backed
             true[mine] = latency_ns(size[mine], order, huge, clock(round_, cpu), walk_ns, flat)
         true *= longer * (1 + drift * round_ / rounds)
-        true *= np.exp(generator.normal(0, noise, len(arms)))
-        order_of_arms = generator.permutation(len(arms))
-        start_ns = np.zeros(len(arms))
-        for arm in order_of_arms:
-            start_ns[arm] = now_ns
-            now_ns += _TURN_NS * (repeats + 10)  # laying the array takes as long as ten
+        true *= np.exp(generator.normal(0, noise, len(configurations)))
+        shuffled = generator.permutation(len(configurations))
+        start_ns = np.zeros(len(configurations))
+        for one in shuffled:
+            start_ns[one] = now_ns
+            now_ns += _TRIAL_NS * (repeats + 10)  # placing the array takes as long as ten
         for repeat in range(repeats):
-            hit = generator.random(len(arms)) < tails
-            each = true * np.where(hit, 1 + generator.exponential(0.2, len(arms)), 1.0)
-            each *= np.exp(np.abs(generator.normal(0, noise / 4, len(arms))))
-            seen = mhz * np.exp(generator.normal(0, 0.001, len(arms)))
-            loads = np.maximum(2000, _TURN_NS / each).astype(np.int64)
-            rows = arms.assign(
+            hit = generator.random(len(configurations)) < tails
+            each = true * np.where(hit, 1 + generator.exponential(0.2, len(configurations)), 1.0)
+            each *= np.exp(np.abs(generator.normal(0, noise / 4, len(configurations))))
+            seen = mhz * np.exp(generator.normal(0, 0.001, len(configurations)))
+            loads = np.maximum(2000, _TRIAL_NS / each).astype(np.int64)
+            rows = configurations.assign(
                 round=round_,
-                position=np.argsort(order_of_arms),
+                position=np.argsort(shuffled),
                 repeat=repeat,
                 loads=loads,
                 time_ns=each * loads,
                 latency_ns=each,
                 latency_cycles=each * seen / 1000,
                 core_mhz=seen,
-                start_ns=(start_ns + repeat * _TURN_NS).astype(np.int64),
+                start_ns=(start_ns + repeat * _TRIAL_NS).astype(np.int64),
                 involuntary_switches=0,
                 ok=True,
             )
@@ -163,10 +168,10 @@ def samples(
     return made.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
-def page_reach(broken: bool, seed: int = 1) -> dict[str, list[list[float]]]:
+def page_reach(*, backed: bool, seed: int = 1) -> dict[str, list[list[float]]]:
     """The control: ns a load through few pages and through many."""
     generator = np.random.default_rng(seed)
-    many = {"4k": 6.0, "thp": 6.0 if broken else 1.0}
+    many = {"4k": 6.0, "thp": 1.0 if backed else 6.0}
     return {
         name: (np.array([1.0, ns]) * generator.normal(1, 0.02, (9, 2))).tolist()
         for name, ns in many.items()

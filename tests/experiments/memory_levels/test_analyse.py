@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from perflib.experiments.memory_levels import experiment
+from perflib.experiments.memory_levels.claims import UNCLAIMED, UNCLAIMED_NEXT
+from perflib.model.finding import Finding
+from perflib.stats.decide import Verdict
 from tests.experiments.memory_levels.memory_samples import (
     CACHES,
     KIB,
@@ -25,17 +28,19 @@ from tests.experiments.memory_levels.memory_samples import (
     samples,
 )
 
+VERDICTS: tuple[Verdict, ...] = ("supported", "refuted", "inconclusive")
+UNKNOWN = (UNCLAIMED, UNCLAIMED_NEXT)
 FEW = tuple(size for size in SIZES if size <= 16 * MIB)
 
 
-def verdicts(table: pd.DataFrame, **more: Any) -> dict[str, str]:
-    return {subject: one.verdict for subject, one in findings(table, **more).items()}
+def code(finding: Finding) -> str:
+    return finding.reasons[0].code
 
 
 # --- the caches ----------------------------------------------------------------------------------
 
 
-def test_caches_that_tell_the_truth() -> None:
+def test_caches_that_claim_the_truth() -> None:
     found = findings(samples())
     for name, size in CACHES.items():
         assert found[name].verdict == "supported"
@@ -45,7 +50,7 @@ def test_caches_that_tell_the_truth() -> None:
     assert found["memory"].verdict == "supported"
     assert found["memory"].low < MEMORY_NS * 1.05
     assert found["memory"].high > MEMORY_NS
-    assert not [subject for subject in found if subject.startswith("unclaimed")]
+    assert not [one for one in found.values() if one.of in UNKNOWN]
     assert json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
 
 
@@ -57,9 +62,10 @@ def test_a_cache_that_claims_twice_or_half_is_refuted(name: str, factor: float) 
     assert found[name].verdict == "refuted"
     if factor > 1:
         assert found[name].effect < claims[name] / KIB
+        assert code(found[name]) == "ends_earlier"
         assert "ends earlier" in found[name].reason
     else:
-        assert "goes on through that size" in found[name].reason
+        assert code(found[name]) == "goes_on"
     others = CACHES.keys() - {name}
     assert {found[other].verdict for other in others} == {"supported"}
 
@@ -68,15 +74,16 @@ def test_a_last_level_that_others_use_ends_early_and_memory_begins_within_it() -
     claims = CACHES | {"L3": 128 * MIB}
     found = findings(samples(), provenance={"machine": machine(claims=claims)})
     assert found["L3"].verdict == "inconclusive"
-    assert "too small" in found["L3"].reason
+    assert code(found["L3"]) == "too_small"
     assert found["memory"].verdict == "inconclusive"
-    assert "not beyond the caches" in found["memory"].reason
+    assert code(found["memory"]) == "within_caches"
     larger = samples(array_bytes=[*SIZES, *(n * MIB for n in (161, 203, 256, 322, 406, 512))])
     found = findings(larger, provenance={"machine": machine(claims=claims)})
     assert found["L3"].verdict == "refuted"
+    assert code(found["L3"]) == "ends_earlier"
     assert "virtual machine" in found["L3"].reason
     assert found["memory"].verdict == "supported"
-    assert "others use that cache" in found["memory"].reason
+    assert [one.code for one in found["memory"].reasons] == ["to_the_largest", "shared"]
 
 
 def test_null_a_flat_curve_has_one_level_and_refutes_every_claim() -> None:
@@ -84,7 +91,7 @@ def test_null_a_flat_curve_has_one_level_and_refutes_every_claim() -> None:
         found = findings(samples(seed, flat=True))
         assert {found[name].verdict for name in CACHES} == {"refuted"}
         assert found["memory"].verdict == "refuted"
-        assert "goes on through that size" in found["L2"].reason
+        assert code(found["L2"]) == "goes_on"
         assert "unclaimed level" not in found
         assert found["prefetcher"].verdict == "refuted"
         for subject in ("TLB misses", "huge pages"):
@@ -104,21 +111,21 @@ def test_a_level_at_the_tlbs_reach_names_it() -> None:
     claims = {name: CACHES[name] for name in ("L1d", "L2")}
     made = samples(orders=["random"], backings=["4k"], walk_ns=300.0)
     found = findings(made, provenance={"machine": machine(claims=claims)})
-    reasons = [one.reason for name, one in found.items() if name.startswith("unclaimed")]
-    assert any("second-level TLB" in reason for reason in reasons)
+    reasons = [reason for one in found.values() if one.of in UNKNOWN for reason in one.reasons]
+    assert {"tlb": "second-level TLB"} in [one.numbers for one in reasons]
 
 
 @pytest.mark.parametrize(
-    ("sizes", "name", "says"),
+    ("sizes", "name", "why"),
     [
-        (FEW, "L3", "too small"),
-        (tuple(size for size in SIZES if size >= 64 * KIB), "L1d", "too large"),
+        (FEW, "L3", "too_small"),
+        (tuple(size for size in SIZES if size >= 64 * KIB), "L1d", "too_large"),
     ],
 )
-def test_arrays_that_do_not_reach_say_nothing(sizes: tuple[int, ...], name: str, says: str) -> None:
+def test_arrays_that_do_not_reach_say_nothing(sizes: tuple[int, ...], name: str, why: str) -> None:
     found = findings(samples(array_bytes=sizes))
     assert found[name].verdict == "inconclusive"
-    assert says in found[name].reason
+    assert code(found[name]) == why
     assert found["L2"].verdict == "supported"
 
 
@@ -126,21 +133,21 @@ def test_too_coarse_sizes_leave_it_open() -> None:
     sizes = [2 * KIB << n for n in range(17)]
     found = findings(samples(array_bytes=sizes, rounds=16))
     assert found["L2"].verdict == "inconclusive"
-    assert "more sizes a doubling" in found["L2"].reason
+    assert code(found["L2"]) == "ends_between"
 
 
 def test_ascending_loads_alone_show_no_levels() -> None:
     found = findings(samples(orders=["sequential"]))
     assert {found[name].verdict for name in (*CACHES, "memory")} == {"inconclusive"}
-    assert "prefetcher" in found["L1d"].reason
+    assert code(found["L1d"]) == "ascending_only"
     assert "prefetcher" not in found, "there is nothing to compare with"
 
 
-def test_a_busy_machine_is_told() -> None:
+def test_a_busy_machine_is_reported() -> None:
     found = findings(samples(noise=1.0, rounds=3))
     for name in (*CACHES, "memory"):
         assert found[name].verdict == "inconclusive"
-    assert "too busy" in found["L1d"].reason
+    assert code(found["L1d"]) == "too_wide"
 
 
 # --- orders and pages ----------------------------------------------------------------------------
@@ -148,7 +155,7 @@ def test_a_busy_machine_is_told() -> None:
 
 def test_prefetching_tlb_and_pages() -> None:
     found = findings(samples(rounds=12), provenance={
-        "machine": machine(), "plan": {"page_reach": page_reach(broken=False)},
+        "machine": machine(), "plan": {"page_reach": page_reach(backed=True)},
     })  # fmt: skip
     assert found["prefetcher"].verdict == "supported"
     assert 90 < found["prefetcher"].low < found["prefetcher"].high < 100
@@ -160,12 +167,16 @@ def test_prefetching_tlb_and_pages() -> None:
     assert found["huge pages"].low > 20
 
 
-def test_broken_huge_pages_refute_nothing() -> None:
-    reach = {"page_reach": page_reach(broken=True)}
-    found = findings(samples(broken=True), provenance={"machine": machine(), "plan": reach})
+@pytest.mark.parametrize("backed", [False, True])
+def test_huge_pages_that_the_host_does_not_back_decide_nothing(backed: bool) -> None:
+    """Whichever way the comparison of page sizes comes out."""
+    reach = {"page_reach": page_reach(backed=False)}
+    made = samples(backed=backed, rounds=12)
+    assert findings(made)["huge pages"].verdict == ("supported" if backed else "refuted")
+    found = findings(made, provenance={"machine": machine(), "plan": reach})
     assert found["huge pages thp"].verdict == "refuted"
     assert found["huge pages"].verdict == "inconclusive"
-    assert "broken up" in found["huge pages"].reason
+    assert code(found["huge pages"]) == "not_backed"
     assert found["TLB misses"].verdict == "supported"
 
 
@@ -190,16 +201,15 @@ def test_false_claims_are_rare() -> None:
 
 
 def test_one_core_is_compared_with_none() -> None:
-    assert not [subject for subject in findings(samples()) if subject.startswith("cpu")]
+    assert not [one for one in findings(samples()).values() if "cpu" in one.about]
 
 
 def test_null_equal_cores() -> None:
     for seed in range(3):
         made = samples(seed, cores=range(3), orders=["window"], backings=["4k"], rounds=20)
-        found = verdicts(made)
-        of_cores = {subject: one for subject, one in found.items() if subject.startswith("cpu")}
+        of_cores = [one for one in findings(made).values() if "cpu" in one.about]
         assert len(of_cores) == 6
-        assert "supported" not in of_cores.values()
+        assert "supported" not in {one.verdict for one in of_cores}
 
 
 def test_a_core_that_is_far_from_its_memory() -> None:
@@ -208,7 +218,9 @@ def test_a_core_that_is_far_from_its_memory() -> None:
     assert found["cpu2 memory"].verdict == "supported"
     assert found["cpu2 memory"].low < 30 < found["cpu2 memory"].high
     assert found["cpu2 memory"].evidence["where"] == "core 2"
-    slow = [name for name, one in found.items() if one.verdict == "supported" and "cpu" in name]
+    slow = [
+        name for name, one in found.items() if one.verdict == "supported" and "cpu" in one.about
+    ]
     assert slow == ["cpu2 memory"]
 
 
@@ -234,7 +246,7 @@ def test_required_columns_of_a_user_are_enough() -> None:
     experiment.check_samples(made)
     found = findings(made, provenance={})
     assert not CACHES.keys() & found.keys(), "nothing is claimed"
-    ends = [one.effect for name, one in found.items() if name.startswith("unclaimed")]
+    ends = [one.effect for one in found.values() if one.of in UNKNOWN]
     assert np.log2(ends) == pytest.approx(np.log2([32, 1024, 32768]), abs=0.5)
     assert found["memory"].verdict == "supported"
     assert found["cpu0 memory"].verdict == "refuted"
@@ -260,7 +272,7 @@ def test_little_is_analysed_as_far_as_it_goes(made: dict[str, Any]) -> None:
         assert json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
         if made.get("rounds") == 1:
             assert {one.verdict for one in found.values()} <= {"inconclusive"}
-    assert len(experiment.levels_table(run_of(table))) >= len(CACHES)
+    assert len(experiment.derived(run_of(table))["levels"]()) >= len(CACHES)
 
 
 def test_two_runs_of_one_machine_do_not_differ() -> None:
@@ -274,3 +286,32 @@ def test_two_runs_of_one_machine_do_not_differ() -> None:
     changed = {one.subject: one for one in experiment.compare(first, slower)}
     assert changed["memory"].verdict == "supported"
     assert changed["memory"].effect == pytest.approx(0.5 * MEMORY_NS, rel=0.2)
+
+
+# --- declarations --------------------------------------------------------------------------------
+
+
+def test_every_claim_has_its_three_sentences() -> None:
+    """Of each finding, whatever its verdict was; together they cover what is declared."""
+    reach = {"page_reach": page_reach(backed=True)}
+    provenance = {"machine": machine(claims={"L1d": CACHES["L1d"]}), "plan": reach}
+    found = findings(samples(cores=(0, 1)), provenance=provenance)
+    assert {one.of for one in found.values()} == set(experiment.claims)
+    for one in found.values():
+        for verdict in VERDICTS:
+            sentence = replace(one, verdict=verdict).plain
+            assert sentence
+            assert "{" not in sentence
+
+
+def test_each_plot_has_its_table_and_all_are_declared() -> None:
+    run = run_of(samples(cores=(0, 1), rounds=3))
+    assert set(experiment.derived(run)) == set(experiment.tables)
+    assert set(experiment.drawings(run)) == set(experiment.plots)
+    assert set(experiment.plots) <= set(experiment.tables)
+
+
+def test_a_run_of_an_earlier_schema_is_read() -> None:
+    run = run_of(samples(rounds=3))
+    run.params["turn_ms"] = run.params.pop("trial_ms")
+    assert experiment.current(run).params["trial_ms"] == 1.0

@@ -11,7 +11,8 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from perflib.experiments.memory_levels import figures as drawn
-from perflib.experiments.memory_levels.table import MemoryTable
+from perflib.experiments.memory_levels import tables
+from perflib.experiments.memory_levels.table import MemoryTable, tlb_reaches
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png
 from tests.experiments.memory_levels.memory_samples import (
@@ -47,13 +48,13 @@ def written(axes: Axes) -> str:
 
 def test_latency_shows_each_curve_the_claims_and_the_levels() -> None:
     table = MemoryTable(samples(), machine())
-    (axes,) = drawn.latency(table).axes
+    (axes,) = drawn.latency(tables.latency(table), tables.levels(table)).axes
     found = bars(axes)
     assert len(found) == 6
     curve = table.curve("random", "thp")
     x, y = points(found["random, 2 MiB pages (thp)"])
     assert x == pytest.approx(curve["array_bytes"] / KIB)
-    assert y == pytest.approx(curve["latency"])
+    assert y == pytest.approx(curve["latency_ns"])
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert "(ns)" in axes.get_ylabel()
     text = written(axes)
@@ -70,8 +71,8 @@ def test_latency_shows_each_curve_the_claims_and_the_levels() -> None:
 
 def test_ratios_are_those_within_rounds() -> None:
     table = MemoryTable(samples(), machine())
-    chosen = drawn.pairs(table)
-    figure = drawn.ratios(table, chosen)
+    reaches = tlb_reaches(table.machine)
+    figure = drawn.ratios(tables.ratios(table), tables.levels(table), reaches)
     assert [axes.get_ylabel().splitlines()[0] for axes in figure.axes] == [
         "4 KiB over", "random over", "sequential over",
     ]  # fmt: skip
@@ -102,21 +103,13 @@ def test_only_what_was_measured_is_compared(made: dict[str, Any], panels: int) -
 
 def test_cores_are_compared_by_size() -> None:
     table = MemoryTable(samples(cores=(0, 2), slow_memory={2: 0.4}, rounds=12), machine())
-    (axes,) = drawn.core_difference(table).axes
+    (axes,) = drawn.core_difference(tables.core_difference(table), tables.levels(table)).axes
     found = bars(axes)
     assert set(found) == {"cpu0", "cpu2"}
     x, y = points(found["cpu2"])
     assert y[x > 70 * MIB / KIB] == pytest.approx(40, abs=6)
     assert np.abs(y[x < 64]).max() < 6
     assert "(%)" in axes.get_ylabel()
-
-
-def test_walks_show_their_pages() -> None:
-    walks = {"sequential": list(range(256)), "random": [64 * (i % 4) for i in range(256)]}
-    above, below = drawn.visits(walks, 128).axes
-    assert above.get_title() == "sequential: 2 pages"
-    assert below.get_title() == "random: 4 pages"
-    assert len(above.lines[0].get_xdata()) == 128  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,12 @@ import pandas as pd
 import pytest
 
 from perflib.cli import main
-from perflib.experiments import memory_levels
-from perflib.experiments.memory_levels import (
-    MemoryLevelsParams,
-    experiment,
-    sizes,
-    warm_loads,
-)
-from perflib.experiments.memory_levels.measure import Arm, Turns, walk
+from perflib.experiments.memory_levels import ORDERS, MemoryLevelsParams, experiment, measure
+from perflib.experiments.memory_levels.measure import sizes, warm_loads
+from perflib.experiments.memory_levels.trials import Configuration, Trials
+from perflib.machine.settings.changes import settings
 from perflib.measure import arrays as memory_arrays
 from perflib.measure.arrays import SAMPLE, Arrays
-from perflib.measure.conditions import Conditions
 from perflib.measure.pages.text_backings import why_not
 from perflib.measure.process import Worker, WorkerError
 from perflib.model.errors import MeasurementError, UserError
@@ -36,7 +31,7 @@ CPU = CPUS[0]
 POOL = Path("/proc/sys/vm/nr_hugepages")
 TINY: dict[str, Any] = {
     "budget_s": 0.3, "largest_mib": 1, "smallest_kib": 16, "sizes_per_doubling": 1,
-    "turn_ms": 0.05, "repeats": 2, "orders": ["window", "sequential"],
+    "trial_ms": 0.05, "repeats": 2, "orders": ["window", "sequential"],
 }  # fmt: skip
 NO_POOL = why_not("hugetlb", pages_needed=3)
 
@@ -59,7 +54,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(**given: Any) -> dict[str, Any]:
-    return experiment.plan(experiment.params({**TINY, **given}))
+    """What is decided, and what the pilot adds to it."""
+    wanted = params(**given)
+    made = experiment.plan(wanted)
+    with settings(experiment.system_settings(wanted, made)):
+        return made | experiment.pilot(wanted, made)
 
 
 def params(**given: Any) -> MemoryLevelsParams:
@@ -85,12 +84,12 @@ def test_empty_lists_are_refused(name: str, empty: object) -> None:
         ({"orders": ["random", "lmbnch"]}, "unknown order 'lmbnch': did you mean 'lmbench'"),
         ({"smallest_kib": 0}, "parameter 'smallest_kib': 0"),
         ({"largest_mib": 1 << 20}, "parameter 'largest_mib': 1048576"),
-        ({"turn_ms": 0}, "parameter 'turn_ms': 0"),
+        ({"trial_ms": 0}, "parameter 'trial_ms': 0"),
         ({"repeats": 26}, "parameter 'repeats': 26"),
         ({"order": "random"}, "unknown parameter 'order': did you mean 'orders'"),
     ],
 )
-def test_wrong_parameters_are_told(given: dict[str, Any], says: str) -> None:
+def test_wrong_parameters_are_sentences(given: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError, match=says):
         params(**given)
 
@@ -99,9 +98,9 @@ def test_a_run_of_one_repeat_cannot_outlast_its_workers_patience() -> None:
     fields = MemoryLevelsParams.model_fields
     most = {
         name: max(rule.le for rule in fields[name].metadata if hasattr(rule, "le"))
-        for name in ("turn_ms", "repeats")
+        for name in ("trial_ms", "repeats")
     }
-    assert 1e-3 * most["turn_ms"] * most["repeats"] < memory_arrays._TIMEOUT_S / 2
+    assert 1e-3 * most["trial_ms"] * most["repeats"] < memory_arrays._TIMEOUT_S / 2
 
 
 @pytest.mark.parametrize(
@@ -136,15 +135,15 @@ def test_sizes_are_whole_lines_and_grow_by_equal_factors() -> None:
 def large_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int | None], None]:
     """Say how large the cache and the free memory are."""
 
-    def made(held: int, free: int | None) -> None:
-        monkeypatch.setattr(memory_levels, "_held_bytes", lambda _: held)
-        monkeypatch.setattr(memory_levels, "free_bytes", lambda: free)
+    def made(cache: int, free: int | None) -> None:
+        monkeypatch.setattr(measure, "_largest_cache", lambda _: cache)
+        monkeypatch.setattr(measure, "free_bytes", lambda: free)
 
     return made
 
 
 @pytest.mark.parametrize(
-    ("held", "free", "largest", "said"),
+    ("cache", "free", "largest", "noted"),
     [
         (256 * KIB, 1 << 30, MIB, 0),
         (256 * KIB, None, MIB, 0),
@@ -153,17 +152,17 @@ def large_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int | None]
     ],
 )
 def test_the_largest_array(
-    held: int, free: int | None, largest: int, said: int,
+    cache: int, free: int | None, largest: int, noted: int,
     large_machine: Callable[[int, int | None], None],
 ) -> None:  # fmt: skip
-    large_machine(held, free)
-    found, told = memory_levels._largest_bytes(params(largest_mib=None), held)
+    large_machine(cache, free)
+    found, notes = measure.largest_bytes(params(largest_mib=None), cache)
     assert found == largest
-    assert len(told) == said
-    assert all("quarter of the free memory" in sentence for sentence in told)
+    assert len(notes) == noted
+    assert all("quarter of the free memory" in sentence for sentence in notes)
 
 
-def test_a_quarter_of_the_memory_is_said_in_the_run(
+def test_a_quarter_of_the_memory_is_a_problem_of_the_run(
     large_machine: Callable[[int, int | None], None],
 ) -> None:
     large_machine(MIB, 2 * MIB)
@@ -178,7 +177,7 @@ def test_what_does_not_fit_into_memory_is_refused(
     large_machine(MIB, 100 * MIB)
     with pytest.raises(UserError, match=r"largest_mib: an array of 96 MiB needs 106 MiB .* 100"):
         plan(largest_mib=96)
-    assert memory_levels._largest_bytes(params(largest_mib=90), MIB) == (90 * MIB, [])
+    assert measure.largest_bytes(params(largest_mib=90), MIB) == (90 * MIB, [])
 
 
 def test_warm_up_is_ten_laps_a_lap_or_a_part_of_one() -> None:
@@ -192,18 +191,28 @@ def test_warm_up_is_ten_laps_a_lap_or_a_part_of_one() -> None:
 # --- what is planned -----------------------------------------------------------------------------
 
 
-def test_each_core_order_backing_and_size_is_an_arm_once() -> None:
+def test_orders_are_those_of_the_kernel() -> None:
+    assert set(ORDERS) == set(memory_arrays.ORDERS)
+
+
+def test_planning_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured beforehand is measured in the pilot, with the journal open."""
+    monkeypatch.setattr(Arrays, "__init__", lambda *_: pytest.fail("a worker was started"))
+    assert "configurations" not in experiment.plan(params())
+
+
+def test_each_core_order_backing_and_size_is_a_configuration_once() -> None:
     made = plan(backings=["4k"], cores=CPUS[:2], orders=["window", "random", "window"])
-    arms = [Arm(*arm) for arm in made["arms"]]
+    found = [Configuration(*one) for one in made["configurations"]]
     assert made["sizes"] == [KIB << n for n in range(4, 11)]
-    assert [arm[:4] for arm in arms] == [
+    assert [one[:4] for one in found] == [
         (cpu, order, "4k", size)
         for cpu in CPUS[:2]
         for order in ("window", "random")
         for size in made["sizes"]
     ]
-    assert min(arm.loads for arm in arms) >= 2000
-    assert all(arm.warm_loads >= arm.array_bytes // 64 for arm in arms)
+    assert min(one.loads for one in found) >= 2000
+    assert all(one.warm_loads >= one.array_bytes // 64 for one in found)
     assert made["page_reach"] == {}, "there is nothing to be compared with small pages"
 
 
@@ -212,7 +221,10 @@ def test_beyond_the_caches_only_the_curve_of_the_levels_is_dense(
 ) -> None:
     large_machine(128 * KIB, None)
     made = plan(backings=["4k"], sizes_per_doubling=2, orders=["random", "window"])
-    found = {order: [a[3] for a in made["arms"] if a[1] == order] for order in ("window", "random")}
+    found = {
+        order: [one[3] for one in made["configurations"] if one[1] == order]
+        for order in ("window", "random")
+    }
     assert found["window"] == made["sizes"]
     beyond = [size for size in found["random"] if size > 128 * KIB]
     assert beyond == [256 * KIB, 512 * KIB, MIB]
@@ -249,7 +261,7 @@ def test_the_pool_is_reserved_and_given_back() -> None:
     assert run.samples["ok"].all()
 
 
-def test_another_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(UserError, match="memory_levels runs on x86-64 only, and this is aarch64"):
         plan()
@@ -259,15 +271,15 @@ def test_another_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeArrays:
-    """Answers as told: why an array is not laid, the frequency, why the core is not to be had."""
+    """Answers as given: why an array is not placed, the frequency, why the core cannot be used."""
 
-    unmet: tuple[str, ...] = ("the priority was not to be had",)
+    unmet: tuple[str, ...] = ("the priority was not available",)
 
-    def __init__(self, *, laid: str = "", gone: str = "", mhz: float = 2000.0) -> None:
-        self.laid, self.gone, self.mhz = laid, gone, mhz
+    def __init__(self, *, unplaced: str = "", gone: str = "", mhz: float = 2000.0) -> None:
+        self.unplaced, self.gone, self.mhz = unplaced, gone, mhz
 
-    def lay(self, _key: str, **_asked: Any) -> str:
-        return self.laid
+    def lay(self, _key: str, **_requested: Any) -> str:
+        return self.unplaced
 
     def run(self, _key: str, cpu: int, _warm: int, loads: int, repeats: int) -> Any:
         found = np.zeros(repeats, SAMPLE)
@@ -276,13 +288,13 @@ class FakeArrays:
         return (found[:0] if self.gone == "gone" else found), self.gone
 
 
-def turns(arrays: FakeArrays) -> Turns:
-    arm = Arm(CPU, "window", "4k", 16 * KIB, 2000, 256)
-    return Turns(arrays, [arm], params(), 2)  # type: ignore[arg-type]
+def trials(arrays: FakeArrays) -> Trials:
+    one = Configuration(CPU, "window", "4k", 16 * KIB, 2000, 256)
+    return Trials(arrays, [one], params(), 2)  # type: ignore[arg-type]
 
 
-def test_a_turn_is_a_row_for_each_repeat() -> None:
-    frame = pd.DataFrame(turns(FakeArrays()).take(3, 0))
+def test_a_trial_is_a_row_for_each_repeat() -> None:
+    frame = pd.DataFrame(trials(FakeArrays()).take(3, 0))
     assert frame["repeat"].tolist() == [0, 1]
     assert frame["ok"].all()
     assert set(frame.columns) | {"round", "position"} == {c.name for c in experiment.columns}
@@ -291,7 +303,7 @@ def test_a_turn_is_a_row_for_each_repeat() -> None:
 
 def test_cycles_are_those_of_the_core_whatever_its_clock() -> None:
     for mhz in (1000.0, 2000.0, 4000.0):
-        frame = pd.DataFrame(turns(FakeArrays(mhz=mhz)).take(0, 0))
+        frame = pd.DataFrame(trials(FakeArrays(mhz=mhz)).take(0, 0))
         assert frame["latency_cycles"].tolist() == pytest.approx([4.0, 4.0])
         assert frame["latency_ns"].tolist() == pytest.approx([4000 / mhz] * 2)
 
@@ -299,35 +311,37 @@ def test_cycles_are_those_of_the_core_whatever_its_clock() -> None:
 @pytest.mark.parametrize(
     ("fake", "rows", "says"),
     [
-        (FakeArrays(laid="its pages are not huge"), 1, "its pages are not huge"),
+        (FakeArrays(unplaced="its pages are not huge"), 1, "its pages are not huge"),
         (FakeArrays(gone="gone"), 1, "gone"),
         (FakeArrays(gone="the thread was moved"), 2, "the thread was moved"),
     ],
 )
-def test_a_turn_that_fails_is_marked_and_told_once(fake: FakeArrays, rows: int, says: str) -> None:
-    made = turns(fake)
+def test_a_trial_that_fails_is_marked_and_reported_once(
+    fake: FakeArrays, rows: int, says: str
+) -> None:
+    made = trials(fake)
     for round_ in range(3):
         frame = pd.DataFrame(made.take(round_, 0))
         assert len(frame) == rows
         assert not frame["ok"].any()
         assert set(frame.columns) | {"round", "position"} == {c.name for c in experiment.columns}
-    assert made.unmet == [FakeArrays.unmet[0], f"4k on cpu{CPU}, in some turns: {says}"]
+    assert made.unmet == [FakeArrays.unmet[0], f"4k on cpu{CPU}, in some trials: {says}"]
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="one CPU: there is no other to take away")
 def test_a_core_that_is_taken_away_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker is confined to the other core before the second round."""
-    real = Turns.take
+    real = Trials.take
     lost, kept = CPUS[:2]
 
-    def take(self: Turns, round_: int, arm: int) -> Any:
+    def take(self: Trials, round_: int, one: int) -> Any:
         if round_ == 2:
             raise KeyboardInterrupt
         if round_ == 1:
             worker = self._arrays._workers[0]
             assert worker.pid is not None
             os.sched_setaffinity(worker.pid, {kept})
-        return real(self, round_, arm)
+        return real(self, round_, one)
 
     class Confined(Worker):
         """A kernel that is confined by a control group refuses the lost core."""
@@ -340,7 +354,7 @@ def test_a_core_that_is_taken_away_during_the_run(monkeypatch: pytest.MonkeyPatc
             return (7 * 65536 + 22, outs) if refused else (answer, outs)
 
     monkeypatch.setattr("perflib.measure.workers.Worker", Confined)
-    monkeypatch.setattr(Turns, "take", take)
+    monkeypatch.setattr(Trials, "take", take)
     run = experiment.measure(params(cores=[lost, kept], backings="4k", budget_s=60.0))
     frame = run.samples
     assert frame["ok"][frame["round"] == 0].all()
@@ -351,33 +365,33 @@ def test_a_core_that_is_taken_away_during_the_run(monkeypatch: pytest.MonkeyPatc
     assert experiment.analyse(run)
 
 
-def test_a_worker_that_dies_costs_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Turns.take
+def test_a_worker_that_dies_costs_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Trials.take
     killed: list[int] = []
 
-    def take(self: Turns, round_: int, arm: int) -> Any:
+    def take(self: Trials, round_: int, one: int) -> Any:
         if round_ == 2:
             raise KeyboardInterrupt
         worker = self._arrays._workers[0]
         if round_ == 1 and not killed and worker.pid is not None:
             killed.append(worker.pid)
             os.kill(worker.pid, signal.SIGKILL)
-        return real(self, round_, arm)
+        return real(self, round_, one)
 
-    monkeypatch.setattr(Turns, "take", take)
+    monkeypatch.setattr(Trials, "take", take)
     run = experiment.measure(params(backings="4k", budget_s=60.0))
     assert len(killed) == 1
     assert run.provenance["failed_turns"] == 1
     assert any("SIGKILL" in problem for problem in run.provenance["problems"])
     assert run.samples["ok"].all()
-    arms = run.samples.groupby("round").size()
-    assert arms[0] - arms[1] == 2, "the repeats of one arm are lost"
+    rows = run.samples.groupby("round").size()
+    assert rows[0] - rows[1] == 2, "the repeats of one trial are lost"
 
 
 def test_a_worker_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made = params(backings="4k")
-    planned = experiment.plan(made)
-    monkeypatch.setattr(type(experiment), "plan", lambda *_: planned)
+    piloted = experiment.pilot(made, experiment.plan(made))
+    monkeypatch.setattr(type(experiment), "pilot", lambda *_: piloted)
 
     def run_(*_: Any) -> Any:
         msg = "it crashed"
@@ -390,15 +404,15 @@ def test_a_worker_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch)
 
 def test_where_nothing_is_ok_the_run_is_kept_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     made = params(backings="4k")
-    planned = experiment.plan(made)
-    monkeypatch.setattr(type(experiment), "plan", lambda *_: planned)
+    piloted = experiment.pilot(made, experiment.plan(made))
+    monkeypatch.setattr(type(experiment), "pilot", lambda *_: piloted)
     monkeypatch.setattr(Arrays, "lay", lambda *_, **__: "no memory on that node")
     run = experiment.measure(made)
     assert not run.samples["ok"].any()
     assert "no memory on that node" in run.provenance["problems"][0]
     with pytest.raises(UserError, match="no sample is usable"):
         experiment.analyse(run)
-    assert memory_levels.half_width(run.samples, {}) == math.inf
+    assert measure.half_width(run.samples, {}) == math.inf
 
 
 # --- for real ------------------------------------------------------------------------------------
@@ -407,7 +421,7 @@ def test_where_nothing_is_ok_the_run_is_kept_and_says_why(monkeypatch: pytest.Mo
 def test_a_short_run_from_the_command_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    words = ["-p", "budget_s=0.4", "-p", "largest_mib=1", "-p", "turn_ms=0.05", "-p", "repeats=2"]
+    words = ["-p", "budget_s=0.4", "-p", "largest_mib=1", "-p", "trial_ms=0.05", "-p", "repeats=2"]
     with pytest.raises(SystemExit) as caught:
         main(["run", "memory_levels", *words, "-p", "orders=window,sequential"])
     assert caught.value.code == 0
@@ -433,18 +447,18 @@ def test_a_short_run_from_the_command_line(
 
 
 def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Turns.take
+    real = Trials.take
     taken: list[float] = []
 
-    def take(self: Turns, round_: int, arm: int) -> Any:
+    def take(self: Trials, round_: int, one: int) -> Any:
         if len(taken) > 20:
             raise SystemExit
-        columns = real(self, round_, arm)
+        columns = real(self, round_, one)
         taken.extend(columns["time_ns"])
         return columns
 
     with monkeypatch.context() as patch:
-        patch.setattr(Turns, "take", take)
+        patch.setattr(Trials, "take", take)
         with pytest.raises(SystemExit):
             experiment.measure(params(backings="4k"))
     ((name, status),) = [(entry.id, entry.status) for entry in runs()]
@@ -454,21 +468,6 @@ def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(run.samples) > len(taken)
     counts = run.samples.groupby(["round", "order", "array_bytes"]).size()
     assert (counts == 2).all()
-
-
-def test_a_walk_comes_by_every_line_once_in_each_order() -> None:
-    lines = 64 * KIB // 64
-    found = {}
-    with Arrays(Conditions()) as arrays:
-        for order in memory_arrays.ORDERS:
-            found[order] = walk(arrays, order, 64 * KIB, CPU)
-            assert sorted(found[order]) == list(range(lines)), order
-        with pytest.raises(MeasurementError, match="cpu4095 cannot be used"):
-            walk(arrays, "random", 64 * KIB, 4095)
-    steps = np.diff(found["sequential"])
-    assert set(steps.tolist()) <= {1, 1 - lines}
-    assert len({line // 64 for line in found["page"][:63]}) == 1
-    assert len({line // 64 for line in found["lmbench"][:16]}) == 16
 
 
 def test_what_others_published_stands_beside_it() -> None:

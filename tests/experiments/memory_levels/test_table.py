@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from perflib.experiments.memory_levels import tables
 from perflib.experiments.memory_levels.table import MemoryTable, data_caches, primary, tlb_reaches
 from perflib.model.errors import UserError
 from tests.experiments.memory_levels.memory_samples import (
@@ -57,8 +58,8 @@ def test_curve_is_the_machines() -> None:
         curve = table.curve(order, backing)
         truth = latency_ns(np.array(SIZES, dtype=float), order, backing == "thp", MHZ, 40.0)
         assert curve["array_bytes"].tolist() == list(SIZES)
-        assert np.abs(np.log(curve["latency"] / truth)).max() < 0.02
-        inside = (curve["low"] < 1.004 * truth) & (0.996 * truth < curve["high"])
+        assert np.abs(np.log(curve["latency_ns"] / truth)).max() < 0.02
+        inside = (curve["low_ns"] < 1.004 * truth) & (0.996 * truth < curve["high_ns"])
         assert inside.mean() > 0.8
 
 
@@ -74,31 +75,31 @@ def test_levels_end_where_the_caches_do() -> None:
     assert table.matches.memory == 3
 
 
-def test_the_sources_table() -> None:
-    told = MemoryTable(samples(rounds=16, drift=0.0), machine()).levels_table()
-    assert told["level"].tolist() == ["L1d", "L2", "L3", "memory"]
-    assert told["size_kib"].tolist()[:3] == [32, 1024, 32768]
+def test_levels_table() -> None:
+    found = tables.levels(MemoryTable(samples(rounds=16, drift=0.0), machine()))
+    assert found["level"].tolist() == ["L1d", "L2", "L3", "memory"]
+    assert found["size_kib"].tolist()[:3] == [32, 1024, 32768]
     truth_ns = [*(cycles * 1000 / MHZ for cycles in CYCLES), MEMORY_NS]
-    found = told["latency_ns"].to_numpy(float)
-    assert found == pytest.approx(truth_ns, rel=0.04)
-    assert told["latency_cycles"].to_numpy(float) == pytest.approx(found * MHZ / 1000, rel=0.01)
+    found_ns = found["latency_ns"].to_numpy(float)
+    assert found_ns == pytest.approx(truth_ns, rel=0.04)
+    assert found["latency_cycles"].to_numpy(float) == pytest.approx(found_ns * MHZ / 1000, rel=0.01)
     for unit in ("ns", "cycles"):
-        low, middle, high = (told[f"{name}_{unit}"] for name in ("low", "latency", "high"))
+        low, middle, high = (found[f"{name}_{unit}"] for name in ("low", "latency", "high"))
         assert (low < middle).all()
         assert (middle < high).all()
-    assert {int(kib * KIB) for kib in told["array_kib"]} <= set(SIZES)
+    assert {int(kib * KIB) for kib in found["array_kib"]} <= set(SIZES)
 
 
 def test_minimum_in_caches_and_median_in_memory() -> None:
-    """Half of the repeats take twice as long; in memory one in five is lucky."""
+    """Half of the repeats take twice as long; in memory one in five is fast by chance."""
     made = samples(noise=0.001, tails=0.0, drift=0.0)
     slower = made["repeat"].isin([1, 2]) & (made["array_bytes"] <= CACHES["L3"])
-    lucky = (made["repeat"] == 0) & (made["array_bytes"] > CACHES["L3"])
-    made["latency_ns"] *= np.where(slower, 2.0, np.where(lucky, 0.5, 1.0))
-    told = MemoryTable(made, machine()).levels_table().set_index("level")["latency_ns"]
-    assert told["L1d"] == pytest.approx(CYCLES[0] * 1000 / MHZ, rel=0.02)
-    assert told["L3"] == pytest.approx(CYCLES[2] * 1000 / MHZ, rel=0.04)
-    assert told["memory"] == pytest.approx(MEMORY_NS, rel=0.04)
+    fast = (made["repeat"] == 0) & (made["array_bytes"] > CACHES["L3"])
+    made["latency_ns"] *= np.where(slower, 2.0, np.where(fast, 0.5, 1.0))
+    found = tables.levels(MemoryTable(made, machine())).set_index("level")["latency_ns"]
+    assert found["L1d"] == pytest.approx(CYCLES[0] * 1000 / MHZ, rel=0.02)
+    assert found["L3"] == pytest.approx(CYCLES[2] * 1000 / MHZ, rel=0.04)
+    assert found["memory"] == pytest.approx(MEMORY_NS, rel=0.04)
 
 
 def test_statistic_does_not_draw_a_level_where_a_cache_claims_to_end() -> None:
@@ -114,7 +115,7 @@ def test_statistic_does_not_draw_a_level_where_a_cache_claims_to_end() -> None:
 def test_clock_that_halves_doubles_ns_and_leaves_cycles() -> None:
     full = MemoryTable(samples(drift=0.0), machine())
     half = MemoryTable(samples(drift=0.0, clock=lambda *_: MHZ / 2), machine())
-    ours, theirs = (table.levels_table().set_index("level") for table in (full, half))
+    ours, theirs = (tables.levels(table).set_index("level") for table in (full, half))
     for name in CACHES:
         assert theirs["latency_ns"][name] == pytest.approx(2 * ours["latency_ns"][name], rel=0.03)
         assert theirs["latency_cycles"][name] == pytest.approx(
@@ -128,19 +129,19 @@ def test_clock_that_changes_within_the_run_leaves_the_levels() -> None:
     made = samples(drift=0.0, rounds=12, clock=lambda round_, _cpu: MHZ / (1 + round_ % 2))
     table = MemoryTable(made, machine())
     assert table.unit == "latency_cycles"
-    told = table.levels_table().set_index("level")
-    assert list(told.index) == ["L1d", "L2", "L3", "memory"]
-    assert told["latency_cycles"]["L1d"] == pytest.approx(CYCLES[0], rel=0.02)
-    assert told["high_ns"]["L1d"] > 1.2 * told["low_ns"]["L1d"], "ns depend on the clock"
+    found = tables.levels(table).set_index("level")
+    assert list(found.index) == ["L1d", "L2", "L3", "memory"]
+    assert found["latency_cycles"]["L1d"] == pytest.approx(CYCLES[0], rel=0.02)
+    assert found["high_ns"]["L1d"] > 1.2 * found["low_ns"]["L1d"], "ns depend on the clock"
 
 
-def test_frequency_is_the_highest_that_a_turn_saw() -> None:
+def test_frequency_is_the_highest_that_a_trial_saw() -> None:
     made = samples(drift=0.0, noise=0.001)
-    disturbed = made["repeat"] < 4
-    made.loc[disturbed, "core_mhz"] /= 3
+    slowed = made["repeat"] < 4
+    made.loc[slowed, "core_mhz"] /= 3
     made["latency_cycles"] = made["latency_ns"] * made["core_mhz"] / 1000
-    told = MemoryTable(made, machine()).levels_table()
-    assert told["latency_cycles"][0] == pytest.approx(CYCLES[0], rel=0.02)
+    found = tables.levels(MemoryTable(made, machine()))
+    assert found["latency_cycles"][0] == pytest.approx(CYCLES[0], rel=0.02)
 
 
 def test_repeats_that_were_pushed_aside_are_left_out_unless_there_are_no_others() -> None:
@@ -159,10 +160,10 @@ def test_required_columns_are_enough() -> None:
     table = MemoryTable(made)
     assert table.unit == "latency_ns"
     assert table.claims == {}
-    told = table.levels_table()
-    assert told["latency_ns"].notna().all()
-    assert told["latency_cycles"].isna().all()
-    assert told["level"].tolist() == ["unclaimed"] * 3 + ["memory"]
+    found = tables.levels(table)
+    assert found["latency_ns"].notna().all()
+    assert found["latency_cycles"].isna().all()
+    assert found["level"].tolist() == ["unclaimed"] * 3 + ["memory"]
 
 
 def test_cycles_of_a_user_are_taken_as_they_are() -> None:
@@ -193,9 +194,9 @@ def test_parts_of_the_curve() -> None:
 
 def test_one_round_has_no_interval() -> None:
     table = MemoryTable(samples(rounds=1), machine())
-    assert table.curve(*WINDOW)["low"].isna().all()
+    assert table.curve(*WINDOW)["low_ns"].isna().all()
     assert table.half_width == math.inf
-    assert table.levels_table()["low_ns"].isna().all()
+    assert tables.levels(table)["low_ns"].isna().all()
 
 
 def test_precision_gets_better_with_rounds() -> None:
@@ -233,4 +234,12 @@ def test_rows_that_are_not_ok_are_left_out() -> None:
     made = samples(rounds=4)
     wrong = made.assign(ok=False, latency_ns=1e9)
     table = MemoryTable(pd.concat([made, wrong]), machine())
-    assert table.curve(*WINDOW)["latency"].max() < 1e3
+    assert table.curve(*WINDOW)["latency_ns"].max() < 1e3
+
+
+def test_repeats_above_their_minimum() -> None:
+    made = samples(noise=0.001, tails=0.0, drift=0.0)
+    made.loc[made["repeat"] > 0, "latency_ns"] *= 1.5
+    frame = tables.repeats(MemoryTable(made, machine()))
+    assert frame["array_bytes"].tolist() == list(SIZES)
+    assert frame["above_percent"].to_numpy(float) == pytest.approx(50, abs=1)
