@@ -48,7 +48,8 @@ class Claim:
         ``inconclusive`` it says that it stays open.
     together
         For each verdict, one sentence for several findings that share it: ``{count}`` of them,
-        ``{named}``, the widest half-width ``{widest}``.
+        ``{named}``, what they are about ``{each[cpu]:list}``, the widest half-width
+        ``{widest}``.
     direction
         On which side of the threshold the claim says that the quantity lies.
     reasons

@@ -91,6 +91,7 @@ def together(findings: list[Finding]) -> str | None:
     values = _values(first) | {
         "count": len(findings),
         "named": _listed(one.subject for one in findings),
+        "each": {key: [str(one.about[key]) for one in findings] for key in first.about},
         "widest": f"± {number(widest, widest)} {short_unit(unit)}"
         if math.isfinite(widest)
         else "no interval",

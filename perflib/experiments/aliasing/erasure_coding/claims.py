@@ -6,6 +6,7 @@ from perflib.model.claim import Claim
 
 __all__ = ["ALIGNED", "BY_LAYOUT", "CHASING", "SHIFTED"]
 
+_ALL = "{each[implementation]:list}"
 _REASONS = {
     "segments_disagree": "Not every third of the run shows it ({segments:list +.1f} %).",
     "too_short": "The run is too short to be split into thirds.",
@@ -28,8 +29,9 @@ ALIGNED = Claim(
         "open: {estimate}",
     },
     together={
-        "refuted": "Blocks that all begin at a page cost {named} nothing (widest: {widest})",
-        "inconclusive": "Whether blocks that all begin at a page cost time stays open for {named} "
+        "refuted": f"Blocks that all begin at a page cost {_ALL} nothing (widest: {{widest}})",
+        "inconclusive": "Whether blocks that all begin at a page cost time stays open for "
+        f"{_ALL} "
         "(widest interval: {widest})",
     },
     reasons=_REASONS,
@@ -50,8 +52,9 @@ CHASING = Claim(
         "open: {estimate}",
     },
     together={
-        "refuted": "Loads that alias with stores cost {named} nothing (widest: {widest})",
-        "inconclusive": "Whether loads that alias with stores cost time stays open for {named} "
+        "refuted": f"Loads that alias with stores cost {_ALL} nothing (widest: {{widest}})",
+        "inconclusive": "Whether loads that alias with stores cost time stays open for "
+        f"{_ALL} "
         "(widest interval: {widest})",
     },
     reasons=_REASONS,
@@ -71,8 +74,8 @@ SHIFTED = Claim(
         "inconclusive": "the control of {implementation} stays open: {estimate}",
     },
     together={
-        "refuted": "The control holds for {named} (widest interval: {widest})",
-        "inconclusive": "The control stays open for {named} (widest interval: {widest})",
+        "refuted": f"The control holds for {_ALL} (widest interval: {{widest}})",
+        "inconclusive": f"The control stays open for {_ALL} (widest interval: {{widest}})",
     },
     direction="beyond",
     reasons=_REASONS,
