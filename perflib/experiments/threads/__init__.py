@@ -1,59 +1,39 @@
 """What the threads of a job do: run, wait for locks and for cores; and what each lock costs.
 
-The source (C. Jones, *Threading Performance Measurements with VTune*, 2015) looked at a job of
-eight threads after each of three rounds of fixes. Its profiler made the job up to nine times as
-long, and its concurrency did not match the real speed-up. Here each version of such a job is run
-with one thread, with all, under the profile, and with each of its serialisation points switched
-off, in turn: the profile is held to the job's own account of its waits, to its speed-up, and to
-what is gained in fact.
+C. Jones, *Threading Performance Measurements with VTune* (2015), profiled a job of eight threads
+after each of three rounds of fixes. The profiler made the job up to nine times as long, and its
+concurrency did not match the real speed-up. Here each version of such a job runs with one thread,
+with all, under the profile, and with each of its synchronisation points switched off. So the
+profile is compared with the job's self-reported waits, with its speed-up, and with what is gained
+in fact.
 """
 
 from __future__ import annotations
 
-import math
 import re
-import shutil
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
-import pandas as pd
 from pydantic import BeforeValidator, field_validator, model_validator
 
-from perflib.experiments.threads.analyse import Limits, findings
-from perflib.experiments.threads.measure import ALONE, ONE, PROFILED, WITHOUT, Arm, ThreadTurns
-from perflib.experiments.threads.table import ThreadTable
-from perflib.framework.experiment import Column, Experiment, Session
+from perflib.experiments.threads.claims import CLAIMS
+from perflib.framework.experiment import Column, Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
 from perflib.framework.params import AnyWords, Params, Words, parameter
-from perflib.framework.published import published
-from perflib.instruments.joblog.jobrun import job_argv
-from perflib.instruments.perf.recorder import CallGraph
-from perflib.instruments.threads.record import backends, chosen
-from perflib.instruments.threads.recording import Recording
+from perflib.instruments.perf.tool import CallGraph
 from perflib.instruments.threads.settings import Settings
-from perflib.kernels import build
 from perflib.measure.jobs import event_loop
 from perflib.model.errors import MeasurementError, UserError, choose
-from perflib.model.finding import Finding
-from perflib.model.run import Run
-from perflib.model.store import runs_dir
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["Threads", "ThreadsParams", "experiment", "points_of"]
 
-_LEAST_S = 8.0
 _NO_POINTS = "none"
-_ANY = "the job"  # in the place of a version, where it is not our event loop
 
 # The command line and the form read the word 'none' as no value.
 Callers = Annotated[CallGraph, BeforeValidator(lambda value: "none" if value is None else value)]
 
 
 def points_of(version: str) -> tuple[str, ...]:
-    """The serialisation points of a version: a preset's, or those that its name lists.
+    """The synchronisation points of a version: a preset's, or those that its name lists.
 
     Raises
     ------
@@ -74,9 +54,11 @@ def points_of(version: str) -> tuple[str, ...]:
         return tuple(point for point in event_loop.POINTS if point in points)
     if len(points) > 1:
         wrong = next(point for point in points if point not in event_loop.POINTS)
-        raise UserError(choose("point", wrong, event_loop.POINTS))
+        raise UserError(choose("synchronisation point", wrong, event_loop.POINTS))
     known = [*event_loop.VERSIONS, _NO_POINTS, *event_loop.POINTS]
-    raise UserError(choose("version", version, known) + ", several points with + between")
+    raise UserError(
+        choose("version", version, known) + ", several synchronisation points with + between"
+    )
 
 
 class ThreadsParams(Params):
@@ -99,14 +81,14 @@ class ThreadsParams(Params):
     )
     versions: Words = parameter(
         list(event_loop.VERSIONS),
-        "of the event loop: the source's Initial, ROOT, CMSSW I, Final; 'none' without "
-        "serialisation points; or points with + between (formula, interface, output, checksum, "
-        "queue)",
+        "of the event loop: Initial, ROOT, CMSSW I, Final (Jones 2015); 'none' without "
+        "synchronisation points; or some of them with + between (formula, interface, output, "
+        "checksum, queue)",
     )
     threads: int = parameter(
         0, "threads of the event loop; 0: as many as it has cores", ge=0, le=1024
     )
-    events: int = parameter(200, "events of one turn, some ms each", ge=1, le=10**8)
+    events: int = parameter(200, "events of one trial, some ms each", ge=1, le=10**8)
     spin: int = parameter(
         0, "how often the event loop tries for a lock before it waits for it", ge=0, le=10**9
     )
@@ -114,7 +96,7 @@ class ThreadsParams(Params):
         "mutex", "the kind of the event loop's locks"
     )
     without: bool = parameter(
-        True, "also measure each version with each of its points switched off, one at a time"
+        True, "also measure each version with each of its synchronisation points switched off"
     )
     backend: Literal["auto", "perf", "preload", "states"] = parameter(
         "auto",
@@ -143,8 +125,8 @@ class ThreadsParams(Params):
     )
     distortion_percent: float = parameter(
         5.0,
-        "by how much the job may be longer under the profile, and the profile's waits off the "
-        "job's own account",
+        "by how much the job may be longer under the profile, and the profile's waits off those "
+        "that the job reports",
         "percent",
         gt=0,
         le=1000,
@@ -154,7 +136,11 @@ class ThreadsParams(Params):
         le=1000,
     )  # fmt: skip
     cost_percent: float = parameter(
-        2.0, "a lock, a point or a want of cores counts from this on", "percent", gt=0, le=100
+        2.0,
+        "a lock, a synchronisation point or run-queue delay counts from this on",
+        "percent",
+        gt=0,
+        le=100,
     )
     busy_percent: float = parameter(
         80.0, "a job that keeps more of its cores busy uses them well", "percent", gt=0, le=100
@@ -205,37 +191,55 @@ class ThreadsParams(Params):
             max_data_mb=self.max_data_mb,
         )
 
-    def limits(self) -> Limits:
-        """From where on something counts."""
-        return Limits(
-            self.distortion_percent, self.ratio_percent, self.cost_percent, self.busy_percent
-        )
-
 
 class Threads(Experiment):
-    """Versions of a job: alone, under the profile, and without each of their points."""
+    """Versions of a job: alone, profiled, and without each of their synchronisation points."""
 
     name = "threads"
     title = "Threads: concurrency, waits and locks"
     question = "What do the threads of a job wait for, and what would they gain without?"
     notebook = "13_threads"
-    Params: ClassVar[type[Params]] = ThreadsParams
+    Params = ThreadsParams
     live_rounds = 1
-    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    claims = CLAIMS
+    published_table = "vtune_calibration"
+    renamed = {"arm": "configuration", "account": "self_report"}
+    tables = {
+        "calibration": "times, speed-up and concurrency of each version, beside Jones 2015",
+        "states": "what the threads of each version do, in percent of their time",
+        "concurrency": "for which share of the time so many threads ran at once",
+        "waits": "what each lock costs: by the profile, and self-reported by the job",
+        "gains": "what switching a synchronisation point off gains: measured and predicted",
+        "overhead": "the job's time under the profile over its time alone, beside Jones 2015",
+        "wait_paths": "from where each lock was waited for, in the recordings kept of the run",
+    }
+    plots = {
+        "calibration": "speed-up against effective concurrency, beside Jones 2015",
+        "states": "what the threads of each version do",
+        "concurrency": "how many threads ran at once",
+        "waits": "what each lock costs: by the profile, and self-reported by the job",
+        "gains": "what each synchronisation point costs, predicted and measured",
+        "overhead": "the job's time under the profile over its time alone, beside Jones 2015",
+    }
+    presets = {
         "quick": {"budget_s": 35.0, "events": 60},
         "full": {"budget_s": 1800.0, "precision_percent": 0.5, "events": 400},
     }
     columns = (
         Column("version", "text", "", "of the event loop; of any other job 'the job'", True),
         Column(
-            "arm", "text", "", "one_thread, alone (all threads), profiled, without:POINT", True
+            "configuration",
+            "text",
+            "",
+            "one_thread, alone (all threads), profiled, without:POINT",
+            True,
         ),
-        Column("round", "integer", "", "number of the round; arms are compared within", True),
+        Column("round", "integer", "", "number of the round; comparisons are within", True),
         Column("threads", "integer", "", "how many the job has", True),
         Column("job_time_s", "number", "s", "of the event loop; of a command: from start to end",
                True),
         Column("wall_s", "number", "s", "from the job's start to its end"),
-        Column("account", "text", "", "JSON: the job's own account, by lock"),
+        Column("self_report", "text", "", "JSON: the job's self-reported waits, by lock"),
         Column("backend", "text", "", "what recorded"),
         Column("cpus", "integer", "", "how many the job may use"),
         Column("recorded_s", "number", "s", "the part of the loop that the profile speaks of"),
@@ -243,8 +247,8 @@ class Threads(Experiment):
         Column("concurrency", "number", "", "threads that ran at once, on average"),
         Column("concurrency_s", "text", "s", "JSON: how long k threads ran at once, k = 0, 1 ..."),
         Column("running_s", "number", "s", "of all threads: on a core, at work"),
-        Column("ready_s", "number", "s", "of all threads: could run, without a core"),
-        Column("free_ready_s", "number", "s", "of these, those that asked for no lock"),
+        Column("ready_s", "number", "s", "of all threads: run-queue delay"),
+        Column("free_ready_s", "number", "s", "the part of ready_s in which no lock was asked for"),
         Column("waiting_s", "number", "s", "of all threads: for a lock"),
         Column("sleeping_s", "number", "s", "of all threads: for a timer, a file, a device"),
         Column("spinning_s", "number", "s", "of all threads: on a core, asking for a lock"),
@@ -256,161 +260,24 @@ class Threads(Experiment):
         Column("serial_middle_s", "number", "s", "between, with one thread running"),
         Column("lost_events", "integer", "", "that the recording missed"),
         Column("lost_samples", "integer", "", "that the recording missed"),
-        Column("position", "integer", "", "place of the turn in its round"),
-        Column("start_ns", "integer", "ns", "when the turn began"),
+        Column("position", "integer", "", "place of the trial in its round"),
+        Column("start_ns", "integer", "ns", "when the trial began"),
         Column("ok", "boolean", "", "false: the job's result is wrong; it is not used"),
     )  # fmt: skip
 
-    def published(self) -> pd.DataFrame:
-        """The source's calibration of its profiler."""
-        return published("vtune_calibration")
-
     def unavailable(self) -> str:
-        """Whether a job that we start can be recorded at all."""
-        try:
-            chosen(None, running=False)
-        except MeasurementError as error:
-            return str(error)
-        return ""
+        """Whether neither a job that we start nor one that runs can be recorded."""
+        from perflib.instruments.threads.record import chosen
 
-    # --- measuring -------------------------------------------------------------------------------
-
-    def plan(self, params: Any) -> dict[str, Any]:
-        """The CPUs, the backend, the versions and how each is run."""
-        running = params.job == "running"
-        backend = chosen(params.backend, running=running)
-        plan: dict[str, Any] = {"cpus": params.resolved_cores(), "backend": backend}
-        if running:
-            return {**plan, "arms": [[_ANY, PROFILED, 1]]}
-        if params.job == "command":
-            job_argv(params.job_command, first=0, events=params.events, seed=params.seed)
-            return {**plan, "arms": [[_ANY, arm, 1] for arm in (ALONE, PROFILED)]}
-        threads = params.threads or len(plan["cpus"])
-        arms: list[tuple[str, str, int]] = []
-        for version in dict.fromkeys(params.versions):
-            arms += [(version, ONE, 1), (version, ALONE, threads), (version, PROFILED, threads)]
-            if params.without:
-                arms += [(version, WITHOUT + point, threads) for point in points_of(version)]
-        return {**plan, "arms": arms}
-
-    def _turns(self, params: ThreadsParams, session: Session) -> ThreadTurns:
-        plan = session.plan
-        return ThreadTurns(
-            [Arm(version, arm, threads, self._argv(params, version, arm, threads))
-             for version, arm, threads in plan["arms"]],
-            accounts=params.job == "event_loop",
-            conditions=params.conditions(None),
-            cpus=plan["cpus"],
-            settings=params.recorded(),
-            backend=plan["backend"],
-            folder=_folder(session.journal.path),
-            timeout_s=params.job_timeout_s,
-            pid=params.job_pid,
-            stop=session.stop,
-        )  # fmt: skip
-
-    @staticmethod
-    def _argv(params: ThreadsParams, version: str, arm: str, threads: int) -> list[str]:
-        if params.job == "running":
-            return []
-        if params.job == "command":
-            return job_argv(params.job_command, first=0, events=params.events, seed=params.seed)
-        points = set(points_of(version)) - {arm.removeprefix(WITHOUT)}
-        return event_loop.argv(
-            threads, params.events, points, seed=params.seed, spin=params.spin, lock=params.lock
-        )
-
-    def take(self, params: ThreadsParams, session: Session) -> str:
-        """Every version in every way once a round; of each version the last recording is kept."""
-        turns = self._turns(params, session)
-        running = params.job == "running"  # it is recorded once
-        try:
-            stopped = session.rounds(
-                params,
-                len(session.plan["arms"]),
-                turns.take,
-                lambda samples: 0.0 if running else self._half_width(samples),
-                least_s=0.0 if running else _LEAST_S,
-            )
-        finally:
-            if not any("columns" in turn for turn in session.journal.turns):
-                shutil.rmtree(_folder(session.journal.path), ignore_errors=True)
-        if params.job == "event_loop":
-            session.provenance["kernel"] = build("event_loop", executable=True).provenance
-        session.provenance |= {"backend": session.plan["backend"], "backends": backends()}
-        session.note(turns)
-        session.problems += turns.problems
-        return stopped
-
-    @staticmethod
-    def _half_width(samples: pd.DataFrame) -> float:
-        """The widest, in percentage points, of speed-ups and of the profile's cost."""
-        table = ThreadTable(samples)
-        widths = []
-        for version in table.versions:
-            if ONE in table.arms(version):
-                speedup = table.speedup(version)
-                widths.append(100 * speedup.half_width / speedup.effect)
-            widths.append(table.overhead(version).half_width)
-        return max((one if math.isfinite(one) else math.inf for one in widths), default=math.inf)
-
-    # --- what it says ----------------------------------------------------------------------------
-
-    @staticmethod
-    def table(run: Run) -> ThreadTable:
-        """The run's samples, its versions in the order of the parameters."""
-        return ThreadTable(run.samples, run.params.get("versions", ()))
-
-    def analyse(self, run: Run) -> list[Finding]:
-        """Does the profile distort, does concurrency predict speed-up, and what limits."""
-        return findings(self.table(run), ThreadsParams.make(run.params).limits())
-
-    def calibration(self, run: Run) -> pd.DataFrame:
-        """The source's table for this machine, beside the published one; one row a version."""
-        return self.table(run).calibration(self.published())
-
-    @staticmethod
-    def recordings(run: Run) -> dict[str, Recording]:
-        """The last recording of each version, as far as they are still on this machine.
-
-        Raises
-        ------
-        UserError
-            One is damaged.
-        """
-        folder = _folder(runs_dir() / run.id)
-        kept: Mapping[str, str] = run.provenance.get("recordings", {})
-        return {
-            version: Recording.open(folder / name)
-            for version, name in kept.items()
-            if (folder / name).is_dir()
-        }
-
-    def figures(self, run: Run) -> dict[str, Figure]:
-        """Calibration, states, waits by lock, gains predicted and measured, cost of the profile."""
-        from perflib.experiments.threads import figures as threads_figures
-
-        table = self.table(run)
-        drawn: dict[str, Figure] = {}
-        profiled = [version for version in table.versions if table.is_profiled(version)]
-        if any(ONE in table.arms(version) for version in profiled):
-            drawn["calibration"] = threads_figures.calibration(table, self.published())
-        if profiled:
-            drawn["states"] = threads_figures.states(table)
-            drawn["concurrency"] = threads_figures.concurrency(table)
-            drawn["waits"] = threads_figures.waits(table)
-        if any(table.points(version) for version in profiled):
-            drawn["gains"] = threads_figures.gains(table)
-        if any(ALONE in table.arms(version) for version in profiled):
-            drawn["overhead"] = threads_figures.overhead(
-                table, ThreadsParams.make(run.params).distortion_percent, self.published()
-            )
-        return drawn
-
-
-def _folder(journal: Path) -> Path:
-    """Where the recordings of a run lie, beside its file."""
-    return journal.with_name(f"{journal.name.removesuffix('.journal')}.recordings")
+        why = ""
+        for running in (False, True):
+            try:
+                chosen(None, running=running)
+            except MeasurementError as error:
+                why = why or str(error)
+            else:
+                return ""
+        return why
 
 
 experiment = Threads()

@@ -1,304 +1,270 @@
-"""What ``threads`` claims: of each version of a job, and of all together."""
+"""What the trials of ``threads`` say: findings of each version and of all together, and tables."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from perflib.experiments.threads.measure import ALONE, ONE, PROFILED
-from perflib.experiments.threads.table import Gain, ThreadTable, WaitShare
-from perflib.framework.verdicts import threshold_verdict
-from perflib.model.finding import Finding, Verdict
-from perflib.stats.interval import Interval
+import numpy as np
+import pandas as pd
 
-__all__ = ["Limits", "findings"]
+from perflib.experiments.threads.claims import (
+    GAIN,
+    GAINS_BOUNDED,
+    LIMITING,
+    ORDER,
+    OVERHEAD,
+    PREDICTS,
+    RUN_QUEUE,
+    SERIAL,
+    SPINNING,
+    USES_CORES,
+    WAITS_AGREE,
+)
+from perflib.experiments.threads.recordings import kept
+from perflib.experiments.threads.table import LONG_WAIT_S, Gain, ThreadTable
+from perflib.experiments.threads.trials import ALONE, ONE, PROFILED
+from perflib.framework.published import published
+from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.waits import wait_paths
+from perflib.stats.decide import Decision, Reason, Verdict, Witness, decide
+from perflib.stats.interval import NO_INTERVAL, Interval
 
-_MOSTLY = 0.9  # of the turns must name a lock first, for it to be the limiting one
+if TYPE_CHECKING:
+    from perflib.model.claim import Claim
+    from perflib.model.finding import Finding
+    from perflib.model.run import Run
+
+__all__ = ["findings", "tables"]
+
+_MOSTLY = 0.9  # of the profiles must name a lock first, for it to be the limiting one
 _ALPHA = 0.05
+_STATES = {
+    "running_s": "running",
+    "spinning_s": "spinning",
+    "free_ready_s": "run-queue delay",
+    "locked_s": "waiting for a lock",
+    "sleeping_s": "sleeping or in I/O",
+    "unknown_s": "unknown",
+}
 
 
-@dataclass(frozen=True)
-class Limits:
-    """From where on something counts, all in percent.
-
-    Parameters
-    ----------
-    distortion
-        By how much longer the job may take under the profile, and by how much the profile's waiting
-        may differ from the job's own account.
-    ratio
-        By how much effective concurrency may differ from the speed-up that it predicts.
-    cost
-        A lock, a point, a want of cores counts if it costs more of the threads' time than this.
-    busy
-        A job that keeps more than this of its cores busy uses them well.
-    """
-
-    distortion: float
-    ratio: float
-    cost: float
-    busy: float
-
-
-def findings(table: ThreadTable, limits: Limits) -> list[Finding]:
+def findings(run: Run) -> list[Finding]:
     """Of each version in turn; and whether concurrency orders the versions as speed-up does."""
+    table = _table(run)
     found = []
     for version in table.versions:
-        arms = table.arms(version)
-        profiled = table.is_profiled(version)
-        if profiled and ALONE in arms and PROFILED in arms:
-            found.append(_overhead(table, version, limits))
-        if profiled and ONE in arms:
-            found.append(_predicts(table, version, limits))
-        if profiled:
-            found += _of_the_profile(table, version, limits)
+        of = _Version(table, version, run.params)
+        ways = table.configurations(version)
+        if table.is_profiled(version):
+            if ALONE in ways:
+                found.append(of.overhead())
+            if ONE in ways:
+                found.append(of.predicts())
+            found += of.profile()
         gains = [table.gain(version, point) for point in table.points(version)]
-        found += [_without(gain, version, limits) for gain in gains]
-        found += _bounds(gains, version, limits)
+        found += [of.gain(gain) for gain in gains]
+        found += of.bounded([gain for gain in gains if math.isfinite(gain.beyond.effect)])
     return found + _order(table)
 
 
-def _of_the_profile(table: ThreadTable, version: str, limits: Limits) -> list[Finding]:
-    found = [_busy(table, version, limits), _limiting(table, version, limits)]
-    if table.points_of(version):
-        found.append(_waits(table, version, limits))
-    found.append(_cores(table, version, limits))
-    spinning = table.share(version, "spinning_s")
-    if spinning.effect > limits.cost / 2:
-        found.append(
-            _share(f"the threads of {version} spin", f"{version} spinning", spinning, limits)
+def _table(run: Run) -> ThreadTable:
+    return ThreadTable(run.samples, run.params["versions"])
+
+
+class _Version:
+    """The findings of one version."""
+
+    def __init__(self, table: ThreadTable, version: str, params: Mapping[str, Any]) -> None:
+        self._table = table
+        self._version = version
+        self._cost: float = params["cost_percent"]
+        self._busy: float = params["busy_percent"]
+        self._ratio: float = params["ratio_percent"]
+        self._distortion: float = params["distortion_percent"]
+
+    def _decided(self, claim: Claim, found: Interval, threshold: float, **more: Any) -> Finding:
+        return claim.decided(found, threshold, about={"version": self._version}, **more)
+
+    def profile(self) -> list[Finding]:
+        """Those that need nothing but the profile."""
+        found = [self._uses_cores(), self._limiting()]
+        if self._table.points_of(self._version):
+            found.append(self._waits_agree())
+        found.append(self._run_queue())
+        spinning = self._table.share(self._version, "spinning_s")
+        if spinning.effect > self._cost / 2:
+            found.append(self._decided(SPINNING, spinning, self._cost))
+        serial = self._table.serial(self._version)
+        if math.isfinite(serial.effect):
+            found.append(self._decided(SERIAL, serial, self._cost))
+        return found
+
+    def overhead(self) -> Finding:
+        """Does the profile slow the job?"""
+        return self._decided(
+            OVERHEAD,
+            self._table.overhead(self._version),
+            self._distortion,
+            evidence={
+                "alone_s": list(self._table.job_s(self._version, ALONE)),
+                "profiled_s": list(self._table.job_s(self._version, PROFILED)),
+            },
         )
-    serial = table.serial(version)
-    if math.isfinite(serial.effect):
-        what = f"{version} is serial, at its begin and its end,"
-        found.append(_share(what, f"{version} serial part", serial, limits, of="what was recorded"))
-    return found
 
+    def predicts(self) -> Finding:
+        """Is the speed-up what concurrency says?"""
+        ratio = Interval(*(100 * (end - 1) for end in self._table.predicts(self._version)))
+        both = {
+            "speedup": self._table.speedup(self._version),
+            "concurrency": self._table.concurrency(self._version),
+        }
+        remarks = [Reason("both", both)]
+        if ratio.low > 0:
+            remarks.append(Reason("not_all_gained"))
+        elif ratio.high < 0:
+            remarks.append(Reason("pessimistic"))
+        delayed = self._table.share(self._version, "free_ready_s").effect
+        if delayed > self._cost:
+            remarks.append(Reason("delayed", {"share": delayed}))
+        evidence = {name: list(one) for name, one in both.items()}
+        return self._decided(PREDICTS, ratio, self._ratio, evidence=evidence, remarks=remarks)
 
-def _share(
-    what: str, subject: str, share: Interval, limits: Limits, of: str = "their time"
-) -> Finding:
-    verdict, reason = threshold_verdict(share, limits.cost)
-    claim = f"{what} for more than {limits.cost:g} % of {of}"
-    return Finding(claim, subject, verdict, *share, unit="percent", reason=reason)
-
-
-def _overhead(table: ThreadTable, version: str, limits: Limits) -> Finding:
-    longer = table.overhead(version)
-    verdict, reason = _at_most(longer, limits.distortion)
-    return Finding(
-        f"{version} takes at most {limits.distortion:g} % longer under the profile",
-        f"{version} under the profile", verdict, *longer, unit="percent", reason=reason,
-        evidence={
-            "alone_s": list(table.job_s(version, ALONE)),
-            "profiled_s": list(table.job_s(version, PROFILED)),
-        },
-    )  # fmt: skip
-
-
-def _at_most(found: Interval, limit: float) -> tuple[Verdict, str]:
-    if not math.isfinite(found.half_width):
-        return "inconclusive", "It takes two rounds or more."
-    if found.high <= limit:
-        return "supported", "The whole interval lies below."
-    if found.low > limit:
-        return "refuted", "The whole interval lies above."
-    return "inconclusive", f"{limit:g} lies within the interval: more rounds would narrow it."
-
-
-def _within(found: Interval, limit: float) -> Verdict:
-    if not math.isfinite(found.half_width):
-        return "inconclusive"
-    if -limit <= found.low and found.high <= limit:
-        return "supported"
-    return "refuted" if found.low > limit or found.high < -limit else "inconclusive"
-
-
-def _predicts(table: ThreadTable, version: str, limits: Limits) -> Finding:
-    ratio = Interval(*(100 * (end - 1) for end in table.predicts(version)))
-    verdict = _within(ratio, limits.ratio)
-    speedup, concurrency = table.speedup(version), table.concurrency(version)
-    reason = f"Speed-up {_said(speedup)}, effective concurrency {_said(concurrency)}"
-    if not math.isfinite(ratio.half_width):
-        reason += ": it takes two rounds or more."
-    elif verdict == "inconclusive":
-        reason += f": {limits.ratio:g} % lies within the interval, more rounds would narrow it."
-    elif ratio.low > 0:
-        reason += ": not all that threads run beside each other is gained."
-    elif ratio.high < 0:
-        reason += ": the profile is the more pessimistic, as in the source."
-    else:
-        reason += "."
-    without_core = table.share(version, "free_ready_s").effect
-    if without_core > limits.cost and verdict != "supported":
-        reason += (
-            f" Threads were without a core for {without_core:.0f} % of their time. Where other "
-            "processes are why, one thread alone has to share as well, and the speed-up is less "
-            "changed than concurrency is."
+    def _uses_cores(self) -> Finding:
+        histogram = self._table.histogram(self._version)
+        return self._decided(
+            USES_CORES,
+            self._table.busy(self._version),
+            self._busy,
+            evidence={
+                "effective": list(self._table.concurrency(self._version)),
+                "share_of_time_by_threads_at_once": [round(float(one), 4) for one in histogram],
+            },
         )
-    return Finding(
-        f"effective concurrency predicts the speed-up of {version} to {limits.ratio:g} %",
-        f"{version} concurrency over speed-up", verdict, *ratio, unit="percent", reason=reason,
-        evidence={"speedup": list(speedup), "concurrency": list(concurrency)},
-    )  # fmt: skip
 
+    # --- locks -----------------------------------------------------------------------------------
 
-def _said(one: Interval) -> str:
-    if not math.isfinite(one.half_width):
-        return f"{one.effect:.2f}"
-    return f"{one.effect:.2f} [{one.low:.2f}, {one.high:.2f}]"
-
-
-def _busy(table: ThreadTable, version: str, limits: Limits) -> Finding:
-    busy = table.busy(version)
-    verdict, reason = threshold_verdict(busy, limits.busy)
-    histogram = table.histogram(version)
-    return Finding(
-        f"{version} keeps more than {limits.busy:g} % of what threads and cores allow busy",
-        f"{version} concurrency", verdict, *busy, unit="percent", reason=reason,
-        evidence={
-            "effective": list(table.concurrency(version)),
-            "share_of_time_by_threads_at_once": [round(float(one), 4) for one in histogram],
-        },
-    )  # fmt: skip
-
-
-# --- locks ---------------------------------------------------------------------------------------
-
-
-def _limiting(table: ThreadTable, version: str, limits: Limits) -> Finding:
-    waits = table.waits(version)
-    if not waits or not waits[0].share.effect > 0:
-        return Finding(
-            f"a lock costs the threads of {version} more than {limits.cost:g} % of their time",
-            f"{version} limiting lock", "refuted", 0.0, math.nan, math.nan, unit="percent",
-            reason="No thread waited for a lock.",
-        )  # fmt: skip
-    top = waits[0]
-    verdict, reason = threshold_verdict(top.share, limits.cost)
-    named = f"It is the first in {top.first} of {top.turns} profiles"
-    if verdict == "supported" and top.first < _MOSTLY * top.turns:
-        verdict, reason = "inconclusive", f"{named} only: others cost about as much."
-    elif verdict == "supported":
-        reason = f"{named}{_next(waits)}."
+    def _limiting(self) -> Finding:
+        waits = self._table.waits(self._version)
+        if not waits or not waits[0].share.effect > 0:
+            return self._no_wait()
+        top, *others = waits
+        named = {"first": top.first, "profiles": top.profiles}
+        remarks = []
+        if others and others[0].share.effect > 0:
+            following = {"next": others[0].lock, "share": others[0].share.effect}
+            remarks.append(Reason("next", following))
         if top.kind == "condition":
-            reason += " It is a condition variable: threads may wait there for want of work."
-    return Finding(
-        f"{top.lock} costs the threads of {version} more than {limits.cost:g} % of their time, and "
-        "more than any other lock",
-        f"{version} limiting lock", verdict, *top.share, unit="percent", reason=reason,
-        evidence={
-            "lock": top.lock,
-            "point": table.points_of(version).get(top.lock, ""),
-            "locks_percent": {one.lock: list(one.share) for one in waits},
-            "account_percent": {one.lock: list(one.account) for one in waits},
-        },
-    )  # fmt: skip
-
-
-def _next(waits: list[WaitShare]) -> str:
-    if len(waits) < 2 or not waits[1].share.effect > 0:
-        return ""
-    return f"; the next is {waits[1].lock} with {waits[1].share.effect:.1f} %"
-
-
-def _waits(table: ThreadTable, version: str, limits: Limits) -> Finding:
-    claim = (
-        f"the profile's waiting for each lock of {version} is within {limits.distortion:g} % of "
-        "the job's own account"
-    )
-    subject = f"{version} waits beside the account"
-    waits = table.waits(version)
-    counted = [one for one in waits if one.account.effect > limits.cost]
-    if not counted:
-        why = f"The job waits for no lock for more than {limits.cost:g} % of its threads' time."
-        nothing = Interval(math.nan, math.nan, math.nan)
-        return Finding(claim, subject, "inconclusive", *nothing, unit="percent", reason=why)
-    each = {one.lock: _within(one.apart, limits.distortion) for one in counted}
-    verdict: Verdict = "inconclusive"
-    if "refuted" in each.values():
-        verdict = "refuted"
-    elif set(each.values()) == {"supported"}:
-        verdict = "supported"
-    worst = max(counted, key=lambda one: max(abs(one.apart.low), abs(one.apart.high)))
-    reason = f"{worst.lock} is farthest off, of {len(counted)} waited for long enough."
-    return Finding(
-        claim, subject, verdict, *worst.apart, unit="percent", reason=reason,
-        evidence={"apart_percent": {one.lock: list(one.apart) for one in counted}},
-    )  # fmt: skip
-
-
-def _cores(table: ThreadTable, version: str, limits: Limits) -> Finding:
-    share = table.share(version, "free_ready_s")
-    verdict, reason = threshold_verdict(share, limits.cost)
-    threads, cpus = table.sizes(version)
-    if threads > cpus:
-        reason += f" The job has {threads} threads and may use {cpus} of the CPUs."
-    elif verdict == "supported":
-        reason += f" It has {threads} threads and may use {cpus} CPUs: other processes took them."
-    return Finding(
-        f"threads of {version} that wait for no lock are without a core for more than "
-        f"{limits.cost:g} % of their time",
-        f"{version} without a core", verdict, *share, unit="percent", reason=reason,
-        evidence={"threads": threads, "cpus": cpus},
-    )  # fmt: skip
-
-
-# --- what a point costs --------------------------------------------------------------------------
-
-
-def _without(gain: Gain, version: str, limits: Limits) -> Finding:
-    verdict, reason = threshold_verdict(gain.measured, limits.cost)
-    return Finding(
-        f"the loop of {version} is more than {limits.cost:g} % shorter without its point "
-        f"{gain.point!r}",
-        f"{version} without {gain.point}", verdict, *gain.measured, unit="percent",
-        reason=f"{reason}{_predicted(gain)}",
-        evidence={
-            "bound_percent": list(gain.bound), "expected_percent": list(gain.expected),
-        },
-    )  # fmt: skip
-
-
-def _bounds(gains: list[Gain], version: str, limits: Limits) -> list[Finding]:
-    """Does what was gained stay below what the profile said at most? By the point farthest off."""
-    gains = [gain for gain in gains if math.isfinite(gain.beyond.effect)]
-    if not gains:
-        return []
-    each = {gain.point: _at_most(gain.beyond, limits.cost)[0] for gain in gains}
-    verdict: Verdict = "inconclusive"
-    if "refuted" in each.values():
-        verdict = "refuted"
-    elif set(each.values()) == {"supported"}:
-        verdict = "supported"
-    worst = max(gains, key=lambda gain: gain.beyond.effect)
-    return [
-        Finding(
-            f"no point of {version} gains more, switched off, than the profile's bound and "
-            f"{limits.cost:g} percentage points",
-            f"{version} gains beyond the bound", verdict, *worst.beyond, unit="percentage points",
-            reason=f"The farthest is {worst.point!r}.",
-            evidence={gain.point: list(gain.beyond) for gain in gains},
+            remarks.append(Reason("condition"))
+        mostly = top.first >= _MOSTLY * top.profiles
+        return self._decided(
+            LIMITING,
+            top.share,
+            self._cost,
+            facts={"lock": top.lock},
+            evidence={
+                "lock": top.lock,
+                "point": self._table.points_of(self._version).get(top.lock, ""),
+                "locks_percent": {one.lock: list(one.share) for one in waits},
+                "self_reported_percent": {one.lock: list(one.reported) for one in waits},
+            },
+            to_support=[Witness(mostly, Reason("others_alike", named), Reason("first", named))],
+            remarks=remarks,
         )
-    ]  # fmt: skip
+
+    def _no_wait(self) -> Finding:
+        """No wait was seen: refuted only where the recordings could have shown one."""
+        bound = self._table.unseen_wait(self._version)
+        lost = self._table.lost_events(self._version)
+        return self._decided(
+            LIMITING,
+            Interval(0.0, math.nan, math.nan) if lost else bound,
+            self._cost,
+            facts={"lock": "any lock"},
+            prevented=Reason("lost_events") if lost else None,
+            remarks=[] if lost else [Reason("no_wait", {"long_ms": 1e3 * LONG_WAIT_S})],
+        )
+
+    def _waits_agree(self) -> Finding:
+        waits = self._table.waits(self._version)
+        counted = [one for one in waits if one.reported.effect > self._cost]
+        about = {"version": self._version}
+        if not counted:
+            nothing = Decision("inconclusive", (Reason("no_long_wait", {"threshold": self._cost}),))
+            return WAITS_AGREE.found(nothing, about=about, threshold=self._distortion)
+        verdict = _of_all(WAITS_AGREE, [one.apart for one in counted], self._distortion)
+        worst = max(counted, key=lambda one: max(abs(one.apart.low), abs(one.apart.high)))
+        farthest = Reason("farthest", {"lock": worst.lock, "count": len(counted)})
+        return WAITS_AGREE.found(
+            Decision(verdict, (farthest,)),
+            worst.apart,
+            about=about,
+            threshold=self._distortion,
+            evidence={"apart_percent": {one.lock: list(one.apart) for one in counted}},
+        )
+
+    def _run_queue(self) -> Finding:
+        threads, cpus = self._table.sizes(self._version)
+        sizes = {"threads": threads, "cpus": cpus}
+        share = self._table.share(self._version, "free_ready_s")
+        remarks = []
+        if threads > cpus:
+            remarks.append(Reason("too_many_threads", sizes))
+        elif share.low > self._cost:
+            remarks.append(Reason("others_took", sizes))
+        return self._decided(RUN_QUEUE, share, self._cost, evidence=sizes, remarks=remarks)
+
+    # --- what a synchronisation point costs ------------------------------------------------------
+
+    def gain(self, gain: Gain) -> Finding:
+        """Is the loop shorter without a synchronisation point?"""
+        predicted = {"expected": gain.expected.effect, "bound": gain.bound.effect}
+        known = math.isfinite(gain.bound.effect)
+        return GAIN.decided(
+            gain.measured,
+            self._cost,
+            about={"version": self._version, "point": gain.point},
+            evidence={
+                "bound_percent": list(gain.bound),
+                "expected_percent": list(gain.expected),
+            },
+            remarks=[Reason("predicted", predicted)] if known else [],
+        )
+
+    def bounded(self, gains: list[Gain]) -> list[Finding]:
+        """Is what was gained below what the profile said at most? By the point farthest off."""
+        if not gains:
+            return []
+        verdict = _of_all(GAINS_BOUNDED, [gain.beyond for gain in gains], self._cost)
+        worst = max(gains, key=lambda gain: gain.beyond.effect)
+        return [
+            GAINS_BOUNDED.found(
+                Decision(verdict, (Reason("farthest", {"point": worst.point}),)),
+                worst.beyond,
+                about={"version": self._version},
+                threshold=self._cost,
+                facts={"point": worst.point},
+                evidence={gain.point: list(gain.beyond) for gain in gains},
+            )
+        ]
 
 
-def _predicted(gain: Gain) -> str:
-    if not math.isfinite(gain.bound.effect):
-        return ""
-    return (
-        f" From the profile: {gain.expected.effect:.1f} % expected, "
-        f"{gain.bound.effect:.1f} % at most."
-    )
-
-
-# --- all versions --------------------------------------------------------------------------------
+def _of_all(claim: Claim, each: Iterable[Interval], threshold: float) -> Verdict:
+    """The verdict on all of them: refuted by one, supported by all together."""
+    verdicts = {decide(one, threshold, claim.direction).verdict for one in each}
+    if "refuted" in verdicts:
+        return "refuted"
+    return "supported" if verdicts == {"supported"} else "inconclusive"
 
 
 def _order(table: ThreadTable) -> list[Finding]:
     """Of pairs of versions that differ clearly in both: are they ordered alike?"""
-    compared = [one for one in table.versions if table.is_profiled(one) and ONE in table.arms(one)]
+    compared = [
+        one for one in table.versions if table.is_profiled(one) and ONE in table.configurations(one)
+    ]
     pairs = list(itertools.combinations(compared, 2))
     if not pairs:
         return []
@@ -308,21 +274,153 @@ def _order(table: ThreadTable) -> list[Finding]:
         both = table.differences(first, second, confidence)
         if all(one.low > 0 or one.high < 0 for one in both):
             signs[f"{first}, {second}"] = 1 if (both[0].effect > 0) == (both[1].effect > 0) else -1
+    against = [pair for pair, sign in signs.items() if sign < 0]
     verdict: Verdict = "inconclusive"
-    clear = len(signs)
-    reason = f"Of {len(pairs)} pairs of versions, {clear} differ clearly in both."
-    if clear and min(signs.values()) < 0:
+    reasons = [Reason("pairs", {"pairs": len(pairs), "clear": len(signs)})]
+    if against:
         verdict = "refuted"
-        against = [pair for pair, sign in signs.items() if sign < 0]
-        reason += f" Against it: {'; '.join(against)}."
-    elif clear:
+        reasons.append(Reason("against", {"against": against}))
+    elif signs:
         verdict = "supported"
-        reason += " All of them are ordered alike."
-    effect = sum(signs.values()) / clear if clear else math.nan
+        reasons.append(Reason("alike"))
+    effect = sum(signs.values()) / len(signs) if signs else math.nan
     return [
-        Finding(
-            "versions with more effective concurrency have more speed-up", "order of versions",
-            verdict, effect, math.nan, math.nan, unit="rank correlation", reason=reason,
+        ORDER.found(
+            Decision(verdict, tuple(reasons)),
+            Interval(effect, math.nan, math.nan),
             evidence={"pairs": signs},
         )
-    ]  # fmt: skip
+    ]
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The derived tables; see ``Threads.tables``."""
+    table = _table(run)
+    made: dict[str, Callable[[], pd.DataFrame]] = {
+        "calibration": partial(_calibration, table),
+        "states": partial(_states, table),
+        "concurrency": partial(_concurrency, table),
+        "waits": partial(_waits, table),
+        "gains": partial(_gains, table),
+        "overhead": partial(_overhead, table),
+    }
+    if kept(run):
+        made["wait_paths"] = partial(_wait_paths, run)
+    return made
+
+
+def _columns(**intervals: Interval) -> dict[str, float]:
+    """Of each the estimate, and the ends of its interval as ``..._low`` and ``..._high``."""
+    row: dict[str, float] = {}
+    for name, one in intervals.items():
+        row |= {name: one.effect, f"{name}_low": one.low, f"{name}_high": one.high}
+    return row
+
+
+def _profiled(table: ThreadTable) -> list[str]:
+    return [version for version in table.versions if table.is_profiled(version)]
+
+
+def _calibration(table: ThreadTable) -> pd.DataFrame:
+    """One row a version: what was measured here, with intervals, and what Jones 2015 did."""
+    rows: list[dict[str, Any]] = [
+        {
+            "version": version,
+            "threads": table.sizes(version)[0] if table.is_profiled(version) else None,
+            **_columns(
+                speedup=table.speedup(version),
+                job_time_s=table.job_s(version, ALONE),
+                concurrency=table.concurrency(version),
+                profiled_job_time_s=table.job_s(version, PROFILED),
+                profile_cost_percent=table.overhead(version),
+            ),
+        }
+        for version in table.versions
+    ]
+    other = published("vtune_calibration").set_index("version").add_prefix("published_")
+    return pd.DataFrame(rows).merge(other, left_on="version", right_index=True, how="left")
+
+
+def _states(table: ThreadTable) -> pd.DataFrame:
+    """One row a version and state: its share of the threads' time."""
+    shares = table.states().rename(columns=_STATES).rename_axis("version").reset_index()
+    return shares.melt("version", var_name="state", value_name="share_percent")
+
+
+def _concurrency(table: ThreadTable) -> pd.DataFrame:
+    """One row a version and number of threads at once; the mean of that number on each."""
+    parts = [
+        pd.DataFrame({"threads_at_once": np.arange(len(shares)), "share_percent": 100 * shares})
+        .assign(**_columns(effective=table.concurrency(version)))
+        .assign(version=version)
+        for version in _profiled(table)
+        if len(shares := table.histogram(version))
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _waits(table: ThreadTable) -> pd.DataFrame:
+    """One row a version and lock, the costliest first; a version without waits has one row."""
+    rows: list[dict[str, Any]] = []
+    for version in _profiled(table):
+        rows += [
+            {
+                "version": version,
+                "lock": one.lock,
+                "kind": one.kind,
+                **_columns(
+                    share_percent=one.share,
+                    self_reported_percent=one.reported,
+                    apart_percent=one.apart,
+                ),
+                "first": one.first,
+                "profiles": one.profiles,
+            }
+            for one in table.waits(version)
+        ] or [{"version": version, "lock": None, **_columns(share_percent=NO_INTERVAL)}]
+    return pd.DataFrame(rows)
+
+
+def _gains(table: ThreadTable) -> pd.DataFrame:
+    """One row a version and synchronisation point, in percent of the loop."""
+    rows: list[dict[str, Any]] = []
+    for version in table.versions:
+        for point in table.points(version):
+            gain = table.gain(version, point)
+            shares = _columns(
+                measured_percent=gain.measured,
+                expected_percent=gain.expected,
+                bound_percent=gain.bound,
+                beyond_points=gain.beyond,
+            )
+            rows.append({"version": version, "point": point, **shares})
+    return pd.DataFrame(rows)
+
+
+def _overhead(table: ThreadTable) -> pd.DataFrame:
+    """One row a version that was run alone as well: the ratio of its times, here and published."""
+    theirs = published("vtune_calibration").set_index("version")
+    ratio = theirs["vtune_job_time_s"] / theirs["regular_job_time_s"]
+    rows: list[dict[str, Any]] = [
+        {
+            "version": version,
+            **_columns(time_ratio=Interval(*(1 + end / 100 for end in table.overhead(version)))),
+            "published_time_ratio": ratio.get(version, math.nan),
+        }
+        for version in _profiled(table)
+        if ALONE in table.configurations(version)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _wait_paths(run: Run) -> pd.DataFrame:
+    """One row a version, lock and stack of calls, the longest total first within a version."""
+    parts = [
+        wait_paths(Recording.open(folder)).assign(version=version)
+        for version, folder in kept(run).items()
+    ]
+    columns = ["version", "name", "stack", "waits", "total_s"]
+    return pd.concat(parts, ignore_index=True)[columns].rename(columns={"name": "lock"})

@@ -1,6 +1,6 @@
-"""What the turns of ``threads`` say, before anything is claimed: times, concurrency, waits, gains.
+"""What the trials of ``threads`` say, before any claim: times, concurrency, waits, gains.
 
-All ratios are of turns of the same round. With n threads and a loop of t seconds, threads have n t
+All ratios are of trials of the same round. With n threads and a loop of t seconds, threads have n t
 seconds to work or to wait. If the waits for one lock, w of them, went away and nothing else
 changed, the loop would be shorter by w / n: the *bound*. Threads that no longer wait there meet at
 the other locks more often, so that a part of it is lost again; how much, a queueing network says
@@ -20,31 +20,31 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.threads.measure import ALONE, ONE, PROFILED, WITHOUT
+from perflib.experiments.threads.trials import ALONE, ONE, PROFILED, WITHOUT
 from perflib.framework.samples import round_starts, usable
-from perflib.stats.interval import Interval, percent
+from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import block_means, t_interval, time_blocks
 
-__all__ = ["Gain", "ThreadTable", "WaitShare", "removed"]
+__all__ = ["LONG_WAIT_S", "Gain", "ThreadTable", "WaitShare", "removed"]
 
 Floats = NDArray[np.float64]
 _ALPHA = 0.05
-_WHOLE = 0.999  # of the loop is recorded where its waits are compared with the account
+_WHOLE = 0.999  # of the loop is recorded where its waits are compared with what the job reports
 _MOST_STEPS, _SETTLED, _TINY = 500, 1e-7, 1e-12
 _MOST_LOG = 700.0
+LONG_WAIT_S = 0.01  # what limits a job is seldom one lock held for longer
 _OF_THE_PROFILE = (
     "locks", "limiting", "concurrency", "concurrency_s", "recorded_s", "whole_s", "cpus",
     "running_s", "ready_s", "free_ready_s", "waiting_s", "sleeping_s", "spinning_s", "unknown_s",
     "serial_begin_s", "serial_end_s",
 )  # fmt: skip
-_NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class WaitShare:
-    """What one lock costs: percent of the threads' time, and in how many turns it was the first.
+    """What one lock costs: percent of the threads' time, and in how many profiles it was the first.
 
-    ``account``: the same by the job's own account, in the same turns; ``apart``: how much more the
+    ``reported``: the same as the job reports it, in the same trials; ``apart``: how much more the
     profile says, in percent of that, with an interval that holds for all locks together.
     """
 
@@ -52,8 +52,8 @@ class WaitShare:
     kind: str
     share: Interval
     first: int
-    turns: int
-    account: Interval
+    profiles: int
+    reported: Interval
     apart: Interval
 
 
@@ -79,9 +79,9 @@ class ThreadTable:
     Parameters
     ----------
     samples
-        One row a turn; of a job that ran already, one row a stretch of its recording.
+        One row a trial; of a job that ran already, one row a segment of its recording.
     versions
-        The order in which versions are told of; others follow.
+        The order of the versions; others follow.
 
     Raises
     ------
@@ -91,12 +91,14 @@ class ThreadTable:
 
     def __init__(self, samples: pd.DataFrame, versions: Sequence[str] = ()) -> None:
         rows = usable(samples, ["job_time_s", "threads"])
-        again = rows.groupby(["version", "arm", "round"]).cumcount()  # stretches count as rounds
+        again = rows.groupby(
+            ["version", "configuration", "round"]
+        ).cumcount()  # segments are rounds
         self.rows = rows.assign(round=rows["round"] * (again.max() + 1) + again)
         known = dict.fromkeys(rows["version"])
         self.versions = [*(one for one in versions if one in known)]
         self.versions += [one for one in known if one not in self.versions]
-        profiled = self.rows[self.rows["arm"] == PROFILED]
+        profiled = self.rows[self.rows["configuration"] == PROFILED]
         for column in _OF_THE_PROFILE:
             if column not in profiled:  # samples of a user, without a profile
                 profiled = profiled.iloc[:0].assign(**{column: math.nan})
@@ -113,71 +115,53 @@ class ThreadTable:
         """Whether it was recorded."""
         return version in self._profiled
 
-    def has_account(self, version: str) -> bool:
-        """Whether the job's own account covers what was recorded."""
-        return len(self._accounts(version)) > 0
+    def has_report(self, version: str) -> bool:
+        """Whether the job's self-reported waits cover what was recorded."""
+        return len(self._reports(version)) > 0
 
     def sizes(self, version: str) -> tuple[int, int]:
         """How many threads, and how many CPUs they may use."""
         mine = self._profiled[version]
         return int(mine["threads"].max()), int(mine["cpus"].max())
 
-    def calibration(self, published: pd.DataFrame) -> pd.DataFrame:
-        """One row a version: what was measured here, with intervals, and what others published."""
-        rows = []
-        for version in self.versions:
-            row: dict[str, Any] = {"version": version}
-            for name, one in (
-                ("speedup", self.speedup(version)),
-                ("job_time_s", self.job_s(version, ALONE)),
-                ("concurrency", self.concurrency(version)),
-                ("profiled_job_time_s", self.job_s(version, PROFILED)),
-                ("profile_cost_percent", self.overhead(version)),
-            ):
-                row |= {name: one.effect, f"{name}_low": one.low, f"{name}_high": one.high}
-            rows.append(row)
-        other = published.rename(
-            columns=lambda name: name if name == "version" else f"published_{name}"
-        )
-        return pd.DataFrame(rows).merge(other, on="version", how="left")
-
     # --- times -----------------------------------------------------------------------------------
 
     @cached_property
     def _log_times(self) -> dict[str, pd.DataFrame]:
-        """By version: ``[round, arm]`` of log seconds."""
+        """By version: ``[round, configuration]`` of log seconds."""
         rows = self.rows.assign(log_s=np.log(self.rows["job_time_s"].to_numpy(np.float64)))
         return {
-            str(version): mine.pivot_table(index="round", columns="arm", values="log_s")
+            str(version): mine.pivot_table(index="round", columns="configuration", values="log_s")
             for version, mine in rows.groupby("version")
         }
 
-    def arms(self, version: str) -> list[str]:
+    def configurations(self, version: str) -> list[str]:
         """How a version was run."""
-        return [str(arm) for arm in self._log_times[version]]
+        return [str(one) for one in self._log_times[version]]
 
     def points(self, version: str) -> list[str]:
         """The points that were switched off one at a time."""
-        return [arm.removeprefix(WITHOUT) for arm in self.arms(version) if arm.startswith(WITHOUT)]
+        ways = self.configurations(version)
+        return [way.removeprefix(WITHOUT) for way in ways if way.startswith(WITHOUT)]
 
-    def _log_time(self, version: str, arm: str) -> pd.Series[float]:
+    def _log_time(self, version: str, way: str) -> pd.Series[float]:
         times = self._log_times[version]
-        return times[arm] if arm in times else pd.Series(math.nan, index=times.index)
+        return times[way] if way in times else pd.Series(math.nan, index=times.index)
 
     def _interval(self, by_round: pd.Series[float], confidence: float = 0.95) -> Interval:
-        """The mean, with an interval from blocks of time."""
+        """The mean, with an interval from batch means."""
         by_round = by_round[np.isfinite(by_round)]
         if by_round.empty:
-            return _NOTHING
+            return NO_INTERVAL
         starts = round_starts(self._rounds, by_round.index)
         blocks = time_blocks(starts, len(by_round))
         values = np.array(by_round, dtype=np.float64)
         means = block_means(values[:, None], blocks)[:, 0]
         return t_interval(means, confidence)
 
-    def job_s(self, version: str, arm: str) -> Interval:
+    def job_s(self, version: str, way: str) -> Interval:
         """How long the loop takes, in s."""
-        return _exp(self._interval(self._log_time(version, arm)))
+        return _exp(self._interval(self._log_time(version, way)))
 
     def speedup(self, version: str) -> Interval:
         """One thread's time over that of all threads, both alone."""
@@ -194,7 +178,7 @@ class ThreadTable:
     # --- concurrency -----------------------------------------------------------------------------
 
     def _profile(self, version: str, column: str) -> pd.Series[float]:
-        """A column of the profiled turns, by round."""
+        """A column of the profiled trials, by round."""
         if version not in self._profiled:
             return pd.Series(dtype=np.float64)
         return self._profiled[version][column].astype(np.float64)
@@ -228,10 +212,10 @@ class ThreadTable:
     def histogram(self, version: str) -> Floats:
         """The share of the time in which k threads ran at once, for k = 0, 1 ..."""
         texts = self._profiled[version]["concurrency_s"]
-        turns = [np.array(json.loads(text), dtype=np.float64) for text in texts]
-        total = np.zeros(max((len(turn) for turn in turns), default=0))
-        for turn in turns:
-            total[: len(turn)] += turn
+        trials = [np.array(json.loads(text), dtype=np.float64) for text in texts]
+        total = np.zeros(max((len(trial) for trial in trials), default=0))
+        for trial in trials:
+            total[: len(trial)] += trial
         return np.asarray(total / total.sum()) if total.sum() else total
 
     def share(self, version: str, column: str) -> Interval:
@@ -241,7 +225,7 @@ class ThreadTable:
     def states(self) -> pd.DataFrame:
         """``[version, state]``: mean shares of the threads' time in percent.
 
-        ``locked_s``: waiting for locks, and without a core meanwhile.
+        ``locked_s``: waiting for locks, and run-queue delay before the lock was taken.
         """
         columns = ("running_s", "spinning_s", "free_ready_s", "sleeping_s", "unknown_s")
         rows = {}
@@ -284,24 +268,22 @@ class ThreadTable:
         ]
         return pd.Series(seconds, index=mine.index, dtype=np.float64)
 
-    def _accounts(self, version: str) -> pd.Series[Any]:
-        """By round: the job's own account in the profiled turns that were recorded whole."""
-        if version not in self._profiled or "account" not in self._profiled[version]:
+    def _reports(self, version: str) -> pd.Series[Any]:
+        """By round: the self-reported waits of the profiled trials that were recorded whole."""
+        if version not in self._profiled or "self_report" not in self._profiled[version]:
             return pd.Series(dtype=object)
         mine = self._profiled[version]
         whole = mine["recorded_s"] >= _WHOLE * mine["job_time_s"]
-        return mine.loc[whole & mine["account"].notna(), "account"].map(json.loads)
+        return mine.loc[whole & mine["self_report"].notna(), "self_report"].map(json.loads)
 
     def points_of(self, version: str) -> dict[str, str]:
-        """The serialisation point that each lock belongs to, by the job's own account."""
+        """The synchronisation point that each lock belongs to, as the job reports it."""
         return {
-            name: one["point"]
-            for account in self._accounts(version)
-            for name, one in account.items()
+            name: one["point"] for report in self._reports(version) for name, one in report.items()
         }
 
     def waits(self, version: str) -> list[WaitShare]:
-        """What locks cost, the dearest first."""
+        """What locks cost, the costliest first."""
         if version not in self._profiled:
             return []
         if version not in self._waits:
@@ -312,23 +294,43 @@ class ThreadTable:
     def _all_waits(self, version: str) -> Iterator[WaitShare]:
         mine = self._profiled[version]
         kinds = self._locks(version)
-        accounts = self._accounts(version)
-        kinds |= {name: "" for account in accounts for name in account if name not in kinds}
+        reports = self._reports(version)
+        kinds |= {name: "" for report in reports for name in report if name not in kinds}
         awake, first = self._awake_s(version), mine["limiting"].value_counts()
         for lock, kind in kinds.items():
             here = self._waited(version, [lock])
-            said = pd.Series(
-                [account.get(lock, {}).get("waiting_s", 0.0) for account in accounts],
-                index=accounts.index, dtype=np.float64,
+            reported = pd.Series(
+                [report.get(lock, {}).get("waiting_s", 0.0) for report in reports],
+                index=reports.index, dtype=np.float64,
             )  # fmt: skip
-            apart = 100 * (here / said.where(said > 0) - 1)
+            apart = 100 * (here / reported.where(reported > 0) - 1)
             together = 1 - _ALPHA / len(kinds)
             yield WaitShare(
                 lock, kind, self._interval(100 * here / awake), int(first.get(lock, 0)), len(mine),
-                self._interval(100 * said / awake), self._interval(apart, together),
+                self._interval(100 * reported / awake), self._interval(apart, together),
             )  # fmt: skip
 
-    # --- what a point costs ----------------------------------------------------------------------
+    def unseen_wait(self, version: str) -> Interval:
+        """Where no wait was seen: the share of the threads' time that may be waiting all the same.
+
+        In percent, with a 95 % bound; without ends after one round. Waits of ``LONG_WAIT_S`` at
+        random would have shown, unless fewer than three were to be expected in all of the time
+        that was seen (the rule of three). What is unknown may have been waiting.
+        """
+        awake, unknown_s = self._awake_s(version), self._profile(version, "unknown_s")
+        unknown = self._interval(100 * unknown_s / awake)
+        seen_s = max(float((awake - unknown_s).sum()), _TINY)
+        bound = unknown.high - 100 * math.log(_ALPHA) * LONG_WAIT_S / seen_s
+        if not math.isfinite(bound):
+            return Interval(0.0, math.nan, math.nan)
+        return Interval(0.0, 0.0, min(bound, 100.0))
+
+    def lost_events(self, version: str) -> bool:
+        """Whether a recording missed events."""
+        mine = self._profiled[version]
+        return "lost_events" in mine and bool((mine["lost_events"] > 0).any())
+
+    # --- what a synchronisation point costs -----------------------------------------------------
 
     @cached_property
     def _predictions(self) -> dict[str, pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""One turn of ``threads``: a job alone or under the profile, and what both say of its threads."""
+"""One trial of ``threads``: a job alone or under the profile, and what both report."""
 
 from __future__ import annotations
 
@@ -34,29 +34,31 @@ from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, PerflibError, UserError
 
 __all__ = [
-    "ALONE", "COLUMNS", "ONE", "PROFILED", "STRETCHES", "WITHOUT", "Arm", "ThreadTurns",
-    "file_name", "summary",
+    "ALONE", "COLUMNS", "ONE", "PROFILED", "SEGMENTS", "WITHOUT", "Configuration",
+    "ThreadTrials", "file_name", "summary",
 ]  # fmt: skip
 
 ONE, ALONE, PROFILED, WITHOUT = "one_thread", "alone", "profiled", "without:"
-STRETCHES = 12  # of the recording of a job that runs: one row each
+SEGMENTS = 12  # of the recording of a job that runs: one row each
 _MOST_LOCKS = 100  # of a row; the others' waits are shorter
 _OFFSET = re.compile(r"(\+0x[0-9a-f]+|\[\d+\])+$")
 
-_OF_THE_TURN = ("version", "arm", "threads", "start_ns", "job_time_s", "wall_s", "account", "ok")
+_OF_THE_TRIAL = (
+    "version", "configuration", "threads", "start_ns", "job_time_s", "wall_s", "self_report", "ok",
+)  # fmt: skip
 _OF_THE_PROFILE = (
     "backend", "cpus", "recorded_s", "whole_s", "concurrency", "concurrency_s",
     *(f"{state}_s" for state in STATES), "free_ready_s", "locks", "limiting", "serial_begin_s",
     "serial_end_s", "serial_middle_s", "lost_events", "lost_samples",
 )  # fmt: skip
-COLUMNS = (*_OF_THE_TURN, *_OF_THE_PROFILE)
+COLUMNS = (*_OF_THE_TRIAL, *_OF_THE_PROFILE)
 
 
-class Arm(NamedTuple):
-    """What a turn's number means: ``argv`` is the job, ``arm`` how it runs."""
+class Configuration(NamedTuple):
+    """What is run in a trial: ``argv`` is the job, ``way`` how it runs."""
 
     version: str
-    arm: str
+    way: str
     threads: int
     argv: Sequence[str]
 
@@ -69,10 +71,10 @@ def file_name(version: str) -> str:
 def summary(
     recording: Recording, begin_ns: int, end_ns: int, rows: Sequence[int] | None = None
 ) -> dict[str, Any]:
-    """What a recording says of a stretch of time, one value a column; ``rows``: of these threads.
+    """What a recording says of a span of time, one value a column; ``rows``: of these threads.
 
     ``locks`` is JSON: by name (of all objects of one array together) the waits, seconds of waiting
-    and of being ready for a core while asking for the lock, and the longest wait in ms.
+    and of run-queue delay while asking for the lock, and the longest wait in ms.
     """
     selection = Selection(begin_ns, end_ns, rows)
     states = thread_states(recording, selection)
@@ -111,34 +113,34 @@ def _total_s(lock: Mapping[str, Any]) -> float:
     return float(lock["waiting_s"]) + float(lock["ready_s"])
 
 
-class ThreadTurns(Jobs):
-    """Starts a job for each turn, or attaches to one that runs; keeps versions' last recordings.
+class ThreadTrials(Jobs):
+    """Starts a job for each trial, or attaches to one that runs; keeps versions' last recordings.
 
     Parameters
     ----------
-    arms
-        What a turn's number means.
-    accounts
-        Whether the job ends with its own account (`perflib.measure.jobs.event_loop.Account`).
+    configurations
+        What is run, by number.
+    reports
+        Whether the job reports its waits at its end (`perflib.measure.jobs.event_loop.Account`).
     conditions, cpus
-        What the job's process is to have, and where it may run.
+        The conditions of the job's process, and where it may run.
     settings, backend
         What is recorded, and how.
     folder
         Where recordings are kept, by `file_name` of the version.
     timeout_s
-        Of one turn.
+        Of one trial.
     pid
-        The job that runs already (its arms have no command line).
+        The job that runs already (its configurations have no command line).
     stop
         Ends the recording of such a job.
     """
 
     def __init__(
         self,
-        arms: Sequence[Arm],
+        configurations: Sequence[Configuration],
         *,
-        accounts: bool,
+        reports: bool,
         conditions: Conditions,
         cpus: Sequence[int],
         settings: Settings,
@@ -148,9 +150,11 @@ class ThreadTurns(Jobs):
         pid: int | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        super().__init__(f"process {pid}" if pid else " ".join(arms[0].argv), [conditions])
-        self._arms = arms
-        self._accounts = accounts
+        super().__init__(
+            f"process {pid}" if pid else " ".join(configurations[0].argv), [conditions]
+        )
+        self._configurations = configurations
+        self._reports = reports
         self._cpus = list(cpus)
         self._settings = settings
         self._backend = backend
@@ -164,14 +168,14 @@ class ThreadTurns(Jobs):
         self._any = False
         self._problems: dict[str, None] = {}
         self._lost = {"events": (0, 0), "samples": (0, 0)}
-        self._said: dict[str, list[str]] = {}
+        self._remarks: dict[str, list[str]] = {}
 
     @property
     def problems(self) -> list[str]:
-        """What was wrong with some turns."""
+        """What was wrong with some trials."""
         lost = [
-            f"{count} {what} were lost in {turns} recordings: what they touch is marked there"
-            for what, (count, turns) in self._lost.items()
+            f"{count} {what} were lost in {recordings} recordings: what they touch is marked there"
+            for what, (count, recordings) in self._lost.items()
             if count
         ]
         return [*self._problems, *lost]
@@ -184,35 +188,35 @@ class ThreadTurns(Jobs):
             "recorded": asdict(self._settings),
             "remarks": [
                 first if not more else f"{first} (so or alike in {1 + len(more)} recordings)"
-                for first, *more in self._said.values()
+                for first, *more in self._remarks.values()
             ],
             "recordings": {
                 one.version: file_name(one.version)
-                for one in self._arms
+                for one in self._configurations
                 if (self._folder / file_name(one.version)).is_dir()
             },
         }
 
-    def take(self, _round: int, arm: int) -> Columns:
-        """One turn: one row, or of a running job one row a stretch of time."""
-        wanted = self._arms[arm]
+    def take(self, _round: int, place: int) -> Columns:
+        """One trial: one row, or of a running job one row a segment of its recording."""
+        wanted = self._configurations[place]
         start_ns = time.monotonic_ns()
         try:
-            if wanted.arm == PROFILED:
+            if wanted.way == PROFILED:
                 rows = self._profiled(wanted)
             else:
                 rows = [self._row(wanted, self._alone(wanted))]
         except UserError:
             raise
         except PerflibError as error:
-            msg = f"{wanted.version}, {wanted.arm}: {error}"
-            if not self._any:  # not even once: it is not this turn's bad luck
+            msg = f"{wanted.version}, {wanted.way}: {error}"
+            if not self._any:  # not even once: another trial would fail, too
                 raise MeasurementError(msg) from error
             raise WorkerError(msg) from error
         self._any = True
         return {name: [{"start_ns": start_ns, **row}.get(name) for row in rows] for name in COLUMNS}
 
-    def _alone(self, wanted: Arm) -> Ran:
+    def _alone(self, wanted: Configuration) -> Ran:
         return run_alone(
             wanted.argv,
             self.conditions[0],
@@ -221,33 +225,33 @@ class ThreadTurns(Jobs):
             seen=lambda pid: self.read_back(0, pid),
         )
 
-    def _row(self, wanted: Arm, ran: Ran) -> dict[str, Any]:
-        """What the job itself says."""
+    def _row(self, wanted: Configuration, ran: Ran) -> dict[str, Any]:
+        """What the job itself reports."""
         row: dict[str, Any] = {
-            "version": wanted.version, "arm": wanted.arm, "threads": wanted.threads,
+            "version": wanted.version, "configuration": wanted.way, "threads": wanted.threads,
             "cpus": len(self._cpus),
             "job_time_s": ran.wall_s, "wall_s": ran.wall_s, "ok": True,
         }  # fmt: skip
         if ran.problem:
-            if self._accounts:
+            if self._reports:
                 msg = f"the job {ran.problem}"
                 raise WorkerError(msg)
             self._problems[f"the job {ran.problem}"] = None
-        if self._accounts:
+        if self._reports:
             account = Account.parse(ran.output)
             if self._checksum is None:
                 self._checksum = account.checksum
             row |= {
                 "threads": account.threads,
                 "job_time_s": account.duration_s,
-                "account": json.dumps(_account(account)),
+                "self_report": json.dumps(_account(account)),
                 "ok": account.checksum == self._checksum,
             }
             if not row["ok"]:
-                self._problems["the job's result differs from turn to turn"] = None
+                self._problems["the job's result differs from trial to trial"] = None
         return row
 
-    def _profiled(self, wanted: Arm) -> list[dict[str, Any]]:
+    def _profiled(self, wanted: Configuration) -> list[dict[str, Any]]:
         name = file_name(wanted.version)
         new, kept = self._folder / f".{name}", self._folder / name
         shutil.rmtree(new, ignore_errors=True)
@@ -267,22 +271,22 @@ class ThreadTurns(Jobs):
         new.rename(kept)
         return rows
 
-    def _rows(self, wanted: Arm, done: Profiled) -> list[dict[str, Any]]:
+    def _rows(self, wanted: Configuration, done: Profiled) -> list[dict[str, Any]]:
         recording, meta = done.recording, done.recording.meta
         self._remark(meta)
         row = self._row(wanted, done)
         begin_ns, end_ns = int(meta["start_ns"]), int(meta["end_ns"])
         rows = None
-        if self._accounts:
+        if self._reports:
             account = Account.parse(done.output)
             begin_ns, end_ns = max(begin_ns, account.begin_ns), min(end_ns, account.end_ns)
             tids = [one.tid for one in account.per_thread]
             rows = np.flatnonzero(recording.threads["tid"].isin(tids)).tolist()
             if len(rows) < account.threads:
-                row["account"] = None
+                row["self_report"] = None
                 self._problems[
                     "not all threads of the loop are in the recording, so that its "
-                    "waits cannot be held to the job's own account"
+                    "waits cannot be compared with what the job reports"
                 ] = None
         if end_ns <= begin_ns:
             msg = "nothing of the job lies in the recording: is skip_s too long?"
@@ -296,30 +300,30 @@ class ThreadTurns(Jobs):
             "serial_middle_s": serial.alone_share * middle_s if middle_s > 0 else 0.0,
             "lost_events": int(meta["lost"]["events"]),
             "lost_samples": int(meta["lost"]["samples"]),
-            "threads": row["threads"] if self._accounts else _lived(recording),
+            "threads": row["threads"] if self._reports else _lived(recording),
         }  # fmt: skip
-        parts = np.linspace(begin_ns, end_ns, 2 if self._pid is None else STRETCHES + 1)
+        parts = np.linspace(begin_ns, end_ns, 2 if self._pid is None else SEGMENTS + 1)
         edges = parts.astype(np.int64).tolist()
         return [
-            {**row, **summary(recording, low, high, rows), **self._stretch(low, high)}
+            {**row, **summary(recording, low, high, rows), **self._segment(low, high)}
             for low, high in itertools.pairwise(edges)
         ]
 
-    def _stretch(self, low: int, high: int) -> dict[str, Any]:
-        """Of a job that runs, each stretch of time is a row of its own."""
+    def _segment(self, low: int, high: int) -> dict[str, Any]:
+        """Of a job that runs, each segment of the recording is a row of its own."""
         if self._pid is None:
             return {}
         serial = dict.fromkeys(
             ("serial_begin_s", "serial_end_s", "serial_middle_s")
-        )  # not the job's
+        )  # the recording's, not the job's
         return {"start_ns": low, "job_time_s": (high - low) / 1e9, **serial}
 
     def _remark(self, meta: Mapping[str, Any]) -> None:
-        for sentence in meta["remarks"]:  # what differs in its numbers only is said once
-            self._said.setdefault(re.sub(r"\d+(\.\d+)?", "#", sentence), []).append(sentence)
-        for what, (count, turns) in self._lost.items():
+        for sentence in meta["remarks"]:  # what differs in its numbers only is listed once
+            self._remarks.setdefault(re.sub(r"\d+(\.\d+)?", "#", sentence), []).append(sentence)
+        for what, (count, recordings) in self._lost.items():
             number = int(meta["lost"][what])
-            self._lost[what] = (count + number, turns + (number > 0))
+            self._lost[what] = (count + number, recordings + (number > 0))
         if meta["cut"]:
             self._problems[f"a recording ends early: {meta['cut']}"] = None
 
@@ -330,7 +334,7 @@ def _lived(recording: Recording) -> int:
 
 
 def _account(account: Account) -> dict[str, dict[str, Any]]:
-    """The job's own account by lock, of all objects of one name together."""
+    """The job's self-reported waits by lock, of all objects of one name together."""
     locks: dict[str, dict[str, Any]] = {}
     for one in account.locks:
         mine = locks.setdefault(

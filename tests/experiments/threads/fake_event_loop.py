@@ -26,7 +26,7 @@ SHARE = 0.1  # of the threads' time, that each point costs
 class FakeLoop:
     """Stands for `run_alone` and `profile_job`; notes what it was asked.
 
-    ``cost``: the profile's, as a log ratio. ``off``: the profile's waits beside the account's.
+    ``cost``: the profile's, as a log ratio. ``off``: the profile's waits beside the reported ones.
     """
 
     def __init__(self, *, cost: float = 0.0, off: float = 0.0, noise: float = 0.01) -> None:
@@ -62,8 +62,8 @@ class FakeLoop:
         threads, events = int(said["--threads"]), int(said["--events"])
         points = [one for one in said["--points"].split(",") if one != "none"]
         share = SHARE * len(points) if threads > 1 else 0.0
-        luck = math.exp(cost + self.generator.normal(0, self.noise))
-        loop_ns = round(events * 1e6 / threads / (1 - share) * luck)
+        factor = math.exp(cost + self.generator.normal(0, self.noise))
+        loop_ns = round(events * 1e6 / threads / (1 - share) * factor)
         locks = [
             {
                 "name": POINTS[point][0], "point": point, "address": 4096, "taken": events,
@@ -103,7 +103,7 @@ def recording(
         now = begin
         for lock, one in enumerate(account.locks):
             waited = round(one.waiting_ns / account.threads * (1 + off))
-            asleep = now + 9 * waited // 10  # and then without a core
+            asleep = now + 9 * waited // 10  # and then run-queue delay
             intervals.append((now, asleep, 2, 0, -1, lock, -1, -1))
             intervals.append((asleep, now + waited, 1, 0, -1, lock, -1, -1))
             now += waited

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.threads import experiment
+from perflib.experiments.threads.claims import LIMITING
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from tests.experiments.threads.thread_samples import SHARES, samples
@@ -20,9 +21,16 @@ def found(frame: pd.DataFrame, **params: Any) -> dict[str, Finding]:
     by_subject = {finding.subject: finding for finding in findings}
     assert len(by_subject) == len(findings)
     for finding in findings:
+        assert finding.of in experiment.claims
+        for text in (finding.claim, finding.plain, finding.reason):
+            assert "{" not in text
         finding.to_dict()
         assert finding.low <= finding.high or not math.isfinite(finding.low)
     return by_subject
+
+
+def codes(finding: Finding) -> list[str]:
+    return [reason.code for reason in finding.reasons]
 
 
 def verdicts(findings: dict[str, Finding], *subjects: str) -> list[str]:
@@ -36,17 +44,21 @@ def test_each_version_has_its_verdicts() -> None:
             findings,
             f"{version} under the profile",
             f"{version} concurrency over speed-up",
-            f"{version} waits beside the account",
-            f"{version} without a core",
+            f"{version} waits beside the self-report",
+            f"{version} run-queue delay",
         ) == ["supported", "supported", "supported", "refuted"]
     limiting = findings["Initial limiting lock"]
     assert limiting.verdict == "supported"
     assert limiting.claim.startswith("formula_lock costs the threads of Initial more than 2 %")
     assert limiting.evidence["point"] == "formula"
-    assert limiting.reason.startswith("It is the first in 80 of 80 profiles; the next is")
+    assert limiting.reasons[0].numbers == {"first": 80, "profiles": 80}
+    assert codes(limiting) == ["first", "next"]
+    assert limiting.kind == "anomaly"
+    assert limiting.plain.startswith("formula_lock limits Initial: it costs the threads")
     without = findings["Initial without formula"]
     assert without.verdict == "supported"
     assert without.effect == pytest.approx(100 * SHARES["formula"], abs=1)
+    assert codes(without) == ["clear", "predicted"]
     assert "% at most" in without.reason
     assert findings["Initial without checksum"].verdict == "refuted"
     assert findings["Final gains beyond the bound"].verdict == "supported"
@@ -67,14 +79,15 @@ def test_the_null_test_claims_nothing() -> None:
         assert verdicts(
             findings,
             f"{version} limiting lock",
-            f"{version} without a core",
+            f"{version} run-queue delay",
             f"{version} serial part",
         ) == ["refuted", "refuted", "refuted"]
         assert findings[f"{version} under the profile"].verdict == "supported"
-    assert findings["none limiting lock"].reason == "No thread waited for a lock."
+    assert findings["none limiting lock"].of is LIMITING
+    assert codes(findings["none limiting lock"]) == ["excluded", "no_wait"]
     assert findings["formula without formula"].verdict == "refuted"
     assert findings["order of versions"].verdict == "inconclusive"
-    assert "0 differ clearly" in findings["order of versions"].reason
+    assert findings["order of versions"].reasons[0].numbers["clear"] == 0
 
 
 def test_equal_versions_are_seldom_ordered() -> None:
@@ -87,7 +100,7 @@ def test_equal_versions_are_seldom_ordered() -> None:
     assert sum(verdict != "inconclusive" for verdict in claimed) <= 2
 
 
-def test_a_dear_profile_is_refuted() -> None:
+def test_a_costly_profile_is_refuted() -> None:
     findings = found(samples(cost=math.log(1.5)))
     assert findings["Final under the profile"].verdict == "refuted"
     assert findings["Final under the profile"].evidence["alone_s"][0] < 0.8
@@ -100,29 +113,56 @@ def test_a_profile_that_is_too_pessimistic_is_found_out() -> None:
     one = findings["Final concurrency over speed-up"]
     assert one.verdict == "refuted"
     assert one.effect == pytest.approx(-50, abs=3)
-    assert one.reason.endswith("the profile is the more pessimistic, as in the source.")
+    assert codes(one) == ["excluded", "both", "pessimistic"]
     bold = found(samples(versions={"Initial": ("formula",)}, pessimism=1.3))
-    assert bold["Initial concurrency over speed-up"].reason.endswith("is gained.")
+    assert codes(bold["Initial concurrency over speed-up"])[-1] == "not_all_gained"
     shared = found(samples(pessimism=0.5, ready=0.2))["Final concurrency over speed-up"]
-    assert "without a core for 20 % of their time" in shared.reason
+    assert shared.reasons[-1].code == "delayed"
+    assert shared.reasons[-1].numbers["share"] == pytest.approx(20, abs=1)
 
 
-def test_waits_that_differ_from_the_account_are_refuted() -> None:
+def test_waits_that_differ_from_the_self_report_are_refuted() -> None:
     findings = found(samples(off=-0.3))
-    one = findings["Initial waits beside the account"]
+    one = findings["Initial waits beside the self-report"]
     assert one.verdict == "refuted"
     assert one.effect == pytest.approx(-30, abs=2)
     assert "class_lock" not in one.evidence["apart_percent"]  # too short to count
     short = found(samples(versions={"Final": ("output",)}, shares={"output": 0.01}))
-    assert short["Final waits beside the account"].verdict == "inconclusive"
+    assert short["Final waits beside the self-report"].verdict == "inconclusive"
     nothing = found(samples(versions={"none": ()}))
-    assert "none waits beside the account" not in nothing
+    assert "none waits beside the self-report" not in nothing
+
+
+def test_no_wait_refutes_only_where_one_could_have_been_seen() -> None:
+    """Wrong once: refuted without an interval, after one round and with lost events as well."""
+    none: dict[str, tuple[str, ...]] = {"none": ()}
+
+    def limiting(**given: Any) -> Finding:
+        return found(samples(versions=none, **given))["none limiting lock"]
+
+    seen = limiting(rounds=12)
+    assert seen.verdict == "refuted"
+    assert (seen.effect, seen.low) == (0.0, 0.0)
+    assert 0 < seen.high < 2
+    assert limiting(rounds=24).high == pytest.approx(seen.high / 2, rel=0.1)
+    once = limiting(rounds=1)
+    assert (once.verdict, codes(once)[0]) == ("inconclusive", "no_interval")
+    lost = limiting(rounds=12, lost=3)
+    assert (lost.verdict, codes(lost)) == ("inconclusive", ["lost_events"])
+    assert math.isnan(lost.high)
+    short = found(samples(versions=none, rounds=12), cost_percent=0.1)["none limiting lock"]
+    assert (short.verdict, codes(short)[0]) == ("inconclusive", "open")
+    frame = samples(versions=none, rounds=12)
+    frame["unknown_s"] = 0.1 * frame["running_s"]
+    unknown = found(frame)["none limiting lock"]
+    assert unknown.verdict == "inconclusive"
+    assert unknown.high == pytest.approx(100 * 0.1 / 1.1, abs=1)
 
 
 def test_waits_and_gains_at_their_limits_are_seldom_refuted() -> None:
     """The profile is off by just as much as it may be; points gain just what they may."""
     version = {"Initial": ("formula", "interface", "output", "queue")}
-    refuted = {"waits beside the account": 0, "gains beyond the bound": 0}
+    refuted = {"waits beside the self-report": 0, "gains beyond the bound": 0}
     for seed in range(30):
         frame = samples(seed, versions=version, off=0.05, rounds=8, spill=-0.05)
         findings = found(frame, cost_percent=0.001)
@@ -135,7 +175,7 @@ def test_two_locks_that_cost_the_same_are_not_told_apart() -> None:
     shares = {**SHARES, "formula": 0.1, "queue": 0.1}
     one = found(samples(shares=shares))["Initial limiting lock"]
     assert one.verdict == "inconclusive"
-    assert one.reason.endswith("profiles only: others cost about as much.")
+    assert codes(one)[0] == "others_alike"
 
 
 def test_a_condition_variable_may_be_want_of_work() -> None:
@@ -143,7 +183,7 @@ def test_a_condition_variable_may_be_want_of_work() -> None:
     frame["locks"] = frame["locks"].str.replace('"mutex"', '"condition"')
     one = found(frame)["Initial limiting lock"]
     assert one.verdict == "supported"
-    assert one.reason.endswith("threads may wait there for want of work.")
+    assert codes(one)[-1] == "condition"
 
 
 def test_waiting_that_moves_elsewhere_gains_less_than_the_bound() -> None:
@@ -157,16 +197,17 @@ def test_a_gain_beyond_the_bound_is_found_out() -> None:
     """A profile that saw a third of the waits bounds too low."""
     findings = found(samples(off=-0.67, rounds=40))
     assert findings["Initial gains beyond the bound"].verdict == "refuted"
-    assert "formula" in findings["Initial gains beyond the bound"].reason
+    assert findings["Initial gains beyond the bound"].facts["point"] == "formula"
 
 
-def test_want_of_cores_is_told_apart_from_waiting() -> None:
+def test_run_queue_delay_is_told_apart_from_waiting() -> None:
     frame = samples(ready=0.2)
-    few = found(frame.assign(cpus=1))["Final without a core"]
+    few = found(frame.assign(cpus=1))["Final run-queue delay"]
     assert few.verdict == "supported"
     assert few.effect == pytest.approx(20, abs=1)
-    assert few.reason.endswith("The job has 2 threads and may use 1 of the CPUs.")
-    assert "other processes took them" in found(frame)["Final without a core"].reason
+    assert few.reasons[-1].code == "too_many_threads"
+    assert few.reasons[-1].numbers == {"threads": 2, "cpus": 1}
+    assert codes(found(frame)["Final run-queue delay"])[-1] == "others_took"
     assert found(frame)["Final limiting lock"].effect == pytest.approx(4, abs=0.5)
 
 
@@ -187,20 +228,20 @@ def test_one_round_decides_nothing() -> None:
 
 def test_a_running_job_has_findings_without_calibration() -> None:
     frame = samples(versions={"the job": ("formula", "output")}, rounds=12)
-    frame = frame[frame["arm"] == "profiled"].assign(
-        round=0, account=None, serial_begin_s=None, serial_end_s=None
+    frame = frame[frame["configuration"] == "profiled"].assign(
+        round=0, self_report=None, serial_begin_s=None, serial_end_s=None
     )
     findings = found(frame, job="running", job_pid=1)
     assert set(findings) == {
-        "the job concurrency", "the job limiting lock", "the job without a core",
+        "the job concurrency", "the job limiting lock", "the job run-queue delay",
     }  # fmt: skip
     assert findings["the job limiting lock"].verdict == "supported"
     assert findings["the job limiting lock"].evidence["lock"] == "formula_lock"
 
 
 def test_samples_without_a_profile_still_tell_what_points_cost() -> None:
-    frame = samples(rounds=30)[["version", "arm", "round", "threads", "job_time_s"]]
+    frame = samples(rounds=30)[["version", "configuration", "round", "threads", "job_time_s"]]
     findings = found(frame)
     assert findings["Initial without formula"].verdict == "supported"
-    assert findings["Initial without formula"].reason == "The whole interval lies above."
+    assert codes(findings["Initial without formula"]) == ["clear"]
     assert not any("limiting" in subject for subject in findings)

@@ -37,22 +37,22 @@ def test_all_are_drawn_with_labels_and_units() -> None:
         assert any(axes.get_xlabel() for axes in figure.axes)
         assert legend(figure)
     assert legend(found["calibration"]) == [
-        "concurrency = speed-up", "published, 8 threads", "Initial", "ROOT", "CMSSW I", "Final",
+        "concurrency = speed-up", "Jones 2015, 8 threads", "Initial", "ROOT", "CMSSW I", "Final",
     ]  # fmt: skip
-    assert legend(found["waits"]) == ["the profile", "the job's own account"]
+    assert legend(found["waits"]) == ["the profile", "self-reported by the job"]
     assert legend(found["gains"]) == ["profile: at most", "profile: expected", "measured"]
-    assert "published (VTune, 8 threads)" in legend(found["overhead"])
+    assert "Jones 2015 (VTune, 8 threads)" in legend(found["overhead"])
     assert legend(found["states"]) == ["running", "waiting for a lock"]
 
 
-def test_the_calibration_shows_points_where_they_are() -> None:
+def test_the_calibration_shows_versions_where_they_are() -> None:
     (axes,) = drawn(samples(rounds=12, noise=0.001, drift=0.0))["calibration"].axes
     containers = {one.get_label(): one for one in axes.containers}
     final = containers["Final"]
     assert isinstance(final, ErrorbarContainer)
     x, y = (np.asarray(values)[0] for values in final.lines[0].get_data())
     assert (x, y) == pytest.approx((1 - SHARES["output"],) * 2, abs=0.02)
-    assert len(final.lines[2]) == 2  # an interval each way
+    assert len([one for one in axes.containers if one.get_label() == "Final"]) == 1
 
 
 def test_the_cost_lies_beside_the_limit_and_the_published_one() -> None:
@@ -70,7 +70,7 @@ def test_versions_of_a_users_own_and_none() -> None:
     found = drawn(frame, versions=["none", "formula+queue"])
     assert [axes.get_title(loc="left") for axes in found["waits"].axes] == ["none", "formula+queue"]
     assert found["waits"].axes[0].texts[0].get_text() == "no lock was waited for"
-    assert "published (VTune, 8 threads)" not in legend(found["overhead"])
+    assert "Jones 2015 (VTune, 8 threads)" not in legend(found["overhead"])
 
 
 def test_one_round_has_no_intervals_and_is_drawn() -> None:
@@ -79,14 +79,30 @@ def test_one_round_has_no_intervals_and_is_drawn() -> None:
 
 def test_a_running_job_has_what_its_profile_says() -> None:
     frame = samples(versions={"running": ("formula",)}, rounds=12)
-    frame = frame[frame["arm"] == "profiled"].assign(round=0, account=None)
+    frame = frame[frame["configuration"] == "profiled"].assign(round=0, self_report=None)
     found = drawn(frame, job="running", job_pid=1)
     assert list(found) == ["states", "concurrency", "waits"]
     assert legend(found["waits"]) == ["the profile"]
 
 
+def test_every_plot_has_its_table_and_the_calibration_stands_beside_the_published_one() -> None:
+    def derived(**given: Any) -> dict[str, pd.DataFrame]:
+        params = experiment.params({}).model_dump(mode="json")
+        run = Run("made", "threads", params, samples(rounds=4, **given))
+        return {name: make() for name, make in experiment.derived(run).items()}
+
+    tables = derived()
+    assert set(tables) == set(experiment.plots) == set(experiment.tables) - {"wait_paths"}
+    calibration = tables["calibration"]
+    assert (calibration["speedup_low"] < calibration["speedup"]).all()
+    assert list(calibration["published_speedup"]) == [5.5, 5.7, 6.1, 6.2]
+    other = derived(versions={"none": ()})
+    assert other["calibration"]["published_speedup"].isna().all()
+    assert other["gains"].empty
+
+
 def test_without_a_profile_nothing_is_drawn() -> None:
-    frame = samples(rounds=2)[["version", "arm", "round", "threads", "job_time_s"]]
+    frame = samples(rounds=2)[["version", "configuration", "round", "threads", "job_time_s"]]
     assert drawn(frame) == {}
 
 

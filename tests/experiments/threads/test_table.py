@@ -1,4 +1,4 @@
-"""What turns of threads say: times, concurrency, waits, and what a point costs."""
+"""What trials of threads say: times, concurrency, waits, and what a point costs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.threads.table import ThreadTable, removed
-from perflib.framework.published import published
 from perflib.measure.jobs.event_loop import VERSIONS
 from perflib.model.errors import UserError
 from tests.experiments.threads.thread_samples import SHARES, network, samples
@@ -21,7 +20,12 @@ LOST = sum(SHARES.values())
 def test_times_and_ratios_are_those_of_the_job() -> None:
     table = ThreadTable(samples(cost=0.03, rounds=40), list(VERSIONS))
     assert table.versions == list(VERSIONS)
-    assert set(table.arms("Final")) == {"one_thread", "alone", "profiled", "without:output"}
+    assert set(table.configurations("Final")) == {
+        "one_thread",
+        "alone",
+        "profiled",
+        "without:output",
+    }
     assert sorted(table.points("CMSSW I")) == ["output", "queue"]
     speedup, longer = table.speedup("Initial"), table.overhead("Initial")
     assert speedup.low < 2 * (1 - LOST) < speedup.high
@@ -35,20 +39,20 @@ def test_times_and_ratios_are_those_of_the_job() -> None:
     assert table.sizes("Initial") == (2, 2)
 
 
-def test_versions_keep_the_order_asked_for_whatever_came_first() -> None:
+def test_versions_keep_the_order_requested_whatever_came_first() -> None:
     frame = samples(rounds=2).iloc[::-1]
     assert ThreadTable(frame, ["Final", "absent", "Initial"]).versions[:2] == ["Final", "Initial"]
     assert set(ThreadTable(frame).versions) == set(VERSIONS)
 
 
-def test_waits_are_shares_of_the_threads_time_beside_the_account() -> None:
+def test_waits_are_shares_of_the_threads_time_beside_the_self_report() -> None:
     table = ThreadTable(samples(off=0.03, ready=0.1))
     waits = table.waits("Initial")
     assert waits[0].lock == "formula_lock"
-    assert (waits[0].first, waits[0].turns) == (24, 24)
+    assert (waits[0].first, waits[0].profiles) == (24, 24)
     for one in waits:
         share = 100 * SHARES[table.points_of("Initial")[one.lock]]
-        assert one.account.effect == pytest.approx(share, rel=0.1)
+        assert one.reported.effect == pytest.approx(share, rel=0.1)
         assert one.share.effect == pytest.approx(share, rel=0.1)
         assert one.apart.low < 3 < one.apart.high
         assert one.apart.half_width < 1
@@ -59,33 +63,33 @@ def test_waits_are_shares_of_the_threads_time_beside_the_account() -> None:
     assert states.loc["Initial", "locked_s"] == pytest.approx(100 * LOST, rel=0.1)
 
 
-def test_a_loop_that_was_not_recorded_whole_is_not_held_to_its_account() -> None:
+def test_a_loop_that_was_not_recorded_whole_is_not_compared_with_its_self_report() -> None:
     frame = samples(rounds=4)
     frame["recorded_s"] *= 0.5
     table = ThreadTable(frame)
-    assert not table.has_account("Initial")
+    assert not table.has_report("Initial")
     assert all(math.isnan(one.apart.effect) for one in table.waits("Initial"))
 
 
-def test_stretches_of_one_recording_count_as_rounds() -> None:
+def test_segments_of_one_recording_count_as_rounds() -> None:
     frame = samples(versions=ONE_POINT, rounds=12)
-    frame = frame[frame["arm"] == "profiled"].assign(round=0, version="running", account=None)
+    frame = frame[frame["configuration"] == "profiled"].assign(
+        round=0, version="running", self_report=None
+    )
     table = ThreadTable(frame)
     assert math.isfinite(table.concurrency("running").half_width)
     (wait,) = table.waits("running")
-    assert wait.turns == 12
-    assert math.isnan(wait.account.effect)
+    assert wait.profiles == 12
+    assert math.isnan(wait.reported.effect)
 
 
 def test_samples_of_a_user_need_no_profile() -> None:
-    frame = samples(rounds=4)[["version", "arm", "round", "threads", "job_time_s"]]
+    frame = samples(rounds=4)[["version", "configuration", "round", "threads", "job_time_s"]]
     table = ThreadTable(frame)
     assert not table.is_profiled("Initial")
     assert table.waits("Initial") == []
     assert table.speedup("Initial").effect > 1
     assert math.isnan(table.concurrency("Initial").effect)
-    calibration = table.calibration(published("vtune_calibration"))
-    assert calibration["concurrency"].isna().all()
 
 
 def test_rows_that_cannot_be_used_are_left_out_or_refused() -> None:
@@ -96,17 +100,6 @@ def test_rows_that_cannot_be_used_are_left_out_or_refused() -> None:
         ThreadTable(frame.assign(ok=False))
     with pytest.raises(UserError, match="job_time_s must be positive; row 1"):
         ThreadTable(frame.assign(job_time_s=0.0))
-
-
-def test_the_calibration_stands_beside_the_published_one() -> None:
-    frame = ThreadTable(samples(rounds=4), list(VERSIONS)).calibration(
-        published("vtune_calibration")
-    )
-    assert list(frame["version"]) == list(VERSIONS)
-    assert (frame["speedup_low"] < frame["speedup"]).all()
-    assert list(frame["published_speedup"]) == [5.5, 5.7, 6.1, 6.2]
-    other = ThreadTable(samples(versions={"none": ()}, rounds=4))
-    assert other.calibration(published("vtune_calibration"))["published_speedup"].isna().all()
 
 
 # --- intervals -----------------------------------------------------------------------------------
@@ -128,7 +121,7 @@ def test_intervals_cover_what_they_say(threads: int) -> None:
     assert (inside >= 52).all(), inside
 
 
-# --- what a point costs --------------------------------------------------------------------------
+# --- what a synchronisation point costs ----------------------------------------------------------
 
 
 def test_a_point_gains_what_was_waited_for_it() -> None:

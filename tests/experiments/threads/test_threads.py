@@ -7,15 +7,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perflib.experiments import threads
-from perflib.experiments.threads import ThreadsParams, experiment, points_of
-from perflib.experiments.threads import measure as threads_turns
-from perflib.experiments.threads.measure import ALONE, ONE, PROFILED
+from perflib.experiments.threads import ThreadsParams, experiment, measure, points_of, trials
+from perflib.experiments.threads.recordings import recordings
+from perflib.experiments.threads.trials import ALONE, ONE, PROFILED
 from perflib.instruments.threads import record
 from perflib.instruments.threads.formats import STATES
 from perflib.instruments.threads.recording import Recording
@@ -40,9 +41,9 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
     fake = FakeLoop()
-    monkeypatch.setattr(threads_turns, "run_alone", fake.run_alone)
-    monkeypatch.setattr(threads_turns, "profile_job", fake.profile_job)
-    monkeypatch.setattr(threads, "chosen", lambda backend, **_kind: backend)
+    monkeypatch.setattr(trials, "run_alone", fake.run_alone)
+    monkeypatch.setattr(trials, "profile_job", fake.profile_job)
+    monkeypatch.setattr(measure, "chosen", lambda backend, **_kind: backend)
     return fake
 
 
@@ -104,25 +105,25 @@ def test_what_is_recorded_is_what_was_asked_for() -> None:
 
 
 def test_each_version_is_run_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "chosen", lambda _backend, **_kind: "preload")
+    monkeypatch.setattr(measure, "chosen", lambda _backend, **_kind: "preload")
     made = plan(versions="CMSSW I,none,CMSSW I", threads=4)
     assert made["backend"] == "preload"
-    assert made["arms"] == [
-        ("CMSSW I", ONE, 1), ("CMSSW I", ALONE, 4), ("CMSSW I", PROFILED, 4),
-        ("CMSSW I", "without:output", 4), ("CMSSW I", "without:queue", 4),
-        ("none", ONE, 1), ("none", ALONE, 4), ("none", PROFILED, 4),
+    assert made["configurations"] == [
+        ["CMSSW I", ONE, 1], ["CMSSW I", ALONE, 4], ["CMSSW I", PROFILED, 4],
+        ["CMSSW I", "without:output", 4], ["CMSSW I", "without:queue", 4],
+        ["none", ONE, 1], ["none", ALONE, 4], ["none", PROFILED, 4],
     ]  # fmt: skip
-    assert len(plan(versions="CMSSW I", without=False)["arms"]) == 3
+    assert len(plan(versions="CMSSW I", without=False)["configurations"]) == 3
     cores = sorted(os.sched_getaffinity(0))
-    assert plan(cores=cores[:1])["arms"][1] == ("Initial", ALONE, 1)
+    assert plan(cores=cores[:1])["configurations"][1] == ["Initial", ALONE, 1]
     assert plan(cores=cores[:1], threads=0)["cpus"] == cores[:1]
 
 
 def test_other_jobs_have_no_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "chosen", lambda _backend, **_kind: "perf")
+    monkeypatch.setattr(measure, "chosen", lambda _backend, **_kind: "perf")
     made = plan(job="command", job_command="sleep 1")
-    assert made["arms"] == [["the job", ALONE, 1], ["the job", PROFILED, 1]]
-    assert plan(job="running", job_pid=os.getpid())["arms"] == [["the job", PROFILED, 1]]
+    assert made["configurations"] == [["the job", ALONE, 1], ["the job", PROFILED, 1]]
+    assert plan(job="running", job_pid=os.getpid())["configurations"] == [["the job", PROFILED, 1]]
     with pytest.raises(UserError, match="unknown placeholder 'evnets': did you mean 'events'"):
         plan(job="command", job_command="job {evnets}")
 
@@ -130,28 +131,38 @@ def test_other_jobs_have_no_versions(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_backend_that_cannot_be_had_is_refused_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kinds = {name: record.Kind(one.running, lambda: "not here", one.open) for name, one in
-             record.KINDS.items()}  # fmt: skip
-    monkeypatch.setattr(record, "KINDS", kinds)
+    def only(*there: str) -> None:
+        kinds = {
+            name: replace(one, unavailable=partial(str, "" if name in there else "not here"))
+            for name, one in record.KINDS.items()
+        }
+        monkeypatch.setattr(record, "KINDS", kinds)
+
+    only("states")
+    assert experiment.unavailable() == ""
+    assert plan(job="running", job_pid=os.getpid())["backend"] == "states"
     with pytest.raises(UserError, match="backend=perf cannot be used here: not here"):
         plan(backend="perf")
     with pytest.raises(UserError, match="a job that we start is recorded by perf or preload"):
         plan(backend="states")
     with pytest.raises(MeasurementError, match="no backend can record threads here: perf: not"):
         plan()
+    only()
     assert experiment.unavailable().startswith("no backend can record threads here")
+    with pytest.raises(UserError, match="no backend can record threads here: perf: not"):
+        plan()
 
 
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def test_a_run_has_all_arms_and_keeps_a_recording_of_each_version(loop: FakeLoop) -> None:
+def test_a_run_has_all_configurations_and_keeps_a_recording_of_each_version(loop: FakeLoop) -> None:
     params = experiment.params({**SMALL, "versions": ["CMSSW I", "none"], "budget_s": 0.5})
     run = experiment.measure(params)
     assert set(run.samples["version"]) == {"CMSSW I", "none"}
     assert {column.name for column in experiment.columns} == set(run.samples)
     experiment.check_samples(run.samples)
-    found = experiment.recordings(run)
+    found = recordings(run)
     assert set(found) == {"CMSSW I", "none"}
     assert all(isinstance(one, Recording) for one in found.values())
     assert run.provenance["kernel"]
@@ -163,9 +174,9 @@ def test_a_run_has_all_arms_and_keeps_a_recording_of_each_version(loop: FakeLoop
     assert any("none" in words for words in argv)
 
 
-def test_the_points_that_an_arm_leaves_out_are_off_in_its_job() -> None:
+def test_a_point_that_is_switched_off_is_off_in_the_job() -> None:
     params = ThreadsParams.make({"versions": ["ROOT"], "spin": 9, "lock": "robust", "seed": 4})
-    words = threads.Threads._argv(params, "ROOT", "without:formula", 3)
+    words = measure._argv(params, "ROOT", "without:formula", 3)
     said = dict(zip(words[1::2], words[2::2], strict=True))
     assert said["--points"] == "interface,output,queue"
     assert (said["--threads"], said["--spin"], said["--lock"], said["--seed"]) == (
@@ -179,7 +190,7 @@ def test_a_run_that_measured_nothing_leaves_no_recordings(monkeypatch: pytest.Mo
         msg = "the job died"
         raise WorkerError(msg)
 
-    monkeypatch.setattr(threads_turns.ThreadTurns, "take", fails)
+    monkeypatch.setattr(trials.ThreadTrials, "take", fails)
     with pytest.raises(MeasurementError, match="nothing was measured"):
         experiment.measure(experiment.params(SMALL))
     assert not list(runs_dir().glob("*.recordings"))
@@ -210,37 +221,39 @@ def test_a_killed_run_is_finished_with_its_rows_and_recordings(
         taken.append(1)
         return profile(*args, **options)
 
-    monkeypatch.setattr(threads_turns, "profile_job", dies)
+    monkeypatch.setattr(trials, "profile_job", dies)
     params = experiment.params({**SMALL, "versions": ["CMSSW I", "Final"], "budget_s": 0.5})
     with pytest.raises(Killed):
         experiment.measure(params)
     (journal,) = runs_dir().glob("*.journal")
-    monkeypatch.setattr(threads_turns, "profile_job", profile)
+    monkeypatch.setattr(trials, "profile_job", profile)
     run = experiment.resume(journal.stem)
-    assert set(experiment.recordings(run)) == {"CMSSW I", "Final"}
-    assert (run.samples.groupby(["round", "version", "arm"]).size() == 1).all()
+    assert set(recordings(run)) == {"CMSSW I", "Final"}
+    assert (run.samples.groupby(["round", "version", "configuration"]).size() == 1).all()
     kept = {path.name for path in (runs_dir() / f"{run.id}.recordings").iterdir()}
     assert kept == {"CMSSW_I", "Final"}
 
 
 def test_a_run_from_elsewhere_has_no_recordings() -> None:
     run = Run("elsewhere", "threads", {}, None, {"recordings": {"Final": "Final"}})  # type: ignore[arg-type]
-    assert experiment.recordings(run) == {}
+    assert recordings(run) == {}
 
 
 # --- with real jobs -------------------------------------------------------------------------------
 
 
 def needs_backend() -> None:
-    if why := experiment.unavailable():
-        pytest.skip(why)
+    try:
+        record.chosen(None, running=False)
+    except MeasurementError as error:
+        pytest.skip(str(error))
 
 
 def test_the_event_loop_is_measured() -> None:
-    """All of it, once: waits that the profile finds are those of the job's account."""
+    """All of it, once: waits that the profile finds are those that the job reports."""
     needs_backend()
     run = experiment.measure(experiment.params({**SMALL, "versions": ["formula"], "events": 40}))
-    rows = run.samples[run.samples["ok"]].set_index("arm")
+    rows = run.samples[run.samples["ok"]].set_index("configuration")
     assert set(rows.index) == {ONE, ALONE, PROFILED, "without:formula"}
     assert (rows["job_time_s"] > 0).all()
     profiled = rows[rows.index == PROFILED].iloc[0]
@@ -248,7 +261,7 @@ def test_the_event_loop_is_measured() -> None:
     assert 0 < profiled["concurrency"] <= 2
     states = [f"{state}_s" for state in STATES]
     assert profiled[states].sum() == pytest.approx(2 * profiled["recorded_s"], rel=0.05)
-    (recording,) = experiment.recordings(run).values()
+    (recording,) = recordings(run).values()
     assert {"event-0", "event-1"} <= set(recording.threads["name"])
     assert experiment.figures(run)
 
@@ -260,7 +273,7 @@ def test_a_command_is_recorded_whatever_it_is() -> None:
     run = experiment.measure(
         experiment.params({"job": "command", "job_command": command, "budget_s": 0.2})
     )
-    assert set(run.samples["arm"]) == {ALONE, PROFILED}
+    assert set(run.samples["configuration"]) == {ALONE, PROFILED}
     assert (run.samples["job_time_s"] > 0.1).all()
     subjects = {finding.subject for finding in experiment.analyse(run)}
     assert {"the job under the profile", "the job limiting lock", "the job concurrency"} <= subjects
@@ -275,7 +288,7 @@ def test_a_command_that_cannot_be_started_is_said() -> None:
         )
 
 
-def test_a_running_job_is_recorded_once_in_stretches() -> None:
+def test_a_running_job_is_recorded_once_in_segments() -> None:
     needs_backend()
     busy = (
         "import time\nend = time.monotonic() + 30\nwhile time.monotonic() < end: time.sleep(0.001)"
@@ -289,11 +302,12 @@ def test_a_running_job_is_recorded_once_in_stretches() -> None:
             assert process.poll() is None
         finally:
             process.kill()
-    assert len(run.samples) == threads_turns.STRETCHES
+    assert len(run.samples) == trials.SEGMENTS
     assert run.provenance["stopped"] in ("precise enough", "budget spent")
-    assert set(run.samples["arm"]) == {PROFILED}
+    assert set(run.samples["configuration"]) == {PROFILED}
     by_subject = {finding.subject: finding for finding in experiment.analyse(run)}
-    assert by_subject["the job limiting lock"].verdict == "refuted"
+    # A process that sleeps nearly all the time could hardly have shown a wait.
+    assert by_subject["the job limiting lock"].verdict == "inconclusive"
     assert experiment.figures(run)
 
 

@@ -1,4 +1,4 @@
-"""One turn of threads: what is run, and what a recording and an account become."""
+"""One trial of threads: what is run, and what a recording and a self-report become."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from perflib.experiments.threads import measure as threads_turns
-from perflib.experiments.threads.measure import (
+from perflib.experiments.threads import trials as threads_trials
+from perflib.experiments.threads.trials import (
     ALONE,
     COLUMNS,
     ONE,
     PROFILED,
-    STRETCHES,
+    SEGMENTS,
     WITHOUT,
-    Arm,
-    ThreadTurns,
+    Configuration,
+    ThreadTrials,
     file_name,
     summary,
 )
@@ -40,29 +40,31 @@ def argv(threads: int, points: str, events: int = 100) -> list[str]:
     return ["loop", "--threads", str(threads), "--events", str(events), "--points", points]
 
 
-ARMS = [
-    Arm("Final", ONE, 1, argv(1, "output")),
-    Arm("Final", ALONE, 2, argv(2, "output")),
-    Arm("Final", PROFILED, 2, argv(2, "output")),
-    Arm("Final", WITHOUT + "output", 2, argv(2, "none")),
-    Arm("CMSSW I", PROFILED, 2, argv(2, "output,queue")),
+CONFIGURATIONS = [
+    Configuration("Final", ONE, 1, argv(1, "output")),
+    Configuration("Final", ALONE, 2, argv(2, "output")),
+    Configuration("Final", PROFILED, 2, argv(2, "output")),
+    Configuration("Final", WITHOUT + "output", 2, argv(2, "none")),
+    Configuration("CMSSW I", PROFILED, 2, argv(2, "output,queue")),
 ]
 
 
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> FakeLoop:
     fake = FakeLoop(noise=0.0)
-    monkeypatch.setattr(threads_turns, "run_alone", fake.run_alone)
-    monkeypatch.setattr(threads_turns, "profile_job", fake.profile_job)
+    monkeypatch.setattr(threads_trials, "run_alone", fake.run_alone)
+    monkeypatch.setattr(threads_trials, "profile_job", fake.profile_job)
     return fake
 
 
-def turns(folder: Path, arms: list[Arm] = ARMS, **given: Any) -> ThreadTurns:
+def trials(
+    folder: Path, configurations: list[Configuration] = CONFIGURATIONS, **given: Any
+) -> ThreadTrials:
     options: dict[str, Any] = {
-        "accounts": True, "conditions": Conditions(), "cpus": [0], "settings": Settings(),
+        "reports": True, "conditions": Conditions(), "cpus": [0], "settings": Settings(),
         "backend": "perf", "folder": folder / "recordings", "timeout_s": 5.0,
     }  # fmt: skip
-    return ThreadTurns(arms, **{**options, **given})
+    return ThreadTrials(configurations, **{**options, **given})
 
 
 def row(columns: dict[str, list[Any]]) -> dict[str, Any]:
@@ -114,19 +116,21 @@ def test_a_recording_is_summed_up(tmp_path: Path) -> None:
 
 
 def test_the_rows_of_one_version(tmp_path: Path, loop: FakeLoop) -> None:
-    taken = turns(tmp_path)
-    one, alone, profiled, without, _ = (row(taken.take(0, arm)) for arm in range(len(ARMS)))
+    taken = trials(tmp_path)
+    one, alone, profiled, without, _ = (
+        row(taken.take(0, place)) for place in range(len(CONFIGURATIONS))
+    )
     assert (one["threads"], alone["threads"], profiled["threads"]) == (1, 2, 2)
     assert one["job_time_s"] == pytest.approx(0.1)
     assert alone["job_time_s"] == pytest.approx(0.05 / 0.9)
     assert without["job_time_s"] == pytest.approx(0.05)
-    assert without["arm"] == "without:output"
+    assert without["configuration"] == "without:output"
     assert alone["locks"] is None
-    assert json.loads(alone["account"])["output_module"]["point"] == "output"
+    assert json.loads(alone["self_report"])["output_module"]["point"] == "output"
 
     share = 0.1 * 2 * profiled["job_time_s"]
-    account, locks = (json.loads(profiled[name]) for name in ("account", "locks"))
-    assert account["output_module"]["waiting_s"] == pytest.approx(share, rel=1e-6)
+    reported, locks = (json.loads(profiled[name]) for name in ("self_report", "locks"))
+    assert reported["output_module"]["waiting_s"] == pytest.approx(share, rel=1e-6)
     assert locks["output_module"]["waiting_s"] == pytest.approx(0.9 * share, rel=1e-6)
     assert locks["output_module"]["ready_s"] == pytest.approx(0.1 * share, rel=1e-6)
     assert "pthread_join" not in locks  # of the thread that is not the loop's
@@ -141,10 +145,10 @@ def test_the_rows_of_one_version(tmp_path: Path, loop: FakeLoop) -> None:
 
 
 def test_the_last_recording_of_each_version_is_kept(tmp_path: Path, loop: FakeLoop) -> None:
-    taken = turns(tmp_path)
+    taken = trials(tmp_path)
     for _ in range(2):
-        for arm in (2, 4):
-            taken.take(0, arm)
+        for place in (2, 4):
+            taken.take(0, place)
     assert taken.provenance()["recordings"] == {"Final": "Final", "CMSSW I": "CMSSW_I"}
     kept = sorted(path.name for path in (tmp_path / "recordings").iterdir())
     assert kept == ["CMSSW_I", "Final"]
@@ -161,8 +165,8 @@ def test_a_profile_of_a_part_speaks_of_that_part(
         later = {**done.recording.meta, "start_ns": (begin + end) // 2, "end_ns": end + 5}
         return replace(done, recording=replace(done.recording, meta=later))
 
-    monkeypatch.setattr(threads_turns, "profile_job", part)
-    found = row(turns(tmp_path).take(0, 2))
+    monkeypatch.setattr(threads_trials, "profile_job", part)
+    found = row(trials(tmp_path).take(0, 2))
     assert found["recorded_s"] == pytest.approx(found["job_time_s"] / 2, rel=1e-6)
     assert found["running_s"] == pytest.approx(2 * found["recorded_s"], rel=1e-6)
 
@@ -172,19 +176,19 @@ def test_a_profile_of_a_part_speaks_of_that_part(
         later = {**done.recording.meta, "start_ns": end + 1, "end_ns": end + 5}
         return replace(done, recording=replace(done.recording, meta=later))
 
-    monkeypatch.setattr(threads_turns, "profile_job", nothing)
+    monkeypatch.setattr(threads_trials, "profile_job", nothing)
     with pytest.raises(MeasurementError, match="is skip_s too long"):
-        turns(tmp_path).take(0, 2)
+        trials(tmp_path).take(0, 2)
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
-def test_a_job_that_fails_costs_its_turn_and_at_first_the_run(
+def test_a_job_that_fails_costs_its_trial_and_at_first_the_run(
     tmp_path: Path, loop: FakeLoop
 ) -> None:
     loop.problem = "died of SIGSEGV (Segmentation fault)"
-    taken = turns(tmp_path)
+    taken = trials(tmp_path)
     with pytest.raises(MeasurementError, match="Final, alone: the job died of SIGSEGV") as caught:
         taken.take(0, 1)
     assert not isinstance(caught.value, WorkerError)
@@ -200,21 +204,21 @@ def test_a_users_mistake_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         msg = "there is no process 7"
         raise UserError(msg)
 
-    monkeypatch.setattr(threads_turns, "profile_job", refused)
+    monkeypatch.setattr(threads_trials, "profile_job", refused)
     with pytest.raises(UserError, match="there is no process 7"):
-        turns(tmp_path).take(0, 2)
+        trials(tmp_path).take(0, 2)
 
 
 def test_a_wrong_result_is_not_used_and_said(tmp_path: Path, loop: FakeLoop) -> None:
-    taken = turns(tmp_path)
+    taken = trials(tmp_path)
     assert row(taken.take(0, 1))["ok"]
     loop.checksum = "other"
     assert not row(taken.take(0, 1))["ok"]
-    assert taken.problems == ["the job's result differs from turn to turn"]
+    assert taken.problems == ["the job's result differs from trial to trial"]
 
 
 def test_lost_events_and_cuts_are_said_once(tmp_path: Path, loop: FakeLoop) -> None:
-    taken = turns(tmp_path)
+    taken = trials(tmp_path)
     loop.meta = {"lost": {"events": 7, "samples": 0}, "remarks": ["Only user code is seen."],
                  "cut": "max_data_mb=1 was reached"}  # fmt: skip
     found = [row(taken.take(round_, 2)) for round_ in range(3)]
@@ -236,13 +240,15 @@ def test_lost_events_and_cuts_are_said_once(tmp_path: Path, loop: FakeLoop) -> N
 # --- other jobs -----------------------------------------------------------------------------------
 
 
-def test_a_command_has_no_account_and_its_end_is_only_said(tmp_path: Path, loop: FakeLoop) -> None:
-    arms = [Arm("command", arm, 1, argv(2, "output")) for arm in (ALONE, PROFILED)]
-    taken = turns(tmp_path, arms, accounts=False)
+def test_a_command_reports_no_waits_and_its_end_is_only_noted(
+    tmp_path: Path, loop: FakeLoop
+) -> None:
+    jobs = [Configuration("command", way, 1, argv(2, "output")) for way in (ALONE, PROFILED)]
+    taken = trials(tmp_path, jobs, reports=False)
     loop.problem = "ended with status 3; its last line: x"
-    alone, profiled = (row(taken.take(0, arm)) for arm in range(2))
+    alone, profiled = (row(taken.take(0, place)) for place in range(2))
     assert alone["job_time_s"] == alone["wall_s"]
-    assert (alone["account"], profiled["account"]) == (None, None)
+    assert (alone["self_report"], profiled["self_report"]) == (None, None)
     assert profiled["recorded_s"] == profiled["whole_s"]
     assert profiled["threads"] == 3  # all that the recording has
     assert "pthread_join" not in json.loads(profiled["locks"])
@@ -250,7 +256,7 @@ def test_a_command_has_no_account_and_its_end_is_only_said(tmp_path: Path, loop:
     assert taken.problems == ["the job ended with status 3; its last line: x"]
 
 
-def test_a_running_jobs_recording_is_looked_at_stretch_by_stretch(
+def test_a_running_jobs_recording_is_cut_into_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -260,36 +266,36 @@ def test_a_running_jobs_recording_is_looked_at_stretch_by_stretch(
         account = Account.parse(FakeLoop(noise=0.0).account(argv(2, "output"), 0.0))
         return Profiled(None, "", 1.0, "", recording(args[1], account))
 
-    monkeypatch.setattr(threads_turns, "profile_job", attached)
-    taken = turns(tmp_path, [Arm("running", PROFILED, 1, [])], accounts=False, pid=77)
+    monkeypatch.setattr(threads_trials, "profile_job", attached)
+    taken = trials(tmp_path, [Configuration("running", PROFILED, 1, [])], reports=False, pid=77)
     columns = taken.take(0, 0)
     assert asked[0][0] == 77
-    assert len(columns["version"]) == STRETCHES
+    assert len(columns["version"]) == SEGMENTS
     assert sum(columns["recorded_s"]) == pytest.approx(columns["whole_s"][0])
     assert columns["start_ns"] == sorted(set(columns["start_ns"]))
     assert taken.provenance()["job"] == "process 77"
-    assert columns["threads"] == [3] * STRETCHES
-    assert columns["serial_begin_s"] == [None] * STRETCHES  # of the recording, not of the job
+    assert columns["threads"] == [3] * SEGMENTS
+    assert columns["serial_begin_s"] == [None] * SEGMENTS  # of the recording, not of the job
 
 
-def test_the_account_is_that_of_the_real_job() -> None:
+def test_the_self_report_is_that_of_the_real_job() -> None:
     """What the fake prints has the shape of the job's own account, and the same names."""
     account = Account.parse(FakeLoop().account(argv(2, "formula,output"), 0.0))
     assert [one.name for one in account.locks] == ["formula_lock", "output_module"]
     assert {one.point for one in account.locks} <= set(event_loop.POINTS)
 
 
-def test_threads_that_were_left_out_leave_no_account(tmp_path: Path, loop: FakeLoop) -> None:
+def test_threads_that_were_left_out_leave_no_self_report(tmp_path: Path, loop: FakeLoop) -> None:
     def kept(*args: Any, **options: Any) -> Profiled:
         done = loop.profile_job(*args, **options)
         threads = done.recording.threads.assign(tid=[500, 501, 9])
         return replace(done, recording=replace(done.recording, threads=threads))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads_turns, "profile_job", kept)
-        taken = turns(tmp_path)
+        patch.setattr(threads_trials, "profile_job", kept)
+        taken = trials(tmp_path)
         found = row(taken.take(0, 2))
-    assert found["account"] is None
+    assert found["self_report"] is None
     assert found["running_s"] == pytest.approx(0.9 * found["recorded_s"])
     assert taken.problems[0].startswith("not all threads of the loop are in the recording")
 
@@ -298,7 +304,7 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path, loop: Fa
     left = tmp_path / "recordings" / ".Final"
     left.mkdir(parents=True)
     (tmp_path / "recordings" / "CMSSW_I").mkdir()
-    taken = turns(tmp_path)
+    taken = trials(tmp_path)
     assert not left.exists()
     assert taken.provenance()["recordings"] == {"CMSSW I": "CMSSW_I"}
     assert loop.asked == []

@@ -1,4 +1,4 @@
-"""Turns of ``threads`` as a job with known locks would give them, and its network by simulation."""
+"""Trials of ``threads`` as a job with known locks gives them, and its network by simulation."""
 
 from __future__ import annotations
 
@@ -34,37 +34,39 @@ def samples(
     lost: int = 0,
     spill: float = 0.0,
 ) -> pd.DataFrame:
-    """Rows as ``Threads`` makes them.
+    """Rows as ``threads`` makes them.
 
     ``shares``: of the threads' time that each point costs. ``cost``: the profile's, as a log ratio.
-    ``off``: the profile's waits beside the account's. ``ready``: share of the threads' time without
-    a core. ``pessimism``: the profile's concurrency beside the true one. ``spill``: of the waiting
-    for a point that is switched off, the share that comes about elsewhere.
+    ``off``: the profile's waits beside the self-reported ones. ``ready``: share of the threads'
+    time that is run-queue delay. ``pessimism``: the profile's concurrency beside the true one.
+    ``spill``: of the waiting for a point that is switched off, the share that comes about
+    elsewhere.
     """
     generator = np.random.default_rng(seed)
     rows: list[dict[str, Any]] = []
-    arms = [
-        (version, arm)
+    configurations = [
+        (version, way)
         for version, points in versions.items()
-        for arm in ("one_thread", "alone", "profiled", *(f"without:{one}" for one in points))
+        for way in ("one_thread", "alone", "profiled", *(f"without:{one}" for one in points))
     ]
     now = 0.0
     for round_ in range(rounds):
-        for position, number in enumerate(generator.permutation(len(arms))):
-            version, arm = arms[number]
+        for position, number in enumerate(generator.permutation(len(configurations))):
+            version, way = configurations[number]
             waited = {point: shares[point] for point in POINTS if point in versions[version]}
-            n = 1 if arm == "one_thread" else threads
+            n = 1 if way == "one_thread" else threads
             lost_share = 0.0 if n == 1 else sum(waited.values()) + ready
             time_s = WORK_S / n / (1 - lost_share) * math.exp(generator.normal(0, noise))
-            time_s *= 1 - (1 - spill) * waited.get(arm.removeprefix("without:"), 0.0)
-            time_s *= (1 + drift * now / 1e3) * math.exp(cost if arm == "profiled" else 0.0)
+            time_s *= 1 - (1 - spill) * waited.get(way.removeprefix("without:"), 0.0)
+            time_s *= (1 + drift * now / 1e3) * math.exp(cost if way == "profiled" else 0.0)
             row = {
-                "round": round_, "position": position, "version": version, "arm": arm,
+                "round": round_, "position": position, "version": version,
+                "configuration": way,
                 "threads": n, "start_ns": int(now * 1e9), "job_time_s": time_s, "wall_s": time_s,
-                "cpus": threads, "ok": True, "account": json.dumps({}),
+                "cpus": threads, "ok": True, "self_report": json.dumps({}),
             }  # fmt: skip
             row |= dict.fromkeys(_PROFILE)
-            if arm == "profiled":
+            if way == "profiled":
                 row |= _profile(generator, waited, time_s, n, off, ready, pessimism, lost)
             rows.append(row)
             now += time_s
@@ -86,24 +88,24 @@ def _profile(
     truth = {
         point: share * whole * math.exp(generator.normal(0, 0.1)) for point, share in waited.items()
     }
-    said = {
+    seen = {
         point: s * (1 + off) * math.exp(generator.normal(0, 0.005)) for point, s in truth.items()
     }
-    ordered = sorted(said, key=lambda point: -said[point])
+    ordered = sorted(seen, key=lambda point: -seen[point])
     locks = {
         LOCKS[point]: {
-            "kind": "mutex", "waits": 100, "waiting_s": 0.9 * said[point],
-            "ready_s": 0.1 * said[point], "longest_ms": 1.0,
+            "kind": "mutex", "waits": 100, "waiting_s": 0.9 * seen[point],
+            "ready_s": 0.1 * seen[point], "longest_ms": 1.0,
         }
         for point in ordered
     }  # fmt: skip
-    waiting = sum(said.values())
+    waiting = sum(seen.values())
     running = whole * (1 - ready) - waiting
     busy = min(running / whole * pessimism, 1.0)
     at_once = [time_s * math.comb(threads, k) * busy**k * (1 - busy) ** (threads - k)
                for k in range(threads + 1)]  # fmt: skip
     return {
-        "account": json.dumps(
+        "self_report": json.dumps(
             {
                 LOCKS[point]: {"point": point, "waits": 100, "waiting_s": s, "spinning_s": 0.0}
                 for point, s in truth.items()

@@ -1,0 +1,38 @@
+"""The recordings that a run leaves beside its file: the last one of each version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perflib.instruments.threads.recording import Recording
+from perflib.model.store import runs_dir
+
+if TYPE_CHECKING:
+    from perflib.model.run import Run
+
+__all__ = ["folder_of", "kept", "recordings"]
+
+
+def folder_of(journal: Path) -> Path:
+    """Where the recordings of a run lie, beside its file."""
+    return journal.with_name(f"{journal.name.removesuffix('.journal')}.recordings")
+
+
+def kept(run: Run) -> dict[str, Path]:
+    """The folder of each version's recording, as far as it is still on this machine."""
+    folder = folder_of(runs_dir() / run.id)
+    names: Mapping[str, str] = run.provenance.get("recordings", {})
+    return {version: folder / name for version, name in names.items() if (folder / name).is_dir()}
+
+
+def recordings(run: Run) -> dict[str, Recording]:
+    """The last recording of each version, as far as they are still on this machine.
+
+    Raises
+    ------
+    UserError
+        One is damaged.
+    """
+    return {version: Recording.open(folder) for version, folder in kept(run).items()}
