@@ -1,7 +1,7 @@
-"""Arrays that loads chase each other through: laid from one core, verified, loaded from any.
+"""Arrays that loads chase each other through: placed from one core, verified, loaded from any.
 
 One worker holds all arrays of a measurement, each under a key, so that several can be there at once
-and be loaded from whichever core is asked about. See ``kernels_c/memory_chase.c``.
+and be loaded from whichever core is measured. See ``kernels_c/memory_chase.c``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class _Laid:
-    """An array in the worker: the kernel's record of it, and which process it was laid in."""
+    """An array in the worker: the kernel's record of it, and which process it was placed in."""
 
     array: NDArray[Any]
     pid: int | None
@@ -45,7 +45,7 @@ class _Laid:
 class Arrays(Workers):
     """The arrays of one worker. A key is the caller's name of an array.
 
-    If the worker dies, its arrays are gone: they are laid again when they are asked for.
+    If the worker dies, its arrays are gone: they are placed again when they are needed.
     """
 
     def __init__(self, conditions: Conditions) -> None:
@@ -68,7 +68,7 @@ class Arrays(Workers):
         node: int | None = None,
         span_bytes: int = 0,
     ) -> str:
-        """Lay an array, instead of the one of that key if there is one, and look at its pages.
+        """Place an array, instead of the one of that key if there is one, and verify its pages.
 
         Parameters
         ----------
@@ -77,11 +77,11 @@ class Arrays(Workers):
         cpu
             The core that touches the pages first; -1: any.
         node
-            The NUMA node that they should lie on; ``None``: not looked at.
+            The NUMA node that they should lie on; ``None``: not verified.
 
         Returns
         -------
-        Why the array is not what was asked for, or could not be laid; empty: it is.
+        Why the array is not what was requested, or could not be placed; empty: it is.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class Arrays(Workers):
             return _explained(backing, int(answer), cpu)
         self._arrays[key] = _Laid(array, worker.pid, backing)
         if cpu >= 0 and int(array["cpu"][0]) != cpu:
-            return f"the thread was moved away from cpu{cpu} while it touched the pages"
+            return f"the thread migrated from cpu{cpu} while it touched the pages"
         return self._page_size(key) or ("" if node is None else self._placement(key, node))
 
     def run(
@@ -115,8 +115,8 @@ class Arrays(Workers):
 
         Returns
         -------
-        ``SAMPLE`` of each repeat, and why they are not usable; none and why if the core cannot be
-        had (any more).
+        ``SAMPLE`` of each repeat, and why they are not usable; none and why if the core cannot
+        be used (any more).
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Arrays(Workers):
         laid = self._arrays[key]
         worker = self[0]
         if worker.pid != laid.pid:
-            msg = "the array is gone with the worker that had it"
+            msg = "the array is gone with its worker"
             raise WorkerError(msg)
         answer, (samples,) = worker.call(
             "chase_run", laid.array, cpu, warm_loads, loads, repeats, Out(SAMPLE, repeats),
@@ -138,7 +138,7 @@ class Arrays(Workers):
         laid.array = laid.array.copy()
         laid.array["at"] = laid.array["begin"] + samples["reached_bytes"][-1]
         if (samples["cpu"] != cpu).any():
-            return samples, f"the thread was moved away from cpu{cpu}"
+            return samples, f"the thread migrated from cpu{cpu}"
         return samples, ""
 
     def nodes(self, key: Hashable) -> dict[int, int]:
@@ -155,7 +155,7 @@ class Arrays(Workers):
             self[0].call("chase_release", laid.array, timeout_s=_TIMEOUT_S)
 
     def page_reach(self, backing: str, seed: int) -> tuple[float, float] | None:
-        """Ns a load through one page of the data TLB's reach and many; ``None``: not to be had.
+        """Ns a load through one page of the data TLB's reach and many; ``None``: not available.
 
         See ``kernels_c/common/page_reach.h``.
         """
@@ -168,7 +168,7 @@ class Arrays(Workers):
             return None
         return float(pair[0]), float(pair[1])
 
-    # --- is it what was asked for? ----------------------------------------------------------------
+    # --- is it what was requested? ----------------------------------------------------------------
 
     def _unmet(self, backing: str, begin: int, end: int) -> str:
         pid = self[0].pid
