@@ -35,7 +35,7 @@ _SMALLER: dict[str, dict[str, Any]] = {
         "largest_mib": 4,
         "smallest_kib": 4,
         "sizes_per_doubling": 1,
-        "turn_ms": 0.2,
+        "trial_ms": 0.2,
         "repeats": 3,
     },
     "numa": {"array_mib": 8},

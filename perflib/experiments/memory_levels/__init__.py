@@ -1,8 +1,8 @@
 """Levels of memory: what does a load cost that waits for the one before, as the array grows?
 
-The Microbench of Guerri et al. (docs/references.md): the latencies of the first level, the second,
-the last-level cache and memory, by a chase of dependent loads through a permutation that is one
-cycle.
+The Microbench of Derumigny and Thomas 2018 (docs/references.md): the latencies of the first level,
+the second, the last-level cache and memory, by a chase of dependent loads through a permutation
+that is one cycle.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ __all__ = ["half_width", "largest_bytes", "pilot", "plan", "sizes", "take", "war
 
 _KIB, _MIB = 1 << 10, 1 << 20
 _KNOWN = tuple(name for name in BACKINGS if name != "loaded")
-_LAPS = 10  # of the warm-up, as Guerri et al. have it
+_LAPS = 10  # of the warm-up, as Derumigny and Thomas have it
 _BEYOND = 4  # the largest array, in last-level caches
 _UNKNOWN_MIB = 256  # the same, where no cache is known
 _SHARE = 4  # by itself it takes at most this part of the free memory
@@ -98,10 +98,10 @@ def sizes(smallest: int, largest: int, per_doubling: int) -> list[int]:
 def warm_loads(array_bytes: int, loads: int, cache_bytes: int) -> int:
     """How many loads warm an array up.
 
-    What the caches hold: ten laps, as Guerri et al. have it, but in no more time than a repeat
-    takes, and one lap in any case. What they do not hold: one lap, but in no more time than ten
-    repeats. That suffices, because the chase begins with the lines that were written first when
-    the array was placed, which have left the caches since.
+    What the caches hold: ten laps, as Derumigny and Thomas have it, but in no more time than a
+    repeat takes, and one lap in any case. What they do not hold: one lap, but in no more time than
+    ten repeats. That suffices, because the chase begins with the lines that were written first
+    when the array was placed, which have left the caches since.
     """
     lines = array_bytes // LINE_BYTES
     if array_bytes <= cache_bytes:

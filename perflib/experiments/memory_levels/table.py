@@ -70,12 +70,12 @@ class MemoryTable:
     other pages. Rows whose ``ok`` is false are left out, and so are repeats in which the thread was
     pushed aside, if the trial has others.
 
-    **The minimum or the median of a trial's repeats?** Guerri et al. argue: nothing makes loads
-    from a cache faster than they are, but an interrupt makes them slower. So the minimum is taken
-    for arrays that the caches hold. Of an array in memory, however, a part may be in a cache by
-    chance, and the minimum picks that chance: there it is the median. This goes for the latencies
-    that are reported (``latency``). The *levels* are looked for in a curve of minima at all sizes:
-    a change of the statistic at the size that a cache claims could draw an end there.
+    **The minimum or the median of a trial's repeats?** Derumigny and Thomas argue: nothing makes
+    loads from a cache faster than they are, but an interrupt makes them slower. So the minimum is
+    taken for arrays that the caches hold. A part of an array in memory, however, may be in a cache
+    by chance, and the minimum picks that chance: there it is the median. This goes for the
+    latencies that are reported (``latency``). The *levels* are looked for in a curve of minima at
+    all sizes: a change of the statistic at the size that a cache claims could draw an end there.
 
     **Between trials** it is neither: where pages come to lie differs from one placement to the
     next, for better and for worse. Robust means over batches are taken, and Student's interval

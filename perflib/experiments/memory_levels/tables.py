@@ -20,7 +20,9 @@ Pair = tuple[tuple[str, str], tuple[str, str]]
 
 
 def levels(table: MemoryTable) -> pd.DataFrame:
-    """Each level that is claimed or found, and what a load from it takes (Guerri et al.'s table).
+    """Each level that is claimed or found, and what a load from it takes.
+
+    Derumigny and Thomas print this table.
 
     Columns: ``level``; ``size_kib``, as claimed; ``array_kib``, the array that was used;
     ``latency_cycles`` (of the core) and ``latency_ns``, each with the ends of its 95 % interval,
