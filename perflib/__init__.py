@@ -14,8 +14,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perflib.experiments.aliasing.addresses import aliasing
+    from perflib.experiments.aliasing.erasure_coding import blocks as erasure
+    from perflib.experiments.aliasing.erasure_coding.layouts import layout_offsets
+    from perflib.experiments.aliasing.offsets.sweep import sweep_offsets
     from perflib.framework.published import published
-    from perflib.lab import counters, profiles
+    from perflib.lab import counters, profiles, threads
     from perflib.lab.code import built, disassembly
     from perflib.lab.interface import compare, experiment, ledger, load, report, runs
     from perflib.lab.machine import describe, doctor
@@ -24,7 +28,15 @@ if TYPE_CHECKING:
     from perflib.lab.tables import table
     from perflib.lab.theme import show, themed
     from perflib.machine.activity.noise import GAP_CAUSES
+    from perflib.machine.libraries.allocators import allocators
+    from perflib.machine.libraries.blas import blas_libraries
     from perflib.model.errors import MeasurementError, PerflibError, UserError
+    from perflib.remedies import (
+        alias_free,
+        alias_free_allocator,
+        alias_free_copies,
+        best_offset,
+    )
     from perflib.stats.compare import compare_cores
     from perflib.stats.interval import percent
     from perflib.stats.naive import naive_interval
@@ -41,21 +53,33 @@ _LAZY = {
     # this machine
     "describe": "perflib.lab.machine",
     "doctor": "perflib.lab.machine",
+    # where arrays lie: to measure what it costs, and to place them better
+    "alias_free": "perflib.remedies",
+    "alias_free_allocator": "perflib.remedies",
+    "alias_free_copies": "perflib.remedies",
+    "best_offset": "perflib.remedies",
+    "sweep_offsets": "perflib.experiments.aliasing.offsets.sweep",
     # to show things
     "show": "perflib.lab.theme",
     "table": "perflib.lab.tables",
     "themed": "perflib.lab.theme",
     # what the notebooks explain with
     "GAP_CAUSES": "perflib.machine.activity.noise",
+    "aliasing": "perflib.experiments.aliasing.addresses",
+    "allocators": "perflib.machine.libraries.allocators",
+    "blas_libraries": "perflib.machine.libraries.blas",
     "built": "perflib.lab.code",
     "busy_neighbour": "perflib.lab.neighbour",
     "compare_cores": "perflib.stats.compare",
     "counters": "perflib.lab.counters",  # a module of its own
     "disassembly": "perflib.lab.code",
+    "erasure": "perflib.experiments.aliasing.erasure_coding.blocks",  # a module of its own
+    "layout_offsets": "perflib.experiments.aliasing.erasure_coding.layouts",
     "naive_interval": "perflib.stats.naive",
     "percent": "perflib.stats.interval",
     "profiles": "perflib.lab.profiles",  # a module of its own
     "published": "perflib.framework.published",
+    "threads": "perflib.lab.threads",  # a module of its own
     "walks": "perflib.lab.memory",
     # what can go wrong
     "MeasurementError": "perflib.model.errors",
@@ -68,6 +92,13 @@ __all__ = [
     "MeasurementError",
     "PerflibError",
     "UserError",
+    "alias_free",
+    "alias_free_allocator",
+    "alias_free_copies",
+    "aliasing",
+    "allocators",
+    "best_offset",
+    "blas_libraries",
     "built",
     "busy_neighbour",
     "compare",
@@ -76,7 +107,9 @@ __all__ = [
     "describe",
     "disassembly",
     "doctor",
+    "erasure",
     "experiment",
+    "layout_offsets",
     "ledger",
     "load",
     "naive_interval",
@@ -86,8 +119,10 @@ __all__ = [
     "report",
     "runs",
     "show",
+    "sweep_offsets",
     "table",
     "themed",
+    "threads",
     "walks",
 ]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-__all__ = ["MARKS", "intervals", "once_each", "pages", "size_marks", "slowdowns"]
+__all__ = ["MARKS", "intervals", "literal", "once_each", "pages", "size_marks", "slowdowns"]
 
 MARKS = "o^svDPX*"
 _MOST_COLOURED = 8
@@ -32,8 +32,13 @@ def intervals(
     """Points with their intervals, of y or of x; where there is no interval, the point alone."""
     middle = np.asarray(x if horizontal else y, dtype=np.float64)
     ends = middle - np.asarray(low, float), np.asarray(high, float) - middle
-    bars = {"xerr" if horizontal else "yerr": np.abs(np.nan_to_num(ends))}
+    bars = {"xerr" if horizontal else "yerr": np.abs(np.nan_to_num(ends, posinf=0.0))}
     axes.errorbar(x, y, **bars, **{"fmt": "o-", "ms": 4, "capsize": 3, **style})
+
+
+def literal(name: object) -> str:
+    """A name that a user gave as matplotlib writes it literally, not as mathematics."""
+    return str(name).replace("$", r"\$")
 
 
 def once_each(axes: Axes, **style: Any) -> None:

@@ -1,6 +1,7 @@
 """What to do about 4K aliasing: arrays that do not alias, an allocator of such, a tuned offset.
 
->>> from perflib.remedies import alias_free, alias_free_allocator, best_offset
+>>> import perflib as pl
+>>> a, out = pl.alias_free((1000, "f4"), (1000, "f4"))
 """
 
 from __future__ import annotations

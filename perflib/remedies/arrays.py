@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES
+from perflib.experiments.aliasing.addresses import PERIOD_BYTES
 from perflib.model.errors import UserError
 
 __all__ = ["alias_free", "alias_free_copies", "zeros_at"]
@@ -36,7 +36,7 @@ def alias_free(*specs: Spec, alignment: int = 64) -> tuple[NDArray[Any], ...]:
     apart. For every pair the distance of their first bytes, modulo 4096 and either way round, is
     ``4096 / n`` bytes or more, rounded down to a multiple of ``alignment``: 2048 for two, 1344 for
     three, 1024 for four, and 128 or more up to 32. 128 bytes are how far loads run ahead of a store
-    (``table.AHEAD_BYTES``); beyond 32 arrays the nearest pairs are closer than
+    (``addresses.AHEAD_BYTES``); beyond 32 arrays the nearest pairs are closer than
     that, though never at the same place.
 
     What is promised of the first bytes holds of all that is reached in step: arrays of one length

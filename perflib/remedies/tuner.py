@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from perflib.experiments.aliasing.addresses import PERIOD_BYTES
 from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_offsets
 from perflib.experiments.aliasing.offsets.source import CFunction
 from perflib.experiments.aliasing.offsets.sweep import OffsetSweep, sweep_offsets
-from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable
+from perflib.experiments.aliasing.offsets.table import OffsetTable
 from perflib.model.errors import MeasurementError, UserError
 from perflib.remedies.arrays import zeros_at
 from perflib.stats.decide import Verdict, decide
@@ -95,13 +96,13 @@ class BestOffset:
         UserError
             As of ``best_offset``: arrays that are empty, overlap ...
         """
-        _, moved = check_arrays(arguments, self.move)
+        _, moves = check_arrays(arguments, self.move)
         placed: list[Any] = list(arguments)
         for number, array in enumerate(arguments):
             if isinstance(array, np.ndarray):
                 by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
                 rows = array.T if by_columns else array
-                copy = zeros_at(self.offset_bytes if number == moved else 0, rows.shape, rows.dtype)
+                copy = zeros_at(self.offset_bytes if number == moves else 0, rows.shape, rows.dtype)
                 copy[...] = rows
                 placed[number] = copy.T if by_columns else copy
         return tuple(placed)
@@ -126,7 +127,7 @@ def best_offset(
     Parameters
     ----------
     function, arguments, move
-        As for ``aliasing.offsets.sweep.sweep_offsets``. It runs in another process, with copies.
+        As for ``sweep_offsets``. It runs in another process, with copies.
     offsets
         In bytes, below 4096, since a remedy moves an array within a page; 0 is always among them.
         By default just above 0 and in the middle of the page, at several places in a cache line.
@@ -153,9 +154,9 @@ def best_offset(
     >>> found = best_offset(np.copyto, out, a, move=0)  # doctest: +SKIP
     >>> out, a = found.arrays(out, a)  # doctest: +SKIP
     """
-    _, moved = check_arrays(arguments, move)
+    _, moves = check_arrays(arguments, move)
     wanted = None if offsets is None else [_PLAIN_OFFSET, *offsets]
-    places = check_offsets(wanted, arguments[moved])
+    places = check_offsets(wanted, arguments[moves])
     if wanted is None:
         places = [offset for offset in places if offset < PERIOD_BYTES]
     if places[-1] >= PERIOD_BYTES:
@@ -167,16 +168,16 @@ def best_offset(
     common = {"move": move, "threshold_percent": threshold_percent, **settings}
     common["budget_s"] = budget_s / 2
     search = sweep_offsets(function, *arguments, offsets=places, **common)
-    candidate = _fastest_moved(search.table)
+    candidate = _fastest_beside_0(search.table)
     check = sweep_offsets(function, *arguments, offsets=[_PLAIN_OFFSET, candidate], **common)
     return BestOffset(search, check, candidate, threshold_percent, move)
 
 
-def _fastest_moved(table: OffsetTable) -> int:
+def _fastest_beside_0(table: OffsetTable) -> int:
     """Of the offsets but 0, the one with the shortest calls."""
     curve = table.curve()
-    moved = curve[curve["offset_bytes"] != _PLAIN_OFFSET]
-    if moved.empty:
+    others = curve[curve["offset_bytes"] != _PLAIN_OFFSET]
+    if others.empty:
         msg = "no sample is usable but those at offset 0: there is nothing to choose from"
         raise MeasurementError(msg)
-    return int(moved["offset_bytes"].to_numpy()[moved["percent"].to_numpy().argmin()])
+    return int(others["offset_bytes"].to_numpy()[others["percent"].to_numpy().argmin()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["NO_INTERVAL", "Interval", "percent"]
+__all__ = ["NO_INTERVAL", "Interval", "percent", "percent_of"]
 
 
 class Interval(NamedTuple):
@@ -21,9 +21,15 @@ class Interval(NamedTuple):
         return (self.high - self.low) / 2
 
 
+_MOST_LOG = 700.0
 NO_INTERVAL = Interval(math.nan, math.nan, math.nan)  # nothing could be estimated
 
 
 def percent(log_ratio: Interval) -> Interval:
     """A log ratio as the percentage by which a time is longer."""
-    return Interval(*(100 * math.expm1(value) for value in log_ratio))
+    return Interval(*(percent_of(value) for value in log_ratio))
+
+
+def percent_of(log_ratio: float) -> float:
+    """One number of ``percent``: infinite where a double cannot follow, as of two batches."""
+    return math.inf if log_ratio > _MOST_LOG else 100 * math.expm1(log_ratio)

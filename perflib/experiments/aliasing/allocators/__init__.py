@@ -1,58 +1,32 @@
 """Which allocators give buffers whose addresses alias, and what that costs.
 
-The source (R. E. Jensen, P. Simonsen, *"Performance bugs" and how to find them*, 2017) printed the
-addresses of pairs of equal buffers from four allocators: large ones are mapped, begin at a page,
-and so share their low 12 bits.
+Jensen and Simonsen (*"Performance bugs" and how to find them*, Storage Developer Conference, 2017)
+printed the addresses of pairs of equal buffers from four allocators: large ones are mapped, begin
+at a page, and so share their low 12 bits.
 """
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
-import pandas as pd
 from pydantic import BeforeValidator, Field
 
-from perflib.experiments.aliasing.allocators.measure import AGAIN, NEW, AllocatorTurns, Arm, Work
-from perflib.experiments.aliasing.allocators.table import AllocatorTable, Cost, Share
-from perflib.framework.experiment import Column, Experiment, Session
-from perflib.framework.params import Cores, Params, parameter
-from perflib.framework.published import published
-from perflib.machine.libraries.allocators import Allocator, chosen
-from perflib.model.errors import MeasurementError, UserError
-from perflib.model.finding import Finding, Verdict
-from perflib.model.run import Run
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from perflib.experiments.aliasing.allocators.claims import COST, SHARES, SHARES_AGAIN
+from perflib.framework.experiment import Column, Experiment
+from perflib.framework.params import Cores, Params, Words, parameter, split_items
 
 __all__ = ["Allocators", "AllocatorsParams", "experiment"]
 
-_LEAST_S = 8.0
-
-
-def _split(value: object) -> object:
-    """A list, one of its items, or text with commas between."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return [value]
-    if isinstance(value, str):
-        return [word.strip() for word in value.split(",") if word.strip()]
-    return value
-
-
-Words = Annotated[list[str], BeforeValidator(_split), Field(min_length=1)]
 Function = Literal["convolution", "copy"]
-Functions = Annotated[list[Function], BeforeValidator(_split), Field(min_length=1)]
+Functions = Annotated[list[Function], BeforeValidator(split_items), Field(min_length=1)]
 Sizes = Annotated[
     list[Annotated[int, Field(ge=8, le=1 << 28)]],
-    BeforeValidator(_split),
+    BeforeValidator(split_items),
     Field(min_length=1, max_length=64),
 ]
 TimedSizes = Annotated[
     list[Annotated[int, Field(ge=64, le=1 << 28, multiple_of=4)]],
-    BeforeValidator(_split),
+    BeforeValidator(split_items),
     Field(min_length=1),
 ]
 
@@ -84,12 +58,12 @@ class AllocatorsParams(Params):
             64, 256, 1024, 5120, 16384, 65536, 131072, 262144,
             1048576, 4194304, 16777216,
         ],
-        "of the buffers whose addresses are looked at; the source's are 5120 and 1048576",
+        "of the buffers whose addresses are recorded; Jensen and Simonsen's: 5120 and 1048576",
         "B",
     )  # fmt: skip
     pairs: int = parameter(6, "pairs of each size in each process", ge=1, le=128)
     processes: int = parameter(
-        16, "fresh processes in which addresses are looked at, of each allocator", ge=1, le=10_000
+        16, "fresh processes in which addresses are recorded, of each allocator", ge=1, le=10_000
     )
     large_bytes: int = parameter(
         131072,
@@ -120,7 +94,7 @@ class AllocatorsParams(Params):
     threshold_percent: float = parameter(
         5.0, "aliasing counts as costly from this on", "percent", gt=0, le=1000
     )
-    sham: bool = parameter(
+    control: bool = parameter(
         False, "the null test: the far buffer is the one at the same distance, timed again"
     )
 
@@ -132,13 +106,9 @@ class Allocators(Experiment):
     title = "4K aliasing: what allocators do"
     question = "Does the allocator put buffers where loads are taken for earlier stores?"
     notebook = "11_aliasing_allocators"
-    Params: ClassVar[type[Params]] = AllocatorsParams
-    profiles: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "quick": {"budget_s": 14.0, "timed_sizes": [8192, 262144]},
-        "full": {"budget_s": 600.0, "precision_percent": 0.2, "processes": 100},
-    }
+    Params = AllocatorsParams
     columns = (
-        Column("round", "integer", "", "number of the round; each turn is a fresh process", True),
+        Column("round", "integer", "", "number of the round; each trial is a fresh process", True),
         Column("allocator", "text", "", "where malloc comes from", True),
         Column("state", "text", "", "the pair: new, again (after frees), or timed (new)", True),
         Column("size_bytes", "integer", "B", "of each of the two buffers", True),
@@ -152,7 +122,7 @@ class Allocators(Experiment):
         Column("calls", "number", "", "how often the function was called"),
         Column("time_ns", "number", "ns", "wall time of all calls"),
         Column("cpu", "integer", "", "the core"),
-        Column("position", "integer", "", "place of the turn in its round"),
+        Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
         Column(
             "ok", "boolean", "", "false: the core, the place or the result is not what it should "
@@ -160,171 +130,23 @@ class Allocators(Experiment):
         ),
     )  # fmt: skip
 
-    def published(self) -> pd.DataFrame:
-        """The source's addresses."""
-        return published("aliasing_allocator_addresses")
-
-    # --- measuring -------------------------------------------------------------------------------
-
-    def plan(self, params: Any) -> dict[str, Any]:
-        """The cores, and the allocators that run: each is started once."""
-        if max(params.sizes) < params.large_bytes:
-            msg = f"large_bytes: no size is of {params.large_bytes} B or more; the largest is "
-            raise UserError(msg + f"{max(params.sizes)} B")
-        found, absent = chosen(params.allocators)
-        cores = params.resolved_cores()
-        plan: dict[str, Any] = {"cores": cores, "absent": absent}
-        usable = []
-        for one in found:
-            alone = {**plan, "allocators": [vars(one)], "arms": [Arm(0, 0)]}
-            try:
-                self._turns(params, alone).observe()
-            except MeasurementError as error:
-                named = [
-                    os.path.realpath(word) if "/" in word else word for word in params.allocators
-                ]
-                if one.name in named or one.path in named:
-                    msg = f"allocators: {error}"
-                    raise UserError(msg) from error
-                absent.append(str(error))
-            else:
-                usable.append(vars(one))
-        if not usable:
-            msg = f"allocators: none can be used: {'; '.join(absent)}"
-            raise UserError(msg)
-        arms = [Arm(core, one) for core in range(len(cores)) for one in range(len(usable))]
-        return {**plan, "allocators": usable, "arms": arms}
-
-    @staticmethod
-    def _turns(params: AllocatorsParams, plan: Mapping[str, Any]) -> AllocatorTurns:
-        work = Work(
-            sorted(set(params.sizes)),
-            params.pairs,
-            params.processes,
-            [
-                (function, size)
-                for size in sorted(set(params.timed_sizes))
-                for function in dict.fromkeys(params.functions)
-            ],
-            max(1, round(params.sample_ms * 1e6)),
-            params.sham,
-        )
-        return AllocatorTurns(
-            [Arm(*arm) for arm in plan["arms"]],
-            [Allocator(**one) for one in plan["allocators"]],
-            [params.conditions(cpu) for cpu in plan["cores"]],
-            work,
-            level=params.level,
-            seed=params.seed,
-        )
-
-    def take(self, params: AllocatorsParams, session: Session) -> str:
-        """Every allocator in a fresh process once a round."""
-        turns = self._turns(params, session.plan)
-        turns.observe()
-        stopped = session.rounds(
-            params, len(session.plan["arms"]), turns.take, self._half_width, least_s=_LEAST_S
-        )
-        session.note(turns)
-        session.provenance["allocators"] = session.plan["allocators"]
-        session.problems += session.plan["absent"]
-        return stopped
-
-    @staticmethod
-    def _half_width(samples: pd.DataFrame) -> float:
-        """The widest, of what any distance costs."""
-        widths = [cost.distance.half_width for cost in AllocatorTable(samples).costs.values()]
-        return max(
-            (width if math.isfinite(width) else math.inf for width in widths), default=math.inf
-        )
-
-    # --- what it says ----------------------------------------------------------------------------
-
-    def analyse(self, run: Run) -> list[Finding]:
-        """Of each allocator: do large pairs share their low bits, and what does it cost?"""
-        params = AllocatorsParams.make(run.params)
-        table = AllocatorTable(run.samples)
-        found = []
-        for allocator in table.allocators:
-            for state in (NEW, AGAIN):
-                share = table.share(allocator, state, params.large_bytes)
-                if share is not None:
-                    found.append(_share_finding(allocator, state, share, params))
-        costs = [_cost_finding(*cell, cost, params) for cell, cost in table.costs.items()]
-        return found + costs
-
-    def figures(self, run: Run) -> dict[str, Figure]:
-        """The share of aliasing pairs by allocator and size; costs; time an element."""
-        from perflib.experiments.aliasing.allocators import figures as allocators_figures
-
-        table = AllocatorTable(run.samples)
-        drawn = {}
-        if table.sizes:
-            drawn["addresses"] = allocators_figures.addresses(table)
-        if table.cells:
-            drawn["cost"] = allocators_figures.cost(table)
-            drawn["time"] = allocators_figures.time(table)
-        return drawn
-
-
-def _share_finding(allocator: str, state: str, share: Share, params: AllocatorsParams) -> Finding:
-    limit = params.share_percent
-    when = " after others were freed" if state == AGAIN else ""
-    verdict: Verdict = "inconclusive"
-    if share.percent.low > limit:
-        verdict = "supported"
-    elif share.percent.high < limit:
-        verdict = "refuted"
-    reason = f"{share.equal} of {share.pairs} pairs in {share.processes} processes do"
-    close = share.near - share.equal
-    reason += f"; {close} more lie up to 127 B above, which is as bad." if close else "."
-    if verdict == "inconclusive":
-        reason += " More processes would narrow the interval."
-    return Finding(
-        f"{allocator} gives, of pairs of {params.large_bytes} B and more{when}, more than "
-        f"{limit:g} % that share their low 12 bits",
-        f"{allocator} aliasing" + (" again" if state == AGAIN else ""),
-        verdict, *share.percent, unit="percent", reason=reason,
-        evidence={
-            "pairs": share.pairs, "equal": share.equal, "up_to_127_bytes_above": share.near,
-            "processes": share.processes,
-        },
-    )  # fmt: skip
-
-
-def _cost_finding(
-    allocator: str, function: str, size: int, cost: Cost, params: AllocatorsParams
-) -> Finding:
-    verdict, reason = _cost_verdict(cost, params.threshold_percent)
-    return Finding(
-        f"{allocator} makes a {function} between two buffers of {size} B take more than "
-        f"{params.threshold_percent:g} % longer than it does far from aliasing",
-        f"{allocator} cost {function} {size}", verdict, *cost.distance, unit="percent",
-        reason=reason,
-        evidence={
-            "processes_predicted_to_alias_percent": cost.aliasing,
-            "other_effects_percent": list(cost.other),
-            "element_ns": list(cost.element_ns),
-            "segments_percent": list(cost.segments),
-        },
-    )  # fmt: skip
-
-
-def _cost_verdict(cost: Cost, limit: float) -> tuple[Verdict, str]:
-    """``supported`` takes the interval and every third of the run."""
-    found = cost.distance
-    if not math.isfinite(found.half_width):
-        return "inconclusive", "It takes two rounds or more."
-    if found.high < limit:
-        if found.high <= 0:
-            return "refuted", "It takes no longer there."
-        return "refuted", f"It is below {found.high:.2g} %."
-    if found.low <= limit:
-        return "inconclusive", f"{limit:g} % lies within the interval: more rounds would narrow it."
-    if not all(part > limit for part in cost.segments):
-        parts = ", ".join(f"{part:+.1f}" for part in cost.segments)
-        return "inconclusive", f"Not every third of the run shows it ({parts} %)."
-    return "supported", "The whole interval lies above, and every third of the run shows it."
+    presets = {
+        "quick": {"budget_s": 14.0, "timed_sizes": [8192, 262144]},
+        "full": {"budget_s": 600.0, "precision_percent": 0.2, "processes": 100},
+    }
+    claims = (SHARES, SHARES_AGAIN, COST)
+    tables = {
+        "addresses": "how many pairs share their low 12 bits, by allocator, state and size",
+        "cost": "what the distance of an allocator's pair costs, and all else of its buffer",
+        "time": "time of an element on an allocator's own pair",
+    }
+    plots = {
+        "addresses": "the share of pairs that alias, by allocator and size",
+        "cost": "what the distance of an allocator's pair costs",
+        "time": "time of an element on an allocator's own pair",
+    }
+    published_table = "aliasing_allocator_addresses"
+    renamed = {"sham": "control"}
 
 
 experiment = Allocators()

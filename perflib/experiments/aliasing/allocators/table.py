@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from perflib.experiments.aliasing.allocators.measure import AGAIN, FUNCTIONS, NEW, PLACES, TIMED
-from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, aliasing
+from perflib.experiments.aliasing.addresses import PERIOD_BYTES, aliasing
+from perflib.experiments.aliasing.allocators.claims import BY_STATE
 from perflib.framework.samples import round_starts, usable
-from perflib.stats.interval import Interval
+from perflib.stats.interval import Interval, percent, percent_of
 from perflib.stats.intervals import robust_mean, t_interval, time_blocks
 
-__all__ = ["AllocatorTable", "Cost", "Share"]
+__all__ = ["FUNCTIONS", "PLACES", "TIMED", "AllocatorTable", "Cost", "Share"]
 
-Floats = NDArray[np.float64]
+# The numbers by which the kernel knows what is timed.
+FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1}
+# Where the second buffer lies: as malloc gave it; a mapping of ours, at that distance or far.
+PLACES = ("given", "same", "far")
+TIMED = "timed"  # the state of pairs on which functions are timed
+_ITEM_BYTES = 4
 _Z = 1.959963984540054  # of 95 %
-_MOST_LOG = 700.0
-_STRETCHES = 3
+_SEGMENTS = 3
 _TIMES = {"function", "place", "calls", "time_ns"}
 
 
@@ -82,7 +86,7 @@ class AllocatorTable:
         kept["process"] = kept["round"].astype(str)
         if "cpu" in kept:
             kept["process"] += "/" + kept["cpu"].astype(str)
-        self.pairs = kept[kept["state"].isin([NEW, AGAIN])]
+        self.pairs = kept[kept["state"].isin(list(BY_STATE))]
         timed = kept[kept["state"] == TIMED] if set(kept) >= _TIMES else kept.iloc[:0]
         self.timed = usable(timed, ["time_ns", "calls"]) if len(timed) else timed
         if "glibc" in self.allocators:  # what everything is compared with comes first
@@ -92,7 +96,7 @@ class AllocatorTable:
 
     @property
     def sizes(self) -> list[int]:
-        """All sizes of which addresses were looked at."""
+        """All sizes of which pairs were allocated to see their addresses."""
         return sorted(set(self.pairs["size_bytes"]))
 
     def share(
@@ -100,7 +104,8 @@ class AllocatorTable:
     ) -> Share | None:
         """Pairs of these sizes that share their low 12 bits; ``None`` where there are none.
 
-        A process counts as one look: an allocator that put one pair so puts the next one so.
+        A process counts as one observation: an allocator that places one pair so places the next
+        one so.
         """
         sizes = self.pairs["size_bytes"]
         mine = self.pairs[
@@ -118,6 +123,20 @@ class AllocatorTable:
             Interval(*(100 * value for value in (share, *ends))),
             len(mine), int(mine["equal"].sum()), int(mine["near"].sum()), processes,
         )  # fmt: skip
+
+    def shares(self) -> pd.DataFrame:
+        """Of each allocator, state and size: how many pairs share their low 12 bits."""
+        columns = ["allocator", "state", "size_bytes", "equal_percent", "low_percent"]
+        columns += ["high_percent", "pairs", "equal", "near", "processes"]
+        rows = [
+            (allocator, state, size, *share.percent, share.pairs, share.equal, share.near,
+             share.processes)
+            for state in BY_STATE
+            for allocator in self.allocators
+            for size in self.sizes
+            if (share := self.share(allocator, state, size, size)) is not None
+        ]  # fmt: skip
+        return pd.DataFrame(rows, columns=columns)
 
     # --- times -----------------------------------------------------------------------------------
 
@@ -141,7 +160,7 @@ class AllocatorTable:
         return sorted(found, key=order)
 
     def cost(self, allocator: str, function: str, size: int) -> Cost:
-        """One cell: places compared within each process, uncertainty from blocks of time."""
+        """One cell: places compared within each process, uncertainty from batches."""
         mine = self.timed[
             (self.timed["allocator"] == allocator)
             & (self.timed["function"] == function)
@@ -167,15 +186,16 @@ class AllocatorTable:
         numbers = time_blocks(starts, len(by_round))
         values = by_round.to_numpy(np.float64)
         blocks = np.array([robust_mean(values[numbers == block]) for block in np.unique(numbers)])
-        thirds = [robust_mean(part)[0] for part in np.array_split(blocks, _STRETCHES) if len(part)]
+        thirds = [robust_mean(part)[0] for part in np.array_split(blocks, _SEGMENTS) if len(part)]
         given = mine[mine["place"] == "given"]
         near = given.groupby("process")["near"].max()
-        elements = size // 4
+        elements = size // _ITEM_BYTES
+        call_ns = (1 + value / 100 for value in percent(t_interval(blocks[:, 2])))
         return Cost(
-            _percent(t_interval(blocks[:, 0])),
-            _percent(t_interval(blocks[:, 1])),
-            tuple(100 * math.expm1(min(float(part), _MOST_LOG)) for part in thirds),
-            Interval(*(_exp(value) / elements for value in t_interval(blocks[:, 2]))),
+            percent(t_interval(blocks[:, 0])),
+            percent(t_interval(blocks[:, 1])),
+            tuple(percent_of(float(part)) for part in thirds),
+            Interval(*(ns / elements for ns in call_ns)),
             100 * float(near.mean()) if len(near) else math.nan,
         )
 
@@ -185,19 +205,10 @@ class AllocatorTable:
         return {cell: self.cost(*cell) for cell in self.cells}
 
 
-def _wilson(share: float, looks: int) -> tuple[float, float]:
+def _wilson(share: float, observations: int) -> tuple[float, float]:
     """The ends of Wilson's interval; 0 and 1 are within it where the share is."""
-    middle = (share + _Z**2 / (2 * looks)) / (1 + _Z**2 / looks)
-    reach = (
-        _Z * math.sqrt(share * (1 - share) / looks + _Z**2 / (4 * looks**2)) / (1 + _Z**2 / looks)
-    )
-    return max(0.0, min(middle - reach, share)), min(1.0, max(middle + reach, share))
-
-
-def _exp(value: float) -> float:
-    """An interval from two blocks may end where a double cannot follow."""
-    return math.inf if value > _MOST_LOG else math.exp(value)
-
-
-def _percent(log_ratio: Interval) -> Interval:
-    return Interval(*(100 * (_exp(value) - 1) for value in log_ratio))
+    weight = _Z**2 / observations
+    middle = (share + weight / 2) / (1 + weight)
+    half = _Z * math.sqrt(share * (1 - share) / observations + weight / (4 * observations))
+    half /= 1 + weight
+    return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))

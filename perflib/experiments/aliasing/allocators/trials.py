@@ -1,4 +1,4 @@
-"""One turn of ``allocators``: a fresh process under one allocator, its addresses and its times."""
+"""One trial of ``allocators``: a fresh process under one allocator, its addresses and times."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from perflib.experiments.aliasing.addresses import LINE_BYTES, PERIOD_BYTES
+from perflib.experiments.aliasing.allocators.claims import AGAIN, NEW
+from perflib.experiments.aliasing.allocators.table import FUNCTIONS, PLACES, TIMED
 from perflib.kernels import build
 from perflib.machine.libraries.allocators import Allocator
 from perflib.measure.conditions import Conditions, check, observe, unmet
@@ -22,19 +25,14 @@ from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
 
-__all__ = ["AGAIN", "FUNCTIONS", "NEW", "PLACES", "TIMED", "AllocatorTurns", "Arm", "Work"]
+__all__ = ["AllocatorTrials", "Configuration", "Work"]
 
-FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1}
-# Where the second buffer lies: as malloc gave it; a mapping of ours, at that distance or far.
-PLACES = ("given", "same", "far")
-NEW, AGAIN, TIMED = "new", "again", "timed"
 _ITEM_BYTES = 4
-_PERIOD, _LINE = 4096, 64
 _VISITS = 5
 _TIMEOUT_S = 120.0
 
 
-class Arm(NamedTuple):
+class Configuration(NamedTuple):
     """An allocator on a core; both count from 0."""
 
     core: int
@@ -44,9 +42,9 @@ class Arm(NamedTuple):
 class Work(NamedTuple):
     """What every process does.
 
-    ``sizes``: in bytes, of ``pairs`` pairs of buffers whose addresses are looked at in the first
+    ``sizes``: in bytes, of ``pairs`` pairs of buffers whose addresses are recorded in the first
     ``processes`` rounds. ``timed``: function and bytes of all that is timed, ``sample_ns`` each.
-    ``sham``: where a far buffer is meant, the one at the same distance is used again.
+    ``control``: where a far buffer is meant, the one at the same distance is used again.
     """
 
     sizes: Sequence[int]
@@ -54,18 +52,18 @@ class Work(NamedTuple):
     processes: int
     timed: Sequence[tuple[str, int]]
     sample_ns: int
-    sham: bool = False
+    control: bool = False
 
 
-class AllocatorTurns:
-    """Starts the program anew for every turn, with the allocator preloaded.
+class AllocatorTrials:
+    """Starts the program anew for every trial, with the allocator preloaded.
 
     Parameters
     ----------
-    arms
-        What a turn's number means.
+    configurations
+        What a trial's number means.
     allocators, conditions
-        Those that arms count.
+        Those that configurations count.
     work
         What each process does.
     level
@@ -76,7 +74,7 @@ class AllocatorTurns:
 
     def __init__(
         self,
-        arms: Sequence[Arm],
+        configurations: Sequence[Configuration],
         allocators: Sequence[Allocator],
         conditions: Sequence[Conditions],
         work: Work,
@@ -84,7 +82,7 @@ class AllocatorTurns:
         level: str,
         seed: int,
     ) -> None:
-        self._arms = arms
+        self._configurations = configurations
         self._allocators = allocators
         self._conditions = conditions
         self._work = work
@@ -101,11 +99,11 @@ class AllocatorTurns:
         return list(dict.fromkeys([*lacking, *self._problems]))
 
     def provenance(self) -> dict[str, Any]:
-        """The program, and the conditions that each arm asked for and got."""
+        """The program, and the conditions of each configuration: requested and observed."""
         return {"kernel": self._build.provenance, "conditions": self._got}
 
-    def observe(self, arms: Sequence[Arm] | None = None) -> None:
-        """Start each arm once and read back what it has.
+    def observe(self) -> None:
+        """Start each configuration once and read back the conditions of its process.
 
         Raises
         ------
@@ -113,23 +111,23 @@ class AllocatorTurns:
             The program does not run with that allocator, or does not use it.
         """
         self._got = []
-        for arm in self._arms if arms is None else arms:
-            wanted = self._wanted(arm)
-            with self._started(arm) as process:
-                self._verify(arm, process)
+        for configuration in self._configurations:
+            wanted = self._wanted(configuration)
+            with self._started(configuration) as process:
+                self._verify(configuration, process)
                 got = observe(process.pid, wanted.environment)
-                self._end(arm, process, "")
+                self._end(configuration, process, "")
             sentences = unmet(wanted, got)
             self._got.append({"asked": asdict(wanted), "got": got, "unmet": sentences})
 
-    def take(self, round_: int, arm: int) -> Columns:
-        """One process: pairs that are new, what is timed, then pairs after all was freed."""
-        wanted, work = self._arms[arm], self._work
+    def take(self, round_: int, which: int) -> Columns:
+        """One process: pairs that are new, what is timed, then pairs after all is freed."""
+        wanted, work = self._configurations[which], self._work
         sizes = work.sizes if round_ < work.processes else ()
-        places = self._places(round_, arm)
+        places = self._places(round_, which)
         commands = [f"new {size} {work.pairs}" for size in sizes]
         for (function, size), order in zip(work.timed, places, strict=True):
-            digits = "".join(str(1 if work.sham and place == 2 else place) for place in order)
+            digits = "".join(str(1 if work.control and place == 2 else place) for place in order)
             elements = size // _ITEM_BYTES
             commands.append(f"time {FUNCTIONS[function]} {elements} {work.sample_ns} {digits}")
         commands += ["release", *(f"again {size} {work.pairs}" for size in sizes)]
@@ -148,9 +146,9 @@ class AllocatorTurns:
         }
         return {name: [{**common, **row}[name] for row in rows] for name in (*common, *rows[0])}
 
-    def _places(self, round_: int, arm: int) -> list[list[int]]:
+    def _places(self, round_: int, which: int) -> list[list[int]]:
         """For each timed function and size the order of the places, random in each visit."""
-        draw = random.Random(f"{self._seed}/{round_}/{arm}")
+        draw = random.Random(f"{self._seed}/{round_}/{which}")
         count = len(PLACES)
         return [
             [place for _ in range(_VISITS) for place in draw.sample(range(count), count)]
@@ -159,14 +157,14 @@ class AllocatorTurns:
 
     # --- the process -----------------------------------------------------------------------------
 
-    def _wanted(self, arm: Arm) -> Conditions:
-        path = self._allocators[arm.allocator].path
-        conditions = self._conditions[arm.core]
+    def _wanted(self, of: Configuration) -> Conditions:
+        path = self._allocators[of.allocator].path
+        conditions = self._conditions[of.core]
         return replace(conditions, preload=(path, *conditions.preload)) if path else conditions
 
     @contextmanager
-    def _started(self, arm: Arm) -> Iterator[subprocess.Popen[str]]:
-        wanted = self._wanted(arm)
+    def _started(self, of: Configuration) -> Iterator[subprocess.Popen[str]]:
+        wanted = self._wanted(of)
         check(wanted)
         argv, environment = command(wanted, [str(self._build.library)])
         process = subprocess.Popen(
@@ -182,14 +180,14 @@ class AllocatorTurns:
             process.kill()
             process.communicate()
 
-    def _verify(self, arm: Arm, process: subprocess.Popen[str]) -> None:
+    def _verify(self, of: Configuration, process: subprocess.Popen[str]) -> None:
         """Read from which file malloc comes: mapped is not yet used."""
         assert process.stdout is not None
         malloc, libc = (process.stdout.readline().strip() for _ in range(2))
         if not libc:
-            self._end(arm, process, "")
-            libc = malloc = "it did not say where"
-        one = self._allocators[arm.allocator]
+            self._end(of, process, "")
+            libc = malloc = "an unknown file"
+        one = self._allocators[of.allocator]
         if _same(malloc, one.path or libc):
             return
         if one.path:
@@ -200,13 +198,13 @@ class AllocatorTurns:
             msg += "LD_PRELOAD and the parameter 'preload'"
         raise MeasurementError(msg)
 
-    def _end(self, arm: Arm, process: subprocess.Popen[str], commands: str) -> list[str]:
+    def _end(self, of: Configuration, process: subprocess.Popen[str], commands: str) -> list[str]:
         """Give it the commands and its input's end; what it answers, by line."""
-        said, errors = process.communicate(commands and commands + "\n")
+        output, errors = process.communicate(commands and commands + "\n")
         code = process.returncode
         if code == 0:
-            return said.splitlines()
-        name = self._allocators[arm.allocator].name
+            return output.splitlines()
+        name = self._allocators[of.allocator].name
         if code == -signal.SIGKILL:
             how = f"was killed (after {_TIMEOUT_S:g} s at the latest, or for want of memory)"
         elif code < 0:
@@ -214,7 +212,7 @@ class AllocatorTurns:
         else:
             how = f"ended with exit status {code}"
         msg = f"{name}: the program with this allocator {how}"
-        raise WorkerError(f"{msg}; it said: {errors.strip()[-500:]}" if errors.strip() else msg)
+        raise WorkerError(f"{msg}; it reported: {errors.strip()[-500:]}" if errors.strip() else msg)
 
     # --- what it says ----------------------------------------------------------------------------
 
@@ -227,9 +225,14 @@ class AllocatorTurns:
                 yield {**_row(state, size, first, second), "start_ns": begin_ns}
 
     def _times(
-        self, lines: Iterator[str], arm: Arm, function: str, size: int, order: Sequence[int]
+        self,
+        lines: Iterator[str],
+        of: Configuration,
+        function: str,
+        size: int,
+        order: Sequence[int],
     ) -> Iterator[dict[str, Any]]:
-        cpu = self._conditions[arm.core].cpu
+        cpu = self._conditions[of.core].cpu
         found = [list(map(int, next(lines).split())) for _ in order]
         given = next(
             second - first
@@ -240,16 +243,16 @@ class AllocatorTurns:
             order, found, strict=True
         ):
             expected = self._checksums.setdefault((function, size), checksum)
-            far = _PERIOD // 2 + given % _LINE
-            distance = far if place == 2 and not self._work.sham else given
-            held = {
-                f"{function}: the process was moved away from cpu{cpu}": cpu in (None, on),
+            far = PERIOD_BYTES // 2 + given % LINE_BYTES
+            distance = far if place == 2 and not self._work.control else given
+            checks = {
+                f"{function}: the process migrated from cpu{cpu}": cpu in (None, on),
                 f"{function}: its result differs from sample to sample": checksum == expected,
                 f"{function}: the buffers do not lie where they should": (
-                    (second - first - distance) % _PERIOD == 0
+                    (second - first - distance) % PERIOD_BYTES == 0
                 ),
             }
-            self._problems.update({words: None for words, right in held.items() if not right})
+            self._problems.update({words: None for words, right in checks.items() if not right})
             yield {
                 **_row(TIMED, size, first, second),
                 "function": function,
@@ -257,7 +260,7 @@ class AllocatorTurns:
                 "calls": calls,
                 "time_ns": float(time_ns),
                 "start_ns": begin,
-                "ok": all(held.values()),
+                "ok": all(checks.values()),
             }
 
 

@@ -1,93 +1,138 @@
-"""Claims about a function's offsets: those predicted to alias, and the slowest whatever it be."""
+"""What distances of two buffers cost: those predicted to alias, and the slowest whatever it be."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, Extreme, OffsetTable
-from perflib.model.finding import Finding, Verdict
-from perflib.stats.interval import Interval
+import numpy as np
+import pandas as pd
 
-__all__ = ["offset_findings"]
+from perflib.experiments.aliasing.addresses import aliasing
+from perflib.experiments.aliasing.offsets.claims import ALIASES, SLOWEST
+from perflib.experiments.aliasing.offsets.functions import ROUTINES, Swept
+from perflib.experiments.aliasing.offsets.table import OffsetTable, functions_in
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.stats.decide import Reason, Witness
 
+__all__ = ["OTHER", "curves", "findings", "kind_of", "offset_findings", "tables"]
+
+OTHER = "other"  # the kind of all functions that are not ours
 _ALPHA = 0.05
+_ENDS = ("", "_low", "_high")
 
 
-def offset_findings(
-    name: str, table: OffsetTable, threshold: float, period: int | None = PERIOD_BYTES
-) -> list[Finding]:
-    """Two claims about one function, each with its verdict.
+def findings(run: Run) -> list[Finding]:
+    """Of each function: do the predicted offsets cost time, and does any?"""
+    threshold = run.params["threshold_percent"]
+    return [
+        finding
+        for swept, table in _functions(run)
+        for finding in offset_findings(swept, table, threshold)
+    ]
 
-    Parameters
-    ----------
-    name
-        The function; one word.
-    table
-        Its samples.
-    threshold
-        In percent: less does not count.
-    period
-        Where aliasing is predicted (see ``aliasing``); ``None``: nowhere in particular.
-    """
-    found = []
-    if period is not None:
-        effect = table.predicted(period)
-        verdict, reason = _predicted_verdict(effect, threshold)
-        found.append(
-            Finding(
-                f"{name} takes more than {threshold:g} % longer where loads are predicted to meet "
-                "earlier stores in the low 12 bits of their addresses",
-                f"{name} predicted", verdict, *effect, unit="percent", reason=reason,
-                evidence={"period_bytes": period},
-            )
-        )  # fmt: skip
-    slowest, fastest = table.slowest(), table.fastest()
-    verdict, reason = _slowest_verdict(slowest, threshold)
-    found.append(
-        Finding(
-            f"{name} takes more than {threshold:g} % longer at its slowest offset than at the "
-            "median of the others",
-            name, verdict, *slowest.difference, unit="percent", reason=reason,
-            evidence={
-                "slowest_offset_bytes": slowest.offset_bytes,
-                "fastest_offset_bytes": fastest.offset_bytes,
-                "fastest_percent": list(fastest.difference),
-                "p": slowest.p,
-                "segments_percent": list(slowest.segments),
-            },
+
+def _functions(run: Run) -> list[tuple[Swept, OffsetTable]]:
+    return functions_in(run.samples, run.provenance.get("plan", {}))
+
+
+def offset_findings(swept: Swept, table: OffsetTable, threshold: float) -> list[Finding]:
+    """The claims about one function, each with its verdict; ``threshold`` is in percent."""
+    found = [_slowest(swept, table, threshold)]
+    if swept.period is not None:
+        predicted = ALIASES.decided(
+            table.predicted(swept.period),
+            threshold,
+            about=swept.columns,
+            evidence={"period_bytes": swept.period},
         )
-    )  # fmt: skip
+        found.insert(0, predicted)
     return found
 
 
-def _predicted_verdict(effect: Interval, threshold: float) -> tuple[Verdict, str]:
-    if not math.isfinite(effect.half_width):
-        return "inconclusive", (
-            "It takes two rounds or more, with offsets just above a multiple of 4096 and offsets "
-            "far from one that have the same place in a cache line."
-        )
-    if effect.low > threshold:
-        return "supported", "The whole interval lies above."
-    if effect.high < threshold:
-        return "refuted", f"It is below {effect.high:.2g} %."
-    return "inconclusive", f"{threshold:g} % lies within the interval: more rounds would narrow it."
-
-
-def _slowest_verdict(slowest: Extreme, threshold: float) -> tuple[Verdict, str]:
+def _slowest(swept: Swept, table: OffsetTable, threshold: float) -> Finding:
     """``supported`` takes three witnesses: the interval, the permutation, every third."""
-    found = slowest.difference
-    where = f"{slowest.offset_bytes} B"
-    if not math.isfinite(found.half_width):
-        return "inconclusive", "It takes two offsets or more, in four rounds or more."
-    if found.high < threshold:
-        return "refuted", f"No offset's time is longer by {found.high:.2g} % or more."
-    if found.low <= threshold:
-        return "inconclusive", (
-            f"{threshold:g} % lies within the interval: more rounds would narrow it."
-        )
-    if slowest.p >= _ALPHA:
-        return "inconclusive", f"Chance brings it about too often (p = {slowest.p:.2g})."
-    if not all(part > threshold for part in slowest.segments):
-        parts = ", ".join(f"{part:+.1f}" for part in slowest.segments)
-        return "inconclusive", f"Not every third of the run shows it ({parts} %)."
-    return "supported", f"It is the offset of {where} (p = {slowest.p:.2g})."
+    slowest, fastest = table.slowest, table.fastest
+    p, segments = {"p": slowest.p}, {"segments": slowest.segments}
+    return SLOWEST.decided(
+        slowest.difference,
+        threshold,
+        about=swept.columns,
+        facts={"offset_bytes": slowest.offset_bytes},
+        evidence={
+            "slowest_offset_bytes": slowest.offset_bytes,
+            "fastest_offset_bytes": fastest.offset_bytes,
+            "fastest_percent": list(fastest.difference),
+            "p": slowest.p,
+            "segments_percent": list(slowest.segments),
+        },
+        to_support=[
+            Witness(slowest.p < _ALPHA, Reason("chance", p), Reason("offset", p)),
+            Witness(
+                all(part > threshold for part in slowest.segments),
+                Reason("segments_disagree", segments),
+            ),
+        ],
+    )
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def kind_of(swept: Swept) -> str:
+    """With which other functions it is drawn."""
+    return swept.routine if swept.routine in ROUTINES else OTHER
+
+
+def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The derived tables; see ``AliasOffsets.tables``."""
+    found = _functions(run)
+
+    def of(kind: str) -> Callable[[], pd.DataFrame]:
+        return lambda: curves(pair for pair in found if kind_of(pair[0]) == kind)
+
+    made = {f"time_{kind}": of(kind) for kind in dict.fromkeys(kind_of(one) for one, _ in found)}
+    if "simulated" in run.provenance:
+        made["simulated"] = lambda: pd.DataFrame(run.provenance["simulated"]["rows"])
+    return {**made, "effects": lambda: _effects(found), "used": lambda: _used(run.samples)}
+
+
+def curves(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
+    """Each function's time at each offset; ``predicted``: where it is predicted to alias."""
+    parts = []
+    for swept, table in functions:
+        curve = table.curve()
+        offsets, period = curve["offset_bytes"].to_numpy(), swept.period
+        near = np.zeros(len(offsets), bool) if period is None else aliasing(offsets, period)[0]
+        parts.append(curve.assign(**swept.columns, predicted=near))
+    frame = pd.concat(parts, ignore_index=True)
+    return frame[[*Swept("").columns, "predicted", *curve.columns]]
+
+
+def _effects(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
+    """What the predicted offsets cost each function, and its slowest and fastest."""
+    rows: list[dict[str, Any]] = []
+    for swept, table in functions:
+        row = swept.columns
+        kinds = {
+            "predicted": None if swept.period is None else table.predicted(swept.period),
+            "slowest": table.slowest.difference,
+            "fastest": table.fastest.difference,
+        }
+        for what, ends in kinds.items():
+            names = [f"{what}{end}_percent" for end in _ENDS]
+            row |= dict(zip(names, ends or (np.nan,) * 3, strict=True))
+        row["slowest_offset_bytes"] = table.slowest.offset_bytes
+        row["fastest_offset_bytes"] = table.fastest.offset_bytes
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _used(samples: pd.DataFrame) -> pd.DataFrame:
+    """How many samples each function has, how many of them are used, and of how many calls."""
+    ok = samples["ok"] if "ok" in samples else pd.Series(data=True, index=samples.index)
+    counted = samples.assign(ok=ok.fillna(value=True).astype(bool)).groupby("function", sort=False)
+    return counted.agg(
+        samples=("ok", "size"), used=("ok", "sum"), calls=("calls", "median")
+    ).reset_index()

@@ -8,19 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.addresses import default_offsets
 from perflib.model.errors import UserError
 
-__all__ = ["check_arrays", "check_offsets", "default_offsets"]
+__all__ = ["check_arrays", "check_offsets"]
 
 _MOST_OFFSET = 1 << 20
 _KINDS = "biufcSVMm"  # of numpy: what lies in the array itself
-_BASES, _PLACES = (0, 1024, 1536, 2048, 3072, 4096), (0, 4, 8, 16, 32, 48, 64, 96)
-
-
-def default_offsets(item_bytes: int) -> list[int]:
-    """Just above multiples of 4096 and far from them, at the same places in a cache line."""
-    every = [base + place for base in _BASES for place in _PLACES]
-    return [offset for offset in every if offset % item_bytes == 0]
 
 
 def _named(place: int, array: NDArray[Any]) -> str:
@@ -41,16 +35,16 @@ def check_arrays(arguments: Sequence[Any], move: int | None) -> tuple[int, int]:
     ------
     UserError
         Fewer than two arrays; one that is empty, not contiguous, of Python objects, or that
-        overlaps another; one to be moved that is no array or read-only.
+        overlaps another; ``move`` is no array, or a read-only one.
     """
     arrays = {i: one for i, one in enumerate(arguments) if isinstance(one, np.ndarray)}
     if len(arrays) < 2:
         msg = f"it takes two numpy arrays or more, one of them written to; there are {len(arrays)}"
         raise UserError(msg)
-    moved = max(arrays) if move is None else move
-    if moved not in arrays:
+    moves = max(arrays) if move is None else move
+    if moves not in arrays:
         places = ", ".join(map(str, arrays))
-        msg = f"move={moved} is no array among the arguments: arrays are at {places}, from 0"
+        msg = f"move={moves} is no array among the arguments: arrays are at {places}, from 0"
         raise UserError(msg)
     for place, array in arrays.items():
         if array.size == 0:
@@ -60,9 +54,9 @@ def check_arrays(arguments: Sequence[Any], move: int | None) -> tuple[int, int]:
         elif not (array.flags.c_contiguous or array.flags.f_contiguous):
             msg = (
                 f"{_named(place, array)} is not contiguous (its strides are {array.strides} bytes):"
-                " whole blocks of memory are moved. Give np.ascontiguousarray(...) of it"
+                " whole blocks of memory are copied. Give np.ascontiguousarray(...) of it"
             )
-        elif place == moved and not array.flags.writeable:
+        elif place == moves and not array.flags.writeable:
             msg = (
                 f"{_named(place, array)} is read-only, and the function is to write to it: name "
                 "the array that it writes to with move="
@@ -78,11 +72,11 @@ def check_arrays(arguments: Sequence[Any], move: int | None) -> tuple[int, int]:
                     "its own, so a function that works in place cannot be swept. Give copies"
                 )
                 raise UserError(msg)
-    stays = next(place for place in arrays if place != moved)
-    return stays, moved
+    stays = next(place for place in arrays if place != moves)
+    return stays, moves
 
 
-def check_offsets(wanted: Iterable[int] | None, moved: NDArray[Any]) -> list[int]:
+def check_offsets(wanted: Iterable[int] | None, array: NDArray[Any]) -> list[int]:
     """The offsets, ascending, each once; the default ones where none are given.
 
     Raises
@@ -91,7 +85,7 @@ def check_offsets(wanted: Iterable[int] | None, moved: NDArray[Any]) -> list[int
         Fewer than two; one that is no whole number, negative, beyond 1 MiB, or no multiple of the
         array's items.
     """
-    align = moved.dtype.alignment
+    align = array.dtype.alignment
     if wanted is None:
         return default_offsets(align)
     offsets: set[int] = set()
@@ -103,7 +97,7 @@ def check_offsets(wanted: Iterable[int] | None, moved: NDArray[Any]) -> list[int
         elif offset % align:
             msg = (
                 f"the offset {offset} is no multiple of {align} bytes, the alignment of the "
-                f"array's {moved.dtype}"
+                f"array's {array.dtype}"
             )
         else:
             offsets.add(int(offset))

@@ -1,118 +1,89 @@
-"""The figures of sweeps over the distance between two buffers."""
+"""The figures of sweeps over the distance between two buffers, each from the table of its name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable, aliasing
-from perflib.model.finding import Finding
+from perflib.experiments.aliasing.addresses import aliasing
+from perflib.experiments.aliasing.offsets.analyse import OTHER, tables
+from perflib.experiments.aliasing.offsets.functions import DGEMV, FUNCTIONS, ROUTINES, VARIANTS
+from perflib.framework.plots import MARKS, intervals, literal, once_each
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = ["figures", "one_curve"]
+    from perflib.model.run import Run
 
-_MARKERS = "osD^vPX*"
+__all__ = ["plots", "time_figure"]
+
 _PREDICTED = "predicted: the low 12 bits agree"
 _MOST_TICKS = 48
-Periods = Mapping[str, int | None]
+_STRAIGHT = 10.0  # percent: beyond, the axis is logarithmic
 
 
-def one_curve(name: str, table: OffsetTable) -> Figure:
-    """Time against offset, of one function."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3.8))
-    axes = figure.subplots()
-    _curves(axes, {name: table}, {name: PERIOD_BYTES})
-    _label(axes, table, last=True)
-    axes.set_title(f"{name}: time against the distance of its arrays")
-    _legend(axes)
-    return figure
-
-
-def figures(
-    tables: Mapping[str, OffsetTable],
-    periods: Periods,
-    findings: Sequence[Finding],
-    simulated: Mapping[str, Any] | None,
-) -> dict[str, Figure]:
-    """A figure for each kind of function, then what was simulated, then all effects."""
-    parts = {name: name.split("-") for name in tables}
-    drawn = {}
-    for function in ("convolution", "copy", "memcpy"):
-        mine = [name for name, words in parts.items() if words[0] == function]
-        if mine:
-            keys = {name: _row_column_line(parts[name]) for name in mine}
-            drawn[function] = _grid(function, tables, periods, keys)
-    mine = [name for name, words in parts.items() if words[0] == "dgemv"]
-    if mine:
-        keys = {
-            name: (
-                "-".join(parts[name][1:-2]),
-                f"stored by {parts[name][-2]}",
-                f"n = {parts[name][-1]}",
-            )
-            for name in mine
-        }
-        drawn["dgemv"] = _grid("dgemv", tables, periods, keys)
-    others = {name: table for name, table in tables.items() if name not in periods}
-    for name, table in others.items():  # of a user's own samples
-        drawn[name] = one_curve(name, table)
-    if simulated is not None:
-        drawn["simulated"] = _simulated(simulated)
-    drawn["effects"] = _effects(findings)
-    return drawn
+def plots(run: Run) -> dict[str, Callable[[], Figure]]:
+    """How each figure is drawn."""
+    made = tables(run)
+    names = [f"time_{kind}" for kind in (*ROUTINES, OTHER)]
+    drawn: dict[str, Callable[[], Figure]] = {
+        name: partial(_of_table, made[name]) for name in names if name in made
+    }
+    if "simulated" in made:
+        model = str(run.provenance["simulated"]["model"])
+        drawn["simulated"] = lambda: _simulated(made["simulated"](), model)
+    return {**drawn, "effects": lambda: _effects(made["effects"]())}
 
 
-def _row_column_line(words: Sequence[str]) -> tuple[str, str, str]:
-    """Of convolution and copies: the optimisation, the length, with or without restrict."""
-    level = f"-{words[1]}" if words[1:-1] else ""
-    length = f"{int(words[-1]):,} floats".replace(",", " ")
-    restrict = "with restrict" if "restrict" in words else "without restrict"
-    return level, length, restrict if words[0] != "memcpy" else "of the C library"
+def _of_table(table: Callable[[], pd.DataFrame]) -> Figure:
+    return time_figure(table())
 
 
-def _library_order_size(words: Sequence[str]) -> tuple[str, str, str]:
-    """Of dgemv."""
-    return "-".join(words[1:-2]), f"stored by {words[-2]}", f"n = {words[-1]}"
+# --- time against offset -------------------------------------------------------------------------
 
 
-def _grid(
-    function: str,
-    tables: Mapping[str, OffsetTable],
-    periods: Periods,
-    keys: Mapping[str, tuple[str, str, str]],
-) -> Figure:
-    """Panels in rows and columns, in each the curves of its functions."""
-    from matplotlib.figure import Figure
+def _panel_and_line(swept: Mapping[Hashable, Any]) -> tuple[str, str, str]:
+    """In which row and column a function is drawn, and what its line is called there."""
+    routine, build, n = swept["routine"], swept["build"], swept["n"]
+    if routine == DGEMV:
+        return f"{DGEMV} {literal(build)}", f"stored by {literal(swept['order'])}", f"n = {n}"
+    if routine in FUNCTIONS:
+        level, restrict = VARIANTS.get(build, (literal(build), False))
+        row = f"{routine} -{level}" if level else routine
+        length = f"{n:,} floats".replace(",", " ")
+        line = "with restrict" if restrict else "without restrict" if level else "C library"
+        return row, length, line
+    return literal(swept["function"]), "", "time"
 
-    rows = list(dict.fromkeys(key[0] for key in keys.values()))
-    columns = list(dict.fromkeys(key[1] for key in keys.values()))
-    figure = Figure(figsize=(5.2 * len(columns) + 1, 2.3 * len(rows) + 1.4))
+
+def time_figure(curves: pd.DataFrame) -> Figure:
+    """Time at each offset, as the tables ``time_...`` have it: panels in rows and columns."""
+    functions = curves.drop_duplicates("function")
+    places = {row["function"]: _panel_and_line(row) for row in functions.to_dict("records")}
+    rows, columns = (list(dict.fromkeys(place[i] for place in places.values())) for i in (0, 1))
+    figure = Figure(figsize=(max(8.0, 5.2 * len(columns) + 1), 2.3 * len(rows) + 1.6))
     panels = figure.subplots(len(rows), len(columns), squeeze=False)
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
-            axes = panels[i, j]
-            mine = {name: key[2] for name, key in keys.items() if key[:2] == (row, column)}
-            if not mine:
-                axes.set_axis_off()
-                continue
-            _curves(axes, {name: tables[name] for name in mine}, periods, mine)
-            _label(axes, tables[next(iter(mine))], last=i == len(rows) - 1)
-            title = ", ".join(filter(None, (f"{function} {row}".strip(), column)))
-            axes.set_title(title, fontsize="medium")
-            if j:
-                axes.set_ylabel("")
-    handles: dict[str, Any] = {}
-    for axes in panels.flat:
-        found, labels = axes.get_legend_handles_labels()
-        handles |= dict(zip(labels, found, strict=True))
+            lines = {name: place[2] for name, place in places.items() if place[:2] == (row, column)}
+            if lines:
+                _panel(panels[i, j], curves, lines)
+                panels[i, j].set_title(", ".join(filter(None, (row, column))), fontsize="medium")
+            else:
+                panels[i, j].set_axis_off()
+    for axes in panels[:, 0]:
+        axes.set_ylabel("time above\nthe median (%)", fontsize="small")
+    for axes in panels[-1]:
+        axes.set_xlabel("distance of the buffers modulo 4096 (B)", fontsize="small")
+    labelled = [axes.get_legend_handles_labels() for axes in panels.flat]
+    handles = {
+        label: handle for found in labelled for handle, label in zip(*found, strict=True)
+    }  # each label once
     figure.legend(
         handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize="small",
         title="95 % intervals; filled: predicted to alias", title_fontsize="small",
@@ -120,116 +91,86 @@ def _grid(
     return figure
 
 
-def _curves(
-    axes: Axes,
-    tables: Mapping[str, OffsetTable],
-    periods: Periods,
-    labels: Mapping[str, str] | None = None,
-) -> None:
-    """Each function's time at each offset above its median; shaded where all are predicted."""
-    offsets = sorted({int(offset) for table in tables.values() for offset in table.offsets})
-    shaded = np.ones(len(offsets), dtype=bool)
-    for number, (name, table) in enumerate(tables.items()):
-        curve = table.curve()
-        x = np.searchsorted(offsets, curve["offset_bytes"]) + 0.12 * (
-            number - (len(tables) - 1) / 2
-        )
-        y = curve["percent"].to_numpy()
-        reach = np.nan_to_num([y - curve["low_percent"], curve["high_percent"] - y], posinf=0.0)
-        colour, marker = f"C{number}", _MARKERS[number % len(_MARKERS)]
-        period = periods.get(name, PERIOD_BYTES)
-        near = np.zeros(len(y), dtype=bool)
-        if period is not None:
-            near = aliasing(curve["offset_bytes"].to_numpy(), period)[0]
-            shaded &= aliasing(offsets, period)[0]
-        else:
-            shaded[:] = False
-        axes.errorbar(
-            x, y, yerr=np.abs(reach), color=colour, lw=0.8, elinewidth=1, capsize=1.5,
-            marker=marker, ms=4, mfc="white", label=(labels or {}).get(name, name),
+def _panel(axes: Axes, curves: pd.DataFrame, lines: dict[str, str]) -> None:
+    """Each function's time above its median; shaded where all of them are predicted to alias.
+
+    Offsets are places on the axis, not lengths: those of interest lie close together.
+    """
+    mine = curves[curves["function"].isin(list(lines))]
+    offsets = np.sort(mine["offset_bytes"].unique())
+    for number, (name, line) in enumerate(lines.items()):
+        curve = mine[mine["function"] == name]
+        shift = 0.12 * (number - (len(lines) - 1) / 2)
+        x, y = np.searchsorted(offsets, curve["offset_bytes"]) + shift, curve["percent"].to_numpy()
+        colour, marker = f"C{number}", MARKS[number % len(MARKS)]
+        intervals(
+            axes, x, y, curve["low_percent"], curve["high_percent"], fmt=f"{marker}-", lw=0.8,
+            elinewidth=1, capsize=1.5, color=colour, mfc="white", label=line,
         )  # fmt: skip
+        near = curve["predicted"].to_numpy()
         axes.plot(x[near], y[near], marker, ms=4.5, color=colour, zorder=5)
-    for begin, end in _runs(shaded):
-        axes.axvspan(begin - 0.5, end - 0.5, color="C3", alpha=0.12, lw=0, label=_PREDICTED)
+    shaded = mine.groupby("offset_bytes")["predicted"].all().to_numpy()
+    _shade(axes, shaded)
     axes.axhline(0, color="0.3", lw=0.8)
-    for place in np.flatnonzero(np.diff(offsets) > 2 * np.median(np.diff(offsets))):
+    apart = np.diff(offsets)
+    for place in np.flatnonzero(apart > 2 * np.median(apart)) if len(apart) else ():
         axes.axvline(place + 0.5, color="0.75", lw=0.8, ls=":")  # the axis leaves something out
     axes.set_xlim(-0.7, len(offsets) - 0.3)
-
-
-def _runs(flags: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """Begin and end of each run of true."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(int)))
-    return [(int(begin), int(end)) for begin, end in edges.reshape(-1, 2)]
-
-
-def _label(axes: Axes, table: OffsetTable, *, last: bool) -> None:
-    """Offsets are places on the axis, not lengths: those of interest lie close together."""
-    count = len(table.offsets)
-    places = np.arange(0, count, -(-count // _MOST_TICKS))
-    axes.set_xticks(places, [str(table.offsets[place]) for place in places] if last else [])
+    ticks = np.arange(0, len(offsets), -(-len(offsets) // _MOST_TICKS))
+    axes.set_xticks(ticks, [str(offset) for offset in offsets[ticks]])
     axes.tick_params(axis="x", labelrotation=90, labelsize="xx-small")
     axes.grid(visible=False, axis="x")
-    axes.set_ylabel("time above\nthe median (%)", fontsize="small")
-    if last:
-        axes.set_xlabel("distance of the buffers modulo 4096 (B)", fontsize="small")
 
 
-def _legend(axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))
-    axes.legend(named.values(), named.keys(), fontsize="small", title="95 % intervals")
+def _shade(axes: Axes, flags: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+    """Each run of true."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(int)))
+    for begin, end in edges.reshape(-1, 2):
+        axes.axvspan(begin - 0.5, end - 0.5, color="C3", alpha=0.12, lw=0, label=_PREDICTED)
 
 
-def _simulated(simulated: Mapping[str, Any]) -> Figure:
+# --- the others ----------------------------------------------------------------------------------
+
+
+def _simulated(rows: pd.DataFrame, model: str) -> Figure:
     """Simulated aliases an element against the offset."""
-    from matplotlib.figure import Figure
-
-    rows = pd.DataFrame(simulated["rows"])
-    offsets = sorted(set(rows["offset_bytes"]))
+    offsets = np.sort(rows["offset_bytes"].unique())
     figure = Figure(figsize=(8, 3.8))
     axes = figure.subplots()
     for number, ((function, build), mine) in enumerate(rows.groupby(["function", "build"])):
         at = mine.sort_values("offset_bytes")
         axes.plot(
             np.searchsorted(offsets, at["offset_bytes"]), at["aliases_per_element"],
-            marker=_MARKERS[number % len(_MARKERS)], label=f"{function} -{build}",
+            marker=MARKS[number % len(MARKS)], label=f"{function} -{build}",
         )  # fmt: skip
-    for begin, end in _runs(aliasing(offsets)[0]):
-        axes.axvspan(begin - 0.5, end - 0.5, color="C3", alpha=0.12, lw=0, label=_PREDICTED)
+    _shade(axes, aliasing(offsets)[0])
     axes.set_xticks(range(len(offsets)), [str(offset) for offset in offsets])
     axes.set_xlabel("distance of the buffers modulo 4096 (B)")
     axes.set_ylabel("simulated 4K aliases\nper element")
     axes.set_ylim(-0.2, None)
-    axes.set_title(f"simulated: {simulated['model']}", fontsize="small", fontweight="normal")
-    handles, labels = axes.get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))
-    axes.legend(named.values(), named.keys(), fontsize="small")
+    axes.set_title(f"simulated: {literal(model)}", fontsize="small", fontweight="normal")
+    once_each(axes, loc="best")
     return figure
 
 
-def _effects(findings: Sequence[Finding]) -> Figure:
+def _effects(effects: pd.DataFrame) -> Figure:
     """What each function's predicted offsets cost, and its slowest, with intervals."""
-    from matplotlib.figure import Figure
-
-    names = list(dict.fromkeys(finding.subject.removesuffix(" predicted") for finding in findings))
+    names = [literal(name) for name in effects["function"]]
     figure = Figure(figsize=(8, 0.24 * len(names) + 1.8))
     axes = figure.subplots()
-    kinds = ((" predicted", "predicted offsets", "o", -0.15), ("", "the slowest offset", "s", 0.15))
-    for number, (ending, words, marker, shift) in enumerate(kinds):
-        mine = {one.subject: one for one in findings}
-        found = [(i, mine[name + ending]) for i, name in enumerate(names) if name + ending in mine]
-        x = np.array([one.effect for _, one in found])
-        ends = np.array([[one.low, one.high] for _, one in found]).reshape(-1, 2)
-        reach = np.nan_to_num(np.abs(ends.T - x), posinf=0.0)
-        axes.errorbar(
-            x, [i + shift for i, _ in found], xerr=reach, fmt=marker, ms=4, capsize=2, lw=1,
+    kinds = (("predicted", "predicted offsets", "o"), ("slowest", "the slowest offset", "s"))
+    for number, (what, words, marker) in enumerate(kinds):
+        x, low, high = (effects[f"{what}{end}_percent"] for end in ("", "_low", "_high"))
+        y = np.arange(len(names)) + 0.3 * (number - 0.5)
+        intervals(
+            axes, x, y, low, high, horizontal=True, fmt=marker, capsize=2, lw=1,
             color=f"C{number}", label=words,
         )  # fmt: skip
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.set_xscale("symlog", linthresh=10)
+    axes.set_xscale("symlog", linthresh=_STRAIGHT)
     axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
-    left = min([-10.0, *(one.low * 1.3 for one in findings if np.isfinite(one.low))])
+    lows = effects[["predicted_low_percent", "slowest_low_percent"]].to_numpy(np.float64)
+    left = 1.3 * float(np.min(lows, where=np.isfinite(lows), initial=-_STRAIGHT / 1.3))
     axes.set_xlim(max(left, -100.0), None)
     axes.set_yticks(range(len(names)), names, fontsize="x-small")
     axes.set_ylim(len(names) - 0.4, -0.6)

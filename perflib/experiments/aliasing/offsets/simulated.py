@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from perflib.experiments.aliasing.offsets.measure import FUNCTIONS
+from perflib.experiments.aliasing.offsets.functions import FUNCTIONS
 from perflib.instruments.simulators.models import HASWELL_STORES
 from perflib.instruments.simulators.qemu import qemu_counts
 from perflib.kernels import build

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.aliasing.offsets.analyse import offset_findings
+from perflib.experiments.aliasing.offsets.analyse import curves, offset_findings
 from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_offsets
-from perflib.experiments.aliasing.offsets.measure import TRIAL, calls_for, visiting
+from perflib.experiments.aliasing.offsets.functions import Swept
 from perflib.experiments.aliasing.offsets.source import CFunction, portable
 from perflib.experiments.aliasing.offsets.sweeper import Sweeper
-from perflib.experiments.aliasing.offsets.table import PERIOD_BYTES, OffsetTable
+from perflib.experiments.aliasing.offsets.table import OffsetTable
+from perflib.experiments.aliasing.offsets.trials import TRIAL, calls_for, visiting
 from perflib.kernels import build
 from perflib.machine.hardware.topology import topology
 from perflib.machine.libraries.blas import ONE_THREAD
@@ -81,13 +82,13 @@ class OffsetSweep:
 
     def findings(self) -> list[Finding]:
         """Do the predicted offsets cost time, and does any?"""
-        return offset_findings(self.name, self.table, self.threshold_percent)
+        return offset_findings(Swept(self.name), self.table, self.threshold_percent)
 
     def figure(self) -> Figure:
         """Time against offset, with intervals."""
-        from perflib.experiments.aliasing.offsets.figures import one_curve
+        from perflib.experiments.aliasing.offsets.figures import time_figure
 
-        return one_curve(self.name, self.table)
+        return time_figure(curves([(Swept(self.name), self.table)]))
 
     def __repr__(self) -> str:
         count = len(set(self.samples["round"]))
@@ -113,7 +114,7 @@ def sweep_offsets(
 
     It runs in a process of its own, on one core, with copies of the arrays. In each round all
     offsets are visited, in random order; the arrays are mapped anew for each round. The first
-    array, and all others but the moved one, begin at a page, as large allocations do.
+    array, and all others but the one that moves, begin at a page, as large allocations do.
 
     Parameters
     ----------
@@ -264,7 +265,7 @@ def _half_width(samples: pd.DataFrame) -> float:
     if samples["round"].nunique() < _LEAST_ROUNDS:
         return math.inf
     table = OffsetTable(samples)
-    width = table.predicted(PERIOD_BYTES).half_width
+    width = table.predicted().half_width
     if not math.isfinite(width):
         width = table.difference(int(table.offsets[0]), int(table.offsets[-1])).half_width
     return width if math.isfinite(width) else math.inf

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.addresses import LINE_BYTES, PERIOD_BYTES, aliasing
+from perflib.experiments.aliasing.offsets.functions import Configuration, Swept
 from perflib.framework.samples import round_starts, usable
 from perflib.model.errors import UserError
-from perflib.stats.interval import Interval
+from perflib.stats.interval import NO_INTERVAL, Interval, percent, percent_of
 from perflib.stats.intervals import (
     against_others,
     block_means,
@@ -22,39 +25,50 @@ from perflib.stats.intervals import (
     time_blocks,
 )
 
-__all__ = ["AHEAD_BYTES", "LINE_BYTES", "PERIOD_BYTES", "Extreme", "OffsetTable", "aliasing"]
+__all__ = ["Extreme", "OffsetTable", "functions_in"]
 
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
-PERIOD_BYTES = 4096  # what the low 12 bits of an address tell apart
-AHEAD_BYTES = 128  # loads within two cache lines ahead of a store are in flight with it
-LINE_BYTES = 64  # places in a line differ for reasons of their own: loads and stores across two
-_STRETCHES = 3
+_SEGMENTS = 3
 _LEAST_BLOCKS = 4
 _DRAWS = 200
-_MOST_LOG = 700.0
-# Beyond what the stores that a core holds can reach ahead (56 of 16 bytes), and as safely behind.
-_BEYOND_BYTES, _BEHIND_BYTES = 1000, 256
 
 
-def aliasing(
-    offsets: Sequence[int] | NDArray[np.int64], period: int = PERIOD_BYTES
-) -> tuple[Flags, Flags]:
-    """Which offsets are predicted to alias, and which are far from it.
+def functions_in(
+    samples: pd.DataFrame, plan: Mapping[str, Any] | None = None
+) -> list[tuple[Swept, OffsetTable]]:
+    """What was swept, each with its samples; a function without a usable sample is left out.
 
-    A loop that reads at ``first + i`` and writes at ``second + i`` loads, soon after it stored at
-    ``second + i``, what lies a little ahead of ``first + i``. Their low 12 bits agree where
-    ``second - first`` is a little above a multiple of 4096. ``period`` is smaller where rows of a
-    matrix that are in use together begin at several places of a page.
+    Parameters
+    ----------
+    samples
+        Columns as ``OffsetTable``'s, ``function``, and ``routine``, ``build``, ``n``, ``order``
+        where they are known.
+    plan
+        The run's: that of an earlier version says what ran, since its samples do not.
 
-    Returns
-    -------
-    Two masks: 0 to 127 bytes above a multiple of ``period``; and 1000 or more above one and 256 or
-    more below the next.
+    Raises
+    ------
+    UserError
+        No sample is usable.
     """
-    ahead = np.asarray(offsets, dtype=np.int64) % period
-    return ahead < AHEAD_BYTES, (ahead >= _BEYOND_BYTES) & (ahead <= period - _BEHIND_BYTES)
+    kept = usable(samples, ["time_ns", "calls"])
+    arms = [Configuration(*arm).swept for arm in (plan or {}).get("arms", ())]
+    planned = {swept.name: swept for swept in arms}
+    found = [
+        (planned.get(str(name)) or _described(str(name), mine.iloc[0].to_dict()), OffsetTable(mine))
+        for name, mine in kept.groupby("function")
+    ]
+    return sorted(found, key=lambda pair: pair[0].place)
+
+
+def _described(name: str, row: Mapping[Hashable, Any]) -> Swept:
+    """A function as one of its samples describes it."""
+
+    def text(column: str) -> str:
+        return str(row[column]) if pd.notna(row.get(column)) else ""
+
+    n = int(row["n"]) if pd.notna(row.get("n")) else 0
+    return Swept(name, text("routine"), text("build"), n, text("order"))
 
 
 @dataclass(frozen=True)
@@ -63,8 +77,8 @@ class Extreme:
 
     ``difference``: in percent. Its ends hold for all offsets at once, so that the choice of the
     extreme one does no harm. ``effect`` is the mean of two estimates, each of the offset that one
-    half of the blocks of time chose, in the other half, so that the choice does not flatter it; it
-    is held within the ends.
+    half of the batches chose, in the other half, so that the choice does not flatter it; it stays
+    within the ends.
     ``p``: how often chance alone makes any offset as extreme.
     ``segments``: of thirds of the run.
     """
@@ -79,8 +93,8 @@ class OffsetTable:
     """The samples of one function as log time a call, ``[round, offset]``.
 
     Rows whose ``ok`` is false are left out; several of an offset in one round count as their
-    median, which a sample that was disturbed does not move. Everything is compared
-    within rounds, and uncertainty comes from the scatter of blocks of time.
+    median, which one sample with interference does not change. Everything is compared within
+    rounds, and uncertainty comes from the scatter of batches.
 
     Parameters
     ----------
@@ -117,7 +131,7 @@ class OffsetTable:
 
     @cached_property
     def by_block(self) -> Floats:
-        """``[block, offset]`` of ``relative``: robust means over the rounds of each block."""
+        """``[block, offset]`` of ``relative``: robust means over the rounds of each batch."""
         return block_means(self.relative, self.blocks)
 
     def curve(self) -> pd.DataFrame:
@@ -126,7 +140,7 @@ class OffsetTable:
         Columns ``offset_bytes``, ``time_ns``, ``percent``, ``low_percent``, ``high_percent``. The
         intervals are those of the percentage: how fast the machine is as a whole is left out.
         """
-        rows = [tuple(_percent(t_interval(column))) for column in self.by_block.T]
+        rows = [tuple(percent(t_interval(column))) for column in self.by_block.T]
         table = pd.DataFrame(rows, columns=["percent", "low_percent", "high_percent"])
         level = math.exp(float(np.nanmedian(self.log_ns - self.relative)))
         table.insert(0, "time_ns", level * (1 + table["percent"] / 100))
@@ -141,7 +155,7 @@ class OffsetTable:
         Each is compared with the far offsets that have the same place within a cache line, so that
         nothing but the distance differs. NaN where there are none.
         """
-        return _percent(t_interval(self._predicted_by_block(period)))
+        return percent(t_interval(self._predicted_by_block(period)))
 
     def _predicted_by_block(self, period: int) -> Floats:
         near, far = aliasing(self.offsets, period)
@@ -155,13 +169,15 @@ class OffsetTable:
 
     # --- what was not ----------------------------------------------------------------------------
 
-    def slowest(self, confidence: float = 0.95) -> Extreme:
+    @cached_property
+    def slowest(self) -> Extreme:
         """The offset with the longest calls, beside the median of the others."""
-        return self._extreme(1, confidence)
+        return self._extreme(1)
 
-    def fastest(self, confidence: float = 0.95) -> Extreme:
+    @cached_property
+    def fastest(self) -> Extreme:
         """The offset with the shortest calls, beside the median of the others."""
-        return self._extreme(-1, confidence)
+        return self._extreme(-1)
 
     def difference(self, one: int, other: int) -> Interval:
         """How much longer calls take at one offset than at another, in percent.
@@ -182,26 +198,26 @@ class OffsetTable:
                 )
                 raise UserError(msg)
             places.append(int(np.searchsorted(self.offsets, offset)))
-        return _percent(t_interval(self.by_block[:, places[0]] - self.by_block[:, places[1]]))
+        return percent(t_interval(self.by_block[:, places[0]] - self.by_block[:, places[1]]))
 
-    def _extreme(self, sign: int, confidence: float) -> Extreme:
+    def _extreme(self, sign: int, confidence: float = 0.95) -> Extreme:
         levels = sign * self.by_block[np.isfinite(self.by_block).all(axis=1)]
         if len(levels) < _LEAST_BLOCKS or len(self.offsets) < 2:
-            return Extreme(int(self.offsets[0]), Interval(math.nan, math.nan, math.nan), 1.0, ())
+            return Extreme(int(self.offsets[0]), NO_INTERVAL, 1.0, ())
         means = robust_mean(levels)
         effects = against_others(means)
         place = int(effects.argmax())
         noise = _largest_by_chance(levels - means)
-        reach = float(np.quantile(noise, confidence))
-        ends = effects[place] - reach, effects[place] + reach
+        half = float(np.quantile(noise, confidence))
+        ends = effects[place] - half, effects[place] + half
         effect = min(max(_cross_estimate(levels), ends[0]), ends[1])
-        thirds = [robust_mean(part) for part in np.array_split(levels, _STRETCHES)]
+        thirds = [robust_mean(part) for part in np.array_split(levels, _SEGMENTS)]
         segments = [against_others(part)[place] for part in thirds]
         return Extreme(
             int(self.offsets[place]),
-            _percent(Interval(*(sign * value for value in (effect, *ends[::sign])))),
+            percent(Interval(*(sign * value for value in (effect, *ends[::sign])))),
             float((1 + (noise >= effects[place]).sum()) / (1 + len(noise))),
-            tuple(_percent_of(sign * float(part)) for part in segments),
+            tuple(percent_of(sign * float(part)) for part in segments),
         )
 
 
@@ -209,8 +225,8 @@ def _largest_by_chance(residuals: Floats) -> Floats:
     """How far the farthest of all offsets lies from the truth, by chance alone: draws of it.
 
     The residuals are ``[block, offset]``. What is left when each offset's mean is taken away is
-    exchanged among the offsets of a block, since each visited the block's time in random order.
-    That all offsets are asked for their largest is in it, and so is noise of any shape.
+    exchanged among the offsets of a batch, since each visited the batch's time in random order.
+    That the largest is of all offsets is in it, and so is noise of any shape.
     """
     blocks, offsets = residuals.shape
     order = np.random.default_rng(0).random((_DRAWS, blocks, offsets)).argsort(axis=2)
@@ -222,19 +238,10 @@ def _largest_by_chance(residuals: Floats) -> Floats:
     return largest
 
 
-def _percent_of(log_ratio: float) -> float:
-    """An interval from two blocks may end where a double cannot follow."""
-    return math.inf if log_ratio > _MOST_LOG else 100 * math.expm1(log_ratio)
-
-
-def _percent(log_ratio: Interval) -> Interval:
-    return Interval(*map(_percent_of, log_ratio))
-
-
 def _cross_estimate(levels: Floats) -> float:
     """The largest column over the median of the others: chosen in one half, measured in the other.
 
-    The halves are every other block of time, so that drift is in both.
+    The halves are every other batch, so that drift is in both.
     """
     halves = robust_mean(levels[::2]), robust_mean(levels[1::2])
     found = []

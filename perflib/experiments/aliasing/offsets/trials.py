@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.addresses import LINE_BYTES, PERIOD_BYTES
+from perflib.experiments.aliasing.offsets.functions import DGEMV, FUNCTIONS, Configuration
 from perflib.kernels import Build, build, record
 from perflib.machine.libraries.blas import ONE_THREAD, Blas
 from perflib.measure.conditions import Conditions
@@ -19,21 +21,8 @@ from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError
 
-__all__ = [
-    "FUNCTIONS",
-    "TRIAL",
-    "Configuration",
-    "OffsetTrials",
-    "calls_for",
-    "fitting",
-    "visiting",
-    "with_calls",
-]
+__all__ = ["TRIAL", "OffsetTrials", "calls_for", "fitting", "visiting", "with_calls"]
 
-# The numbers by which the kernel knows its functions.
-FUNCTIONS: Mapping[str, int] = {"convolution": 0, "copy": 1, "memcpy": 2}
-DGEMV = "dgemv"
-_ITEM_BYTES = {DGEMV: 8}
 # Columns of samples, and the fields of the kernel's that they are.
 _COLUMNS = {
     "calls": "calls", "time_ns": "time_ns", "start_ns": "begin_ns", "first_address": "first",
@@ -45,40 +34,15 @@ _MOST_OTHERS = 0.02  # share of the time that other threads may take, as clocks 
 _OTHERS_NS = 20_000
 _LONG_NS = 1_000_000
 _VISITS = 5
-_SAID_BYTES = 512
+_ANSWER_BYTES = 512
 _TOGETHER_DISTANCE = 2048
-_PERIOD = 4096
 TRIAL = (_TOGETHER_DISTANCE,) * 3  # offsets of the calls that say how long one takes
 _STAGES = {1: "its arguments", 2: "its memory", 3: "the library", 4: "its result"}
 
 
-class Configuration(NamedTuple):
-    """A function, how it is built or in which library it is, and of what size.
-
-    ``core`` counts the run's cores from 0. ``build``: the kernel's variant, or the library's name.
-    ``order``: ``column`` or ``row`` of dgemv, else empty. ``calls``, ``warm_calls``: each sample's.
-    ``visits``: how many samples each offset has in a trial.
-    """
-
-    core: int
-    function: str
-    build: str
-    n: int
-    order: str = ""
-    calls: int = 1
-    warm_calls: int = 0
-    visits: int = 1
-
-    @property
-    def name(self) -> str:
-        """One word for the function: ``convolution-O2-restrict-2048``."""
-        build_ = "" if self.function == "memcpy" else self.build
-        return "-".join(filter(None, [self.function, build_, self.order, str(self.n)]))
-
-
-def fitting(function: str, offsets: Iterable[int]) -> list[int]:
-    """Those of the offsets that are multiples of the function's items."""
-    return [offset for offset in offsets if offset % _ITEM_BYTES.get(function, 4) == 0]
+def fitting(routine: str, offsets: Iterable[int]) -> list[int]:
+    """Those of the offsets that are multiples of the routine's items."""
+    return [offset for offset in offsets if offset % (8 if routine == DGEMV else 4) == 0]
 
 
 def visiting(seed: str, offsets: Sequence[int], visits: int) -> list[int]:
@@ -103,7 +67,7 @@ class OffsetTrials(Workers):
     seed
         Of the order of the offsets in each trial.
     together
-        Both buffers move, in whole cache lines: the null test.
+        Both buffers shift, in whole cache lines: the null test.
     """
 
     def __init__(
@@ -123,7 +87,7 @@ class OffsetTrials(Workers):
             ]
         super().__init__(list(builds.values()), conditions)
         self._first = {name: i * len(conditions) for i, name in enumerate(builds)}
-        self._configurations = configurations
+        self.configurations = configurations
         self._conditions = conditions
         self._libraries = {library.name: library for library in libraries}
         self._offsets = list(offsets)
@@ -134,15 +98,15 @@ class OffsetTrials(Workers):
 
     def take(self, round_: int, which: int) -> Columns:
         """Every offset as often as the configuration says, in a fresh random order each time."""
-        wanted = self._configurations[which]
-        fit = fitting(wanted.function, self._offsets)
+        wanted = self.configurations[which]
+        fit = fitting(wanted.routine, self._offsets)
         offsets = visiting(f"{self._seed}/{round_}/{which}", fit, wanted.visits)
         samples = self.sweep(wanted, offsets)
         ok = self._usable(wanted, offsets, samples)
         cpu = self._conditions[wanted.core].cpu
         return {
             "cpu": [cpu] * len(offsets),
-            "function": [wanted.name] * len(offsets),
+            **{name: [value] * len(offsets) for name, value in wanted.swept.columns.items()},
             "offset_bytes": offsets,
             **{column: samples[name].tolist() for column, name in _COLUMNS.items()},
             "ok": ok.tolist(),
@@ -159,19 +123,21 @@ class OffsetTrials(Workers):
             The kernel refused, or the library cannot be opened.
         """
         worker = self[self._first[wanted.build] + wanted.core]
-        # With both moving, by whole lines: a place in a line has a cost of its own.
-        moved = [_line(offset) if self._together else offset for offset in offsets]
-        function, number = "offsets_sweep", FUNCTIONS.get(wanted.function, 0)
-        if wanted.function == DGEMV:
+        # Both shift by whole lines: a place in a line has a cost of its own.
+        shifts = np.array(offsets, dtype=np.int64)
+        if self._together:
+            shifts = shifts // LINE_BYTES * LINE_BYTES
+        function, number = "offsets_sweep", FUNCTIONS.get(wanted.routine, 0)
+        if wanted.routine == DGEMV:
             self._open(wanted, worker)
             function, number = "blas_sweep", int(wanted.order == "column")
         answer, (samples,) = worker.call(
-            function, number, wanted.n, np.array(moved, dtype=np.int64), len(moved),
+            function, number, wanted.n, shifts, len(shifts),
             int(self._together), wanted.warm_calls, wanted.calls,
-            Out(record(worker.target, "offset_sample"), len(moved)), timeout_s=_TIMEOUT_S,
+            Out(record(worker.target, "offset_sample"), len(shifts)), timeout_s=_TIMEOUT_S,
         )  # fmt: skip
         if answer:
-            msg = f"{wanted.name}: {_explained(int(answer))}"
+            msg = f"{wanted.swept.name}: {_explained(int(answer))}"
             raise MeasurementError(msg)
         return samples
 
@@ -184,11 +150,11 @@ class OffsetTrials(Workers):
             np.frombuffer(os.fsencode(word) + b"\0", dtype=np.uint8)
             for word in (library.path, library.dgemv, library.set_threads)
         ]
-        answer, (said,) = worker.call(
-            "blas_open", *words, Out("u1", _SAID_BYTES), _SAID_BYTES, timeout_s=_TIMEOUT_S
+        answer, (text,) = worker.call(
+            "blas_open", *words, Out("u1", _ANSWER_BYTES), _ANSWER_BYTES, timeout_s=_TIMEOUT_S
         )
         if answer:
-            why = said.tobytes().partition(b"\0")[0].decode(errors="replace")
+            why = text.tobytes().partition(b"\0")[0].decode(errors="replace")
             msg = f"{library.path} cannot be used: {why or _explained(int(answer))}"
             raise MeasurementError(msg)
         self._opened[worker] = worker.pid
@@ -196,35 +162,31 @@ class OffsetTrials(Workers):
     def _usable(
         self, wanted: Configuration, offsets: Sequence[int], samples: NDArray[Any]
     ) -> NDArray[np.bool_]:
-        """Which samples are what was asked for; why the others are not is a problem of the run."""
-        cpu = self._conditions[wanted.core].cpu
-        first = self._checksums.setdefault(wanted.name, int(samples["checksum"][0]))
-        apart = _TOGETHER_DISTANCE if self._together else np.array(offsets) % _PERIOD
+        """Which samples are what they should be; why the others are not is a problem of the run."""
+        cpu, name = self._conditions[wanted.core].cpu, wanted.swept.name
+        first = self._checksums.setdefault(name, int(samples["checksum"][0]))
+        apart = _TOGETHER_DISTANCE if self._together else np.array(offsets) % PERIOD_BYTES
         others = np.maximum(samples["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
         checks = {
             f"the thread migrated from cpu{cpu}": samples["cpu"] == cpu,
             "its result differs from sample to sample": samples["checksum"] == first,
             "the buffers do not lie where they should": (
-                (samples["second"] - samples["first"]) % _PERIOD == apart
+                (samples["second"] - samples["first"]) % PERIOD_BYTES == apart
             ),
             "other threads of the process took time, although it is to use one": (
                 samples["others_ns"] <= others
             ),
         }
-        for words, held in checks.items():
-            if not held.all():
-                self.problems[f"{wanted.name}: {words}"] = None
+        for words, right in checks.items():
+            if not right.all():
+                self.problems[f"{name}: {words}"] = None
         return np.asarray(np.all(list(checks.values()), axis=0))
 
 
 def _built(wanted: Configuration) -> Build:
-    if wanted.function == DGEMV:
+    if wanted.routine == DGEMV:
         return build("alias_blas")
     return build("alias_offsets", variant=wanted.build)
-
-
-def _line(offset: int) -> int:
-    return offset // 64 * 64
 
 
 def _explained(answer: int) -> str:
@@ -259,13 +221,14 @@ def with_calls(
     """
     counted: dict[str, tuple[int, int, int]] = {}
     found = []
-    for wanted in configurations:
-        if wanted.name not in counted:
+    for one in configurations:
+        name = one.swept.name
+        if name not in counted:
             try:
-                samples = trials.sweep(wanted, TRIAL)
+                samples = trials.sweep(one, TRIAL)
             except WorkerError as error:
                 raise MeasurementError(str(error)) from error
-            counted[wanted.name] = calls_for(samples["time_ns"].tolist(), sample_ms)
-        calls, warm_calls, visits = counted[wanted.name]
-        found.append(wanted._replace(calls=calls, warm_calls=warm_calls, visits=visits))
+            counted[name] = calls_for(samples["time_ns"].tolist(), sample_ms)
+        calls, warm_calls, visits = counted[name]
+        found.append(one._replace(calls=calls, warm_calls=warm_calls, visits=visits))
     return found
