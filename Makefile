@@ -1,10 +1,11 @@
 # `make` alone says what there is. Everything lives in .venv; nothing here needs root.
-#   PYTHON=python3.12   the Python that .venv is made from      PROFILE=full   how long to measure
+#   PYTHON=python3.12   the Python that .venv is made from      PRESET=full   how long to measure
 #   ARGS="-k kv -x"     more arguments for pytest; "-n 0": all in one process, as --pdb needs it
 
 PYTHON ?= python3
 VENV ?= .venv
-PROFILE ?= quick
+# PROFILE is what presets were called once.
+PRESET ?= $(or $(PROFILE),quick)
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -18,10 +19,10 @@ DEBIAN := apt-get install gcc libc6-dev make python3-venv
 FEDORA := dnf install gcc make python3
 
 .DEFAULT_GOAL := help
-.PHONY: help investigate test test-slow test-numa test-all lab lint lint-style lint-format lint-types lint-c format clean compiler
+.PHONY: help investigate test test-slow test-numa test-all lab lint lint-style lint-format lint-types lint-c format reference clean compiler
 
 help:
-	@echo "make investigate   measure this machine with every notebook, write report.html (PROFILE=quick or full)"
+	@echo "make investigate   measure this machine with every notebook, write report.html (PRESET=quick or full)"
 	@echo "make test          run the tests (ARGS='-k kv' for some)"
 	@echo "make test-slow     run what 'make test' leaves out because it is long"
 	@echo "make test-numa     boot guests with 2 and 4 NUMA nodes under qemu and run tests in them"
@@ -29,10 +30,11 @@ help:
 	@echo "make lab           open the notebooks in JupyterLab"
 	@echo "make lint          check style, types and formatting"
 	@echo "make format        bring Python, notebooks and C into their format"
+	@echo "make reference     write docs/reference.md from what the experiments declare"
 	@echo "make clean         remove .venv and what tools left behind; measured runs stay"
 
 investigate: compiler $(FOR_USE)
-	@$(BIN)/perflib investigate --profile $(PROFILE)
+	@$(BIN)/perflib investigate --preset $(PRESET)
 
 lab: compiler $(FOR_USE)
 	@$(BIN)/perflib lab
@@ -71,6 +73,11 @@ format: $(FOR_DEVELOPMENT)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(C_FILES)
+
+# By way of a second file: the page stays as it is where the experiments cannot be imported.
+reference: $(FOR_USE)
+	@$(BIN)/python -m perflib.cli.reference > docs/reference.md.new
+	@mv docs/reference.md.new docs/reference.md
 
 clean:
 	rm -rf $(VENV) .nox dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -101,10 +101,10 @@ def _page(document: Mapping[str, Any], shared: _Shared, shown: _Shared) -> str:
         "Parameters": map(_parameter, own),
         "Parameters of every experiment": map(_parameter, others),
         "Presets": (
-            f"- `{name}`: {', '.join(f'{key}={value}' for key, value in values.items())}"
+            f"- `{name}`: " + ", ".join(f"`{key}={_value(value)}`" for key, value in values.items())
             for name, values in document["presets"].items()
         ),
-        "Columns of its samples; `perflib analyse` takes those that are needed": map(
+        "Columns of its samples (`perflib analyse` needs those marked)": map(
             _column, document["columns"]
         ),
         "Claims": (line for claim in (*claims, *shown.claims) for line in _claim(claim)),
@@ -120,10 +120,19 @@ def _page(document: Mapping[str, Any], shared: _Shared, shown: _Shared) -> str:
 
 
 def _parameter(entry: Mapping[str, Any]) -> str:
-    bounds = "".join(f", {_SIGNS[sign]} {value:g}" for sign, value in entry["bounds"].items())
-    default = entry["default"]
-    shown = "none" if default in (None, "", [], {}) else f"{default} {entry['unit']}".rstrip()
-    return f"- `{entry['name']}` = {shown}: {entry['help']} ({entry['type']}{bounds})"
+    unit = f" [{entry['unit']}]" if entry["unit"] else ""
+    bounds = "".join(f", {_SIGNS[sign]} {_value(limit)}" for sign, limit in entry["bounds"].items())
+    default = f"`{entry['name']}`{unit} = `{_value(entry['default'])}`"
+    return f"- {default}: {entry['help']} ({entry['type']}{bounds})"
+
+
+def _value(value: Any) -> str:
+    """A value as it can be written at the command line."""
+    if value in (None, "", [], {}):
+        return "none"
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _column(column: Mapping[str, Any]) -> str:
