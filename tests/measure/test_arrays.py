@@ -137,7 +137,7 @@ def test_arrays_are_gone_with_their_worker(arrays: Arrays) -> None:
     with pytest.raises(WorkerError):
         arrays.run("a", CPUS[0], 0, 100, 1)
     assert "a" not in arrays
-    with pytest.raises(WorkerError, match="gone with the worker"):
+    with pytest.raises(WorkerError, match="gone with its worker"):
         arrays.run("a", CPUS[0], 0, 100, 1)
     arrays.release("a")
     assert arrays.lay("a", order="random", bytes_=64 * KIB) == ""
