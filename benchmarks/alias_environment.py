@@ -2,11 +2,11 @@
 
     python benchmarks/alias_environment.py [--nulls 20] [--only sweep,spikes,null]
 
-Each line is a figure that was to be reached. The bookkeeping of a start is all that a turn takes
+Each line is a figure that was to be reached. The bookkeeping of a start is all that a trial takes
 beyond the program's own loop: fork, exec, the dynamic linker, the pipe, the worker's protocol, the
 counters and the journal. A null sweep holds the variables at one place within their page; it has
-found something where the predicted sizes are said to be slower, by any threshold: where the
-interval excludes zero from below.
+found something where the predicted sizes are slower by any threshold: where the interval excludes
+zero from below.
 """
 
 from __future__ import annotations
@@ -19,28 +19,24 @@ import time
 import numpy as np
 
 from perflib.experiments import get
-from perflib.experiments.aliasing.environment import AliasEnvironment
 from perflib.measure.journal import Journal
+from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.stats.interval import percent
-from perflib.stats.intervals import t_interval
 
 _NAMES = ("sweep", "spikes", "null")
 _ONLY_THE_SWEEP = {"link_orders": 0, "aslr_starts": 0, "simulate": False}
 
 
-def _experiment() -> AliasEnvironment:
-    experiment = get("alias_environment")
-    assert isinstance(experiment, AliasEnvironment)
-    return experiment
-
-
 def _run(given: dict[str, object]) -> tuple[Run, float]:
     """A run, and how long it took from the first to the last line."""
-    experiment = _experiment()
+    experiment = get("alias_environment")
     begin = time.monotonic()
     run = experiment.measure(experiment.params(given))
     return run, time.monotonic() - begin
+
+
+def _findings(run: Run) -> dict[str, Finding]:
+    return {one.of.name: one for one in get("alias_environment").analyse(run)}
 
 
 def sweep() -> None:
@@ -70,7 +66,7 @@ def sweep() -> None:
     ):
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
         print(f"    {name}: {middle:.2f} ms a start [{low:.2f}, {high:.2f}] (at most 3 ms)")
-    effect = percent(t_interval(_experiment().table_of(run).extra()))
+    effect = _findings(run)["environment"]
     print(f"    predicted sizes: {effect.effect:+.2f} % [{effect.low:+.2f}, {effect.high:+.2f}]",
           flush=True)  # fmt: skip
 
@@ -78,8 +74,7 @@ def sweep() -> None:
 def spikes() -> None:
     """The simulated count's spikes against the sizes at which printed addresses agree."""
     run, seconds = _run({"starts": 2, "budget_s": 10.0, "precision_percent": 100.0})
-    named = {finding.subject: finding for finding in _experiment().analyse(run)}
-    found = named["simulated environment"]
+    found = _findings(run)["simulated"]
     print(f"simulated spikes: {found.verdict} ({seconds:.0f} s): {found.reason}")
     for name in ("spikes_bytes", "printed_bytes", "aliases_per_iteration"):
         print(f"    {name}: {found.evidence.get(name)}", flush=True)
@@ -91,21 +86,21 @@ def null(runs: int) -> None:
     for number in range(runs):
         run, _ = _run({**_ONLY_THE_SWEEP, "variables": "hold", "seed": number + 1, "starts": 5,
                        "budget_s": 12.0})  # fmt: skip
-        effect = percent(t_interval(_experiment().table_of(run).extra()))
+        effect = _findings(run)["environment"]
         nothing += effect.low <= 0
-        claimed += _experiment().analyse(run)[0].verdict == "supported"
+        claimed += effect.verdict == "supported"
         print(f"null sweep {number + 1}: {effect.effect:+.2f} % [{effect.low:+.2f}, "
               f"{effect.high:+.2f}]", flush=True)  # fmt: skip
     print(f"null sweeps that find nothing: {nothing} of {runs}; that claim something: {claimed}")
 
 
 def main() -> None:
-    """Run those that are asked for, with runs of their own."""
+    """Run the requested ones, with runs of their own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nulls", type=int, default=20)
     parser.add_argument("--only", default=",".join(_NAMES))
-    asked = parser.parse_args()
-    wanted = asked.only.split(",")
+    given = parser.parse_args()
+    wanted = given.only.split(",")
     if unknown := [name for name in wanted if name not in _NAMES]:
         parser.error(f"--only: unknown {', '.join(unknown)}; there are {', '.join(_NAMES)}")
     with tempfile.TemporaryDirectory() as home:
@@ -115,7 +110,7 @@ def main() -> None:
         if "spikes" in wanted:
             spikes()
         if "null" in wanted:
-            null(asked.nulls)
+            null(given.nulls)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def start(
     WorkerError
         The program crashed, hung, or reported nothing that can be read.
     """
-    arguments, report_type = program.arguments(), record(build(_NAME), "alias_start_report")
+    arguments, report_type = program.arguments(), record(worker.target, "alias_start_report")
     answer, (report,) = worker.call(
         "alias_start", strings(str(program.path)), strings(*arguments), len(arguments),
         strings(*(f"{name}={value}" for name, value in variables.items())), len(variables),
