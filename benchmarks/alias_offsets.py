@@ -1,4 +1,4 @@
-"""The null test of alias_offsets: both buffers move together, so nothing may be found.
+"""The null test of alias_offsets: both buffers shift together, so nothing may be found.
 
     python benchmarks/alias_offsets.py [--runs 20] [--budget 4]
 
@@ -49,9 +49,9 @@ def main() -> None:
             for finding in found:
                 print(f"run {seed}: {finding}")
         runs, clean = arguments.runs, arguments.runs - len(claimed)
-        print(f"moved together: nothing was found in {clean} of {runs} runs (figure: 19 of 20)")
+        print(f"shifted together: nothing was found in {clean} of {runs} runs (figure: 19 of 20)")
         apart = supported(together=False, seed=0, budget_s=arguments.budget)
-        print(f"moved apart: {', '.join(one.subject for one in apart) or 'nothing was found'}")
+        print(f"shifted apart: {', '.join(one.subject for one in apart) or 'nothing was found'}")
 
 
 if __name__ == "__main__":

@@ -13,17 +13,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.experiments.aliasing import offsets as alias_offsets
-from perflib.experiments.aliasing.offsets import experiment, period_of
-from perflib.experiments.aliasing.offsets import simulated as alias_offsets_simulated
-from perflib.experiments.aliasing.offsets.measure import (
-    Configuration,
-    OffsetTrials,
-    fitting,
-    with_calls,
-)
-from perflib.experiments.aliasing.offsets.table import aliasing
+from perflib.experiments.aliasing.addresses import aliasing
+from perflib.experiments.aliasing.offsets import AliasOffsetsParams, experiment, measure
+from perflib.experiments.aliasing.offsets.claims import ALIASES, SLOWEST
+from perflib.experiments.aliasing.offsets.functions import Configuration, Swept
+from perflib.experiments.aliasing.offsets.measure import functions_of, half_width
+from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
+from perflib.experiments.aliasing.offsets.table import functions_in
+from perflib.experiments.aliasing.offsets.trials import OffsetTrials, fitting, with_calls
 from perflib.kernels import build
+from perflib.lab.theme import png
 from perflib.machine.libraries.blas import Blas
 from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
@@ -48,8 +47,12 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")
 
 
-def run_of(parts: dict[str, pd.DataFrame], **params: Any) -> Run:
-    table = pd.concat([part.assign(function=name) for name, part in parts.items()])
+def swept(routine: str, n: int, build: str = "", order: str = "") -> Swept:
+    return Configuration(0, routine, build, n, order).swept
+
+
+def run_of(parts: dict[Swept, pd.DataFrame], **params: Any) -> Run:
+    table = pd.concat([part.assign(**function.columns) for function, part in parts.items()])
     given = experiment.params(params).model_dump(mode="json")
     return Run("made", "alias_offsets", given, table.reset_index(drop=True))
 
@@ -58,28 +61,40 @@ def verdicts(findings: list[Finding]) -> dict[str, str]:
     return {finding.subject: finding.verdict for finding in findings}
 
 
+COPY = swept("copy", 2048, "O2")
+MINE = Swept("mine")
+
+
 # --- where aliasing is predicted -----------------------------------------------------------------
 
 
 def test_periods() -> None:
-    assert period_of("convolution", "", 100) == 4096
-    assert period_of("dgemv", "column", 512) == 4096
-    assert period_of("dgemv", "column", 256) == 2048
-    assert period_of("dgemv", "column", 128) is None
-    assert period_of("dgemv", "column", 100) is None
-    assert period_of("dgemv", "row", 512) is None
+    assert swept("convolution", 100, "O2").period == 4096
+    assert MINE.period == 4096
+    dgemv = {n: swept("dgemv", n, "blis", "column").period for n in (512, 256, 128, 100)}
+    assert dgemv == {512: 4096, 256: 2048, 128: None, 100: None}
+    assert swept("dgemv", 512, "blis", "row").period is None
 
 
 def test_a_name_says_what_ran() -> None:
-    assert (
-        Configuration(0, "convolution", "O2-restrict", 2048).name == "convolution-O2-restrict-2048"
-    )
-    assert Configuration(1, "memcpy", "O3", 64).name == "memcpy-64"
-    assert (
-        Configuration(0, "dgemv", "blis-pthread", 128, "row").name == "dgemv-blis-pthread-row-128"
-    )
+    assert swept("convolution", 2048, "O2-restrict").name == "convolution-O2-restrict-2048"
+    assert swept("memcpy", 64, "O3").columns == {
+        "function": "memcpy-64", "routine": "memcpy", "build": "", "n": 64, "order": "",
+    }  # fmt: skip
+    assert swept("dgemv", 128, "blis-pthread", "row").name == "dgemv-blis-pthread-row-128"
     assert fitting("dgemv", [0, 4, 8, 12, 16]) == [0, 8, 16]
     assert fitting("copy", [0, 4, 8]) == [0, 4, 8]
+
+
+def test_what_ran_is_known_from_columns_from_an_earlier_plan_or_not_at_all() -> None:
+    samples = made(1, rounds=4).assign(function="dgemv-blis-column-512")
+    known = swept("dgemv", 512, "blis", "column")
+    plan = {"arms": [[0, "dgemv", "blis", 512, "column", 7, 1, 5]]}
+    assert functions_in(samples, plan)[0][0] == known
+    assert functions_in(samples.assign(**known.columns))[0][0] == known
+    assert functions_in(samples)[0][0] == Swept("dgemv-blis-column-512")
+    empty = samples.assign(routine=None, build=math.nan, n=math.nan)
+    assert functions_in(empty)[0][0] == Swept("dgemv-blis-column-512")
 
 
 # --- analysis ------------------------------------------------------------------------------------
@@ -89,14 +104,15 @@ def test_each_function_has_its_verdicts() -> None:
     near = np.array(OFFSETS)[aliasing(OFFSETS)[0]].tolist()
     run = run_of(
         {
-            "convolution-O3-2048": made(1, slow=dict.fromkeys(near, 0.15)),
-            "copy-O2-2048": made(2),
-            "dgemv-blis-column-128": made(3),
-            "dgemv-openblas-numpy-column-512": made(4),
-            "mine": made(5),
+            swept("convolution", 2048, "O3"): made(1, slow=dict.fromkeys(near, 0.15)),
+            COPY: made(2),
+            swept("dgemv", 128, "blis", "column"): made(3),
+            swept("dgemv", 512, "openblas-numpy", "column"): made(4),
+            MINE: made(5),
         }
     )
-    assert verdicts(experiment.analyse(run)) == {
+    found = experiment.analyse(run)
+    assert verdicts(found) == {
         "convolution-O3-2048 predicted": "supported",
         "convolution-O3-2048": "supported",
         "copy-O2-2048 predicted": "refuted",
@@ -107,57 +123,90 @@ def test_each_function_has_its_verdicts() -> None:
         "mine predicted": "refuted",
         "mine": "refuted",
     }
+    assert {finding.of for finding in found} == {ALIASES, SLOWEST} == set(experiment.claims)
+    assert found[0].about == swept("convolution", 2048, "O3").columns
+    assert found[1].reasons[0].code == "offset"
+    for finding in found:
+        assert "{" not in finding.plain + finding.claim + finding.reason
 
 
 def test_a_refuted_claim_says_its_bound() -> None:
-    for finding in experiment.analyse(run_of({"copy-O2-2048": made(7)})):
+    for finding in experiment.analyse(run_of({COPY: made(7)})):
         assert finding.low <= finding.effect <= finding.high < 5
         assert f"{finding.high:.2g} %" in finding.reason
 
 
-def test_null_the_sham_finds_nothing() -> None:
+def test_null_equal_offsets_find_nothing() -> None:
     """As `together` measures it: the distance never changes, so all offsets are equal."""
     found = [
         finding.verdict
         for seed in range(12)
-        for finding in experiment.analyse(run_of({"copy-O2-64": made(seed)}, threshold_percent=0.5))
+        for finding in experiment.analyse(run_of({COPY: made(seed)}, threshold_percent=0.5))
     ]
     assert found.count("supported") <= 1
 
 
 def test_half_width_is_of_what_is_predicted() -> None:
-    narrow = run_of({"copy-O2-64": made(1, rounds=60)}).samples
-    wide = run_of({"copy-O2-64": made(1, rounds=60), "copy-O3-64": made(2, rounds=8)}).samples
-    assert 0 < experiment._half_width(narrow) < experiment._half_width(wide)
-    unpredicted = narrow.assign(function="dgemv-blis-row-128")
-    assert experiment._half_width(unpredicted) == math.inf
+    narrow = run_of({COPY: made(1, rounds=60)})
+    wide = run_of({COPY: made(1, rounds=60), swept("copy", 64, "O3"): made(2, rounds=8)})
+    unpredicted = run_of({swept("dgemv", 128, "blis", "row"): made(1)})
+    assert 0 < half_width(narrow.samples) < half_width(wide.samples)
+    assert half_width(unpredicted.samples) == math.inf
 
 
-def test_figures_show_every_function() -> None:
-    names = [
-        "convolution-O0-2048", "convolution-O0-restrict-2048", "convolution-O3-1048576",
-        "copy-O2-2048", "memcpy-2048", "dgemv-blis-pthread-column-128",
-        "dgemv-blis-pthread-column-512", "dgemv-blis-pthread-row-128", "mine",
+def test_figures_and_tables_show_every_function() -> None:
+    functions = [
+        swept("convolution", 2048, "O0"), swept("convolution", 2048, "O0-restrict"),
+        swept("convolution", 1048576, "O3"), COPY, swept("memcpy", 2048),
+        swept("dgemv", 128, "blis-pthread", "column"),
+        swept("dgemv", 512, "blis-pthread", "column"), swept("dgemv", 128, "blis-pthread", "row"),
+        MINE,
     ]  # fmt: skip
-    run = run_of({name: made(seed, rounds=8) for seed, name in enumerate(names)})
+    run = run_of({one: made(seed, rounds=8) for seed, one in enumerate(functions)})
     rows = [
         {"function": "copy", "build": "O2", "offset_bytes": at, "aliases_per_element": at / 64}
         for at in (0, 64)
     ]
     run.provenance["simulated"] = {"model": "a store buffer", "rows": rows}
-    drawn = experiment.figures(run)
+    drawn, tables = experiment.figures(run), experiment.derived(run)
     assert list(drawn) == [
-        "convolution", "copy", "memcpy", "dgemv", "mine", "simulated", "effects",
+        "time_convolution", "time_copy", "time_memcpy", "time_dgemv", "time_other", "simulated",
+        "effects",
     ]  # fmt: skip
-    assert len(drawn["convolution"].axes) == 4
-    assert len(drawn["dgemv"].axes) == 2
+    assert set(tables) == {*drawn, "used"}
+    assert len(drawn["time_convolution"].axes) == 4
+    assert len(drawn["time_dgemv"].axes) == 2
+    names = [function.name for function in functions]
     (effects,) = drawn["effects"].axes
     assert [label.get_text() for label in effects.get_yticklabels()] == names
+    assert tables["effects"]()["function"].tolist() == names
+    curve = tables["time_dgemv"]()
+    assert set(curve.loc[curve["predicted"], "n"]) == {512}
+    assert tables["used"]()["used"].tolist() == [8 * len(OFFSETS)] * len(names)
     (simulated,) = drawn["simulated"].axes
     assert simulated.get_title().startswith("simulated: a store buffer")
     for figure in drawn.values():
         shown = [axes for axes in figure.axes if axes.axison]
         assert any("(B)" in axes.get_xlabel() or "(%)" in axes.get_xlabel() for axes in shown)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mine predicted", "dgemv-blis-row-", "convolution-O9-many", "effects", "$x$ \\frac{",
+        "_hidden", "{function}", "copy-O2-2048 predicted", "",
+    ],
+)  # fmt: skip
+def test_no_name_ends_a_figure(name: str) -> None:
+    samples = made(1, rounds=6, offsets=[0, 64, 1024, 1088])
+    table = pd.concat([samples.assign(function=name), samples.assign(function="mine")])
+    run = Run("made", "alias_offsets", experiment.params({}).model_dump(mode="json"), table)
+    drawn = experiment.figures(run)
+    assert list(drawn) == ["time_other", "effects"]
+    assert len(drawn["time_other"].axes) == 2
+    for figure in drawn.values():
+        assert png(figure)
+    assert [finding.about["function"] for finding in experiment.analyse(run)].count(name) == 2
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -194,7 +243,7 @@ def test_without_a_blas_the_rest_goes_on_and_says_so(monkeypatch: pytest.MonkeyP
         msg = "blas: no BLAS library is found here. Install one"
         raise UserError(msg)
 
-    monkeypatch.setattr(alias_offsets, "chosen", none_found)
+    monkeypatch.setattr(measure, "chosen", none_found)
     given = {**SMALL, "functions": ["memcpy", "dgemv"], "offsets": [0, 1024, 2048]}
     run = experiment.measure(experiment.params(given))
     assert set(run.samples["function"]) == {"memcpy-256"}
@@ -227,6 +276,7 @@ def test_a_short_run_lays_the_buffers_where_they_should_be(together: bool) -> No
     kernels = {kernel["variant"]: kernel for kernel in run.provenance["kernels"]}
     assert "-DAPART=restrict" in kernels["O2-restrict"]["flags"]
     pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
+    assert set(table["routine"]) == {"convolution", "memcpy"}
     assert experiment.analyse(run)
 
 
@@ -307,7 +357,7 @@ def test_a_sample_whose_result_differs_is_not_used(monkeypatch: pytest.MonkeyPat
 def test_calls_fill_the_time_and_long_calls_are_single() -> None:
     class Fake:
         def sweep(self, configuration: Configuration, offsets: list[int]) -> Any:
-            each = {"short": 1_000, "middle": 400_000, "long": 5_000_000}[configuration.function]
+            each = {"short": 1_000, "middle": 400_000, "long": 5_000_000}[configuration.routine]
             return pd.DataFrame({"time_ns": [3 * each, each, 2 * each][: len(offsets)]})
 
     configurations = [
@@ -326,7 +376,7 @@ def test_calls_fill_the_time_and_long_calls_are_single() -> None:
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-user is not installed")
 @needs_this_processor
 def test_simulated_aliases_are_where_they_are_predicted() -> None:
-    found = alias_offsets_simulated.simulated_aliases({"copy": ["O2"]}, [8, 2048])
+    found = simulated_aliases({"copy": ["O2"]}, [8, 2048])
     assert "42 stores" in found["model"]
     near, far = (row["aliases_per_element"] for row in found["rows"])
     assert near == pytest.approx(1, abs=0.05)
@@ -341,7 +391,7 @@ def test_a_simulator_that_is_absent_is_a_problem_of_the_run(
         msg = "qemu-x86_64 is not on PATH"
         raise UserError(msg)
 
-    monkeypatch.setattr(alias_offsets, "simulated_aliases", absent)
+    monkeypatch.setattr(measure, "simulated_aliases", absent)
     given = {
         **SMALL, "functions": ["copy"], "levels": ["O2"], "restrict": "without",
         "offsets": [0, 2048], "simulated_offsets": [0],
@@ -354,8 +404,7 @@ def test_a_simulator_that_is_absent_is_a_problem_of_the_run(
 
 
 def test_every_variant_that_levels_name_is_declared() -> None:
-    params = experiment.params({})
-    wanted = experiment._wanted(params, [])  # type: ignore[arg-type]
+    wanted = functions_of(AliasOffsetsParams(), [])
     for _function, variant, _n, _order in wanted:
         assert build("alias_offsets", variant=variant).provenance["variant"] == variant
     assert len(wanted) == 2 * (6 + 6 + 1)

@@ -19,15 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.addresses import aliasing, default_offsets
 from perflib.experiments.aliasing.offsets.analyse import offset_findings
-from perflib.experiments.aliasing.offsets.arguments import (
-    check_arrays,
-    check_offsets,
-    default_offsets,
-)
+from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_offsets
+from perflib.experiments.aliasing.offsets.functions import Swept
 from perflib.experiments.aliasing.offsets.source import call_of, portable
 from perflib.experiments.aliasing.offsets.sweep import sweep_offsets
-from perflib.experiments.aliasing.offsets.table import OffsetTable, aliasing
+from perflib.experiments.aliasing.offsets.table import OffsetTable
 from perflib.model.errors import MeasurementError, UserError
 
 pytestmark = pytest.mark.skipif(
@@ -37,6 +35,7 @@ pytestmark = pytest.mark.skipif(
 OFFSETS = default_offsets(4)
 QUICK: dict[str, Any] = {"budget_s": 0.2, "sample_ms": 0.05, "offsets": [0, 64, 1024, 1088, 2048]}
 FACTOR = 3.0
+F = Swept("f")
 MANY_S = 60.0  # for what ends by itself, on a machine that is busy
 C_SOURCE = Path(__file__).parents[3] / "kernels_c" / "swept.c"
 
@@ -105,7 +104,7 @@ def test_a_cost_at_the_predicted_offsets_is_found() -> None:
     found = table.predicted()
     assert found.low < 12 < found.high
     assert found.half_width < 2
-    verdicts = {one.subject: one.verdict for one in offset_findings("f", table, 5)}
+    verdicts = {one.subject: one.verdict for one in offset_findings(F, table, 5)}
     assert verdicts == {"f predicted": "supported", "f": "supported"}
 
 
@@ -113,14 +112,14 @@ def test_what_a_place_in_a_line_costs_is_no_alias() -> None:
     slow = {offset: 0.2 for offset in OFFSETS if offset % 64 == 4}
     table = OffsetTable(made(slow=slow))
     assert abs(table.predicted().effect) < 1
-    predicted, slowest = offset_findings("f", table, 5)
+    predicted, slowest = offset_findings(F, table, 5)
     assert predicted.verdict == "refuted"
     assert (slowest.verdict, slowest.evidence["slowest_offset_bytes"] % 64) == ("supported", 4)
 
 
 def test_one_slow_offset_and_one_fast_one_are_named() -> None:
     table = OffsetTable(made(slow={1028: 0.3, 3080: -0.2}))
-    slowest, fastest = table.slowest(), table.fastest()
+    slowest, fastest = table.slowest, table.fastest
     assert (slowest.offset_bytes, fastest.offset_bytes) == (1028, 3080)
     assert slowest.difference.low < 30 < slowest.difference.high
     assert fastest.difference.low < -20 < fastest.difference.high
@@ -138,8 +137,8 @@ def test_null_equal_offsets_are_not_claimed_to_differ() -> None:
     runs = 25
     for seed in range(runs):
         table = OffsetTable(made(seed, rounds=16))
-        claims += sum(one.verdict == "supported" for one in offset_findings("f", table, 0.5))
-        slowest = table.slowest().difference
+        claims += sum(one.verdict == "supported" for one in offset_findings(F, table, 0.5))
+        slowest = table.slowest.difference
         misses += not slowest.low <= 0 <= slowest.high
         effect = slowest.effect
         assert slowest.low <= effect <= slowest.high
@@ -148,18 +147,18 @@ def test_null_equal_offsets_are_not_claimed_to_differ() -> None:
 
 
 def test_a_bound_is_given_where_nothing_is_found() -> None:
-    found = offset_findings("f", OffsetTable(made(rounds=60)), 5)
+    found = offset_findings(F, OffsetTable(made(rounds=60)), 5)
     assert [one.verdict for one in found] == ["refuted", "refuted"]
     assert all(0 < one.high < 5 for one in found)
 
 
 def test_too_little_says_nothing() -> None:
     for rounds in (1, 3):
-        for finding in offset_findings("f", OffsetTable(made(rounds=rounds)), 5)[1:]:
+        for finding in offset_findings(F, OffsetTable(made(rounds=rounds)), 5)[1:]:
             assert finding.verdict == "inconclusive"
     alike = OffsetTable(made(offsets=[0, 8]))
     assert math.isnan(alike.predicted().effect)
-    assert offset_findings("f", alike, 5)[0].verdict == "inconclusive"
+    assert offset_findings(F, alike, 5)[0].verdict == "inconclusive"
 
 
 def test_samples_that_failed_are_left_out() -> None:
