@@ -32,13 +32,13 @@ _MOST = 1.05
 _ALONE, _AGAIN = "alone", "alone, again"
 
 
-def run_s(words: list[str], arm: str, settings: Settings) -> float:
+def run_s(words: list[str], way: str, settings: Settings) -> float:
     """One run of the job, alone or under a backend; its time."""
-    if arm in (_ALONE, _AGAIN):
+    if way in (_ALONE, _AGAIN):
         ran = run_alone(words)
     else:
         with tempfile.TemporaryDirectory() as folder:
-            ran = profile_job(words, settings, Path(folder) / "recording", arm)
+            ran = profile_job(words, settings, Path(folder) / "recording", way)
     return _checked(ran)
 
 
@@ -81,27 +81,27 @@ def main() -> None:
         if name not in usable:
             print(f"{name} cannot be used here: {why.get(name, _UNKNOWN)}")
     settings = Settings(sample_period_us=asked.sample_period_us)
-    arms = [_ALONE, _AGAIN, *usable]
+    ways = [_ALONE, _AGAIN, *usable]
     jobs = {name: argv(asked.threads, asked.events, points) for name, points in VERSIONS.items()}
-    turns = [(version, arm) for version in jobs for arm in arms]
-    times_s: dict[tuple[str, str], list[float]] = {turn: [] for turn in turns}
+    trials = [(version, way) for version in jobs for way in ways]
+    times_s: dict[tuple[str, str], list[float]] = {trial: [] for trial in trials}
     start_s: list[float] = []
     rng = random.Random(1)
     for words in jobs.values():  # compiled and read from the disk once
         run_s(words, _ALONE, settings)
     for _ in range(asked.rounds):
         start_s.append(time.monotonic())
-        for turn in rng.sample(turns, len(turns)):
-            times_s[turn].append(run_s(jobs[turn[0]], turn[1], settings))
+        for trial in rng.sample(trials, len(trials)):
+            times_s[trial].append(run_s(jobs[trial[0]], trial[1], settings))
     print(f"{asked.threads} threads, {asked.events} events, {asked.rounds} rounds, "
           f"a sample every {asked.sample_period_us:g} us of CPU time")  # fmt: skip
     print("the job's time over its time alone, median of paired ratios [least, most], mean")
     for version in jobs:
         alone = times_s[version, _ALONE]
         print(f"{version}, alone: {statistics.median(alone):.3f} s")
-        for arm in arms[1:]:
-            ratios = [a / b for a, b in zip(times_s[version, arm], alone, strict=True)]
-            show(f"{version}, {arm}", ratios, start_s, None if arm == _AGAIN else _MOST)
+        for way in ways[1:]:
+            ratios = [a / b for a, b in zip(times_s[version, way], alone, strict=True)]
+            show(f"{version}, {way}", ratios, start_s, None if way == _AGAIN else _MOST)
 
 
 if __name__ == "__main__":

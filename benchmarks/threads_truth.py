@@ -1,12 +1,12 @@
-"""The profile's waiting time lock by lock against the job's own account.
+"""The profile's waiting time lock by lock, compared with the job's self-reported waits.
 
     python benchmarks/threads_truth.py [--runs 10] [--threads 2] [--events 320]
         [--backends perf,preload]
 
-Each run of the event loop is recorded, and prints an account of its own at its end: the
-differences are of one and the same run. All versions and backends take turns in random order. A
-lock with less than a hundredth of a run's waiting is shown, but not judged. The backends' agreement
-is the difference between their medians, in percent of the account.
+Each run of the event loop is recorded, and reports its waits itself at its end: the differences
+are of one and the same run. Versions and backends alternate in random order. A lock with less than
+a hundredth of a run's waiting is shown, but not judged. The backends' agreement is the difference
+between their medians, in percent of the self-reported waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from perflib.instruments.threads.record import backends, profile_job
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
-from perflib.instruments.threads.waits import limiting_lock, lock_waits
+from perflib.instruments.threads.waits import lock_waits
 from perflib.measure.jobs.event_loop import VERSIONS, Account, argv
 from perflib.model.errors import MeasurementError
 
@@ -39,7 +39,7 @@ def base(name: str) -> str:
 
 
 def deviations(recording: Recording, account: Account) -> dict[str, tuple[float, float]]:
-    """By lock, the profile's waiting over the account's in percent, and its share of the run's."""
+    """By lock, the profile's waiting over the reported in percent, and its share of the run's."""
     table = lock_waits(recording)
     profiled: dict[str, float] = defaultdict(float)
     for name, seconds in zip(table["name"], table["total_s"], strict=True):
@@ -71,9 +71,9 @@ def take(words: Sequence[str], backend: str, seen: Version) -> None:
             raise MeasurementError(msg)
         account = Account.parse(done.output)
         first = next(iter(account.waiting_s()))
-        limit = limiting_lock(done.recording)
+        limiting = lock_waits(done.recording)["name"][:1]
         seen.first.append(first)
-        seen.named[backend] += limit is not None and base(limit.name) == first
+        seen.named[backend] += [base(name) for name in limiting] == [first]
         for lock, (percent, share) in deviations(done.recording, account).items():
             seen.percent[backend][lock].append(percent)
             seen.shares[lock].append(share)
@@ -134,13 +134,13 @@ def main() -> None:
         )
         for version in VERSIONS
     }  # fmt: skip
-    turns = list(itertools.product(VERSIONS, usable))
+    trials = list(itertools.product(VERSIONS, usable))
     rng = random.Random(1)
     for _ in range(asked.runs):
-        for version, backend in rng.sample(turns, len(turns)):
+        for version, backend in rng.sample(trials, len(trials)):
             take(argv(asked.threads, asked.events, VERSIONS[version]), backend, seen[version])
     print(f"{asked.threads} threads, {asked.events} events, {asked.runs} runs of each")
-    print("the profile's waiting less the account's, median over runs [least, most]")
+    print("the profile's waiting less the self-reported, median over runs [least, most]")
     for version, found in seen.items():
         show(version, found, asked.runs)
 

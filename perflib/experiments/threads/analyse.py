@@ -177,15 +177,20 @@ class _Version:
 
     def _no_wait(self) -> Finding:
         """No wait was seen: refuted only where the recordings could have shown one."""
-        bound = self._table.unseen_wait(self._version)
+        unseen = self._table.unseen_wait(self._version)
+        remarks = [Reason("no_wait")]
         lost = self._table.lost_events(self._version)
+        if lost:
+            unseen = Interval(0.0, math.nan, math.nan)
+        elif math.isfinite(unseen.high):
+            remarks.append(Reason("rare", {"long_ms": 1e3 * LONG_WAIT_S}))
         return self._decided(
             LIMITING,
-            Interval(0.0, math.nan, math.nan) if lost else bound,
+            unseen,
             self._cost,
-            facts={"lock": "any lock"},
+            facts={"lock": "the costliest lock"},
             prevented=Reason("lost_events") if lost else None,
-            remarks=[] if lost else [Reason("no_wait", {"long_ms": 1e3 * LONG_WAIT_S})],
+            remarks=remarks,
         )
 
     def _waits_agree(self) -> Finding:

@@ -105,9 +105,9 @@ LIMITING = Claim(
         "as much.",
         "next": "The next is {next} with {share:.1f} %.",
         "condition": "It is a condition variable: threads may wait there for want of work.",
-        "lost_events": "No wait was seen, but events were lost: a wait may be among them.",
-        "no_wait": "No thread waited for a lock; the interval is what waits of {long_ms:g} ms "
-        "could cost unseen.",
+        "lost_events": "Events were lost: a wait may be among them.",
+        "no_wait": "No thread was seen to wait for a lock.",
+        "rare": "The interval allows for rare waits of {long_ms:g} ms.",
     },
 )
 

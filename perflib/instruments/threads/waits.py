@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import ALL, Selection
 from perflib.instruments.threads.intervals import waits
 from perflib.instruments.threads.recording import Recording
 
-__all__ = ["Limit", "limiting_lock", "lock_holders", "lock_waits", "longest_waits", "wait_paths"]
-
-
-class Limit(NamedTuple):
-    """The lock that was waited for longest: its number, its name, the time and its share.
-
-    ``share``: of the time of all threads that did not sleep.
-    """
-
-    lock: int
-    name: str
-    kind: str
-    total_s: float
-    share: float
+__all__ = ["lock_holders", "lock_waits", "longest_waits", "wait_paths"]
 
 
 def _table(found: npt.NDArray[np.void]) -> pd.DataFrame:
@@ -121,18 +105,4 @@ def longest_waits(recording: Recording, n: int = 20, selection: Selection = ALL)
             "holder": recording.thread_names(table["other"]),
             "stack": recording.stack_texts(table["stack"]),
         }
-    )
-
-
-def limiting_lock(recording: Recording, selection: Selection = ALL) -> Limit | None:
-    """The lock that was waited for longest; None if none was."""
-    table = lock_waits(recording, selection)
-    if table.empty:
-        return None
-    first = table.iloc[0]
-    states = thread_states(recording, selection)
-    awake = float(states[["running", "ready", "waiting", "spinning"]].to_numpy().sum())
-    share = float(first["total_s"]) / awake
-    return Limit(
-        int(first["lock"]), str(first["name"]), str(first["kind"]), float(first["total_s"]), share
     )

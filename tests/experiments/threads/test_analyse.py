@@ -84,7 +84,7 @@ def test_the_null_test_claims_nothing() -> None:
         ) == ["refuted", "refuted", "refuted"]
         assert findings[f"{version} under the profile"].verdict == "supported"
     assert findings["none limiting lock"].of is LIMITING
-    assert codes(findings["none limiting lock"]) == ["excluded", "no_wait"]
+    assert codes(findings["none limiting lock"]) == ["excluded", "no_wait", "rare"]
     assert findings["formula without formula"].verdict == "refuted"
     assert findings["order of versions"].verdict == "inconclusive"
     assert findings["order of versions"].reasons[0].numbers["clear"] == 0
@@ -148,7 +148,7 @@ def test_no_wait_refutes_only_where_one_could_have_been_seen() -> None:
     once = limiting(rounds=1)
     assert (once.verdict, codes(once)[0]) == ("inconclusive", "no_interval")
     lost = limiting(rounds=12, lost=3)
-    assert (lost.verdict, codes(lost)) == ("inconclusive", ["lost_events"])
+    assert (lost.verdict, codes(lost)) == ("inconclusive", ["lost_events", "no_wait"])
     assert math.isnan(lost.high)
     short = found(samples(versions=none, rounds=12), cost_percent=0.1)["none limiting lock"]
     assert (short.verdict, codes(short)[0]) == ("inconclusive", "open")

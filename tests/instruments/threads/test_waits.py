@@ -23,7 +23,6 @@ from perflib.instruments.threads.formats import INTERVAL, LOST, SAMPLE, STATES, 
 from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.waits import (
-    limiting_lock,
     lock_holders,
     lock_waits,
     longest_waits,
@@ -218,21 +217,15 @@ def test_paths_holders_and_the_longest(recording: Recording) -> None:
     assert len(longest_waits(recording)) == 2
 
 
-def test_who_waits_for_a_thread_s_end_sleeps_and_no_lock_limits_it(recording: Recording) -> None:
-    limit = limiting_lock(recording)
-    assert limit is not None
-    assert (limit.lock, limit.name, limit.kind) == (0, "output_module", "mutex")
-    # Of the time of both threads in which they did not sleep: 200 + 800 us.
-    assert limit.share == pytest.approx(188 / 1000)
-    assert limiting_lock(recording, Selection(0, 150_000)) is None
+def test_who_waits_for_a_thread_s_end_sleeps_and_waits_for_no_lock(recording: Recording) -> None:
+    assert list(lock_waits(recording)["name"]) == ["output_module"]
+    assert lock_waits(recording, Selection(0, 150_000)).empty
 
 
-def test_threads_that_never_wait_have_no_limiting_lock(tmp_path: Path) -> None:
+def test_threads_that_never_wait_wait_for_no_lock(tmp_path: Path) -> None:
     recording = made_recording(tmp_path, threads=4, seconds=0.1, waits=False)
-    assert limiting_lock(recording) is None
     assert lock_waits(recording).empty
     single = recording_of(tmp_path / "one", [[(0, 100, 0), (100, 200, 3)]])
-    assert limiting_lock(single) is None
     assert lock_waits(single).empty
     assert concurrency(single).tolist() == [100, 100]
     assert serial_parts(single)[:2] == (200 / 1e9, 0.0)
@@ -242,7 +235,7 @@ def test_a_made_job_is_serial_where_it_was_made_so(tmp_path: Path) -> None:
     recording = made_recording(tmp_path, threads=5, seconds=1.0)
     found = serial_parts(recording)
     assert (found.start_s, found.end_s) == (0.1, 0.1)
-    assert limiting_lock(recording).name == "output_module"  # type: ignore[union-attr]
+    assert lock_waits(recording)["name"][0] == "output_module"
 
 
 def test_a_helper_that_looks_about_does_not_make_a_job_parallel(tmp_path: Path) -> None:
@@ -271,7 +264,6 @@ def test_an_empty_recording_has_no_answers(tmp_path: Path) -> None:
     assert wait_paths(nothing).empty
     assert lock_holders(nothing).empty
     assert longest_waits(nothing).empty
-    assert limiting_lock(nothing) is None
     assert concurrency(nothing).tolist() == [0]
     assert math.isnan(effective_concurrency(nothing))
     assert serial_parts(nothing)[:2] == (0.0, 0.0)
