@@ -2,8 +2,8 @@
 
 ``kernels_c/event_loop.c`` is the job. Its versions are those of C. Jones, "Threading Performance
 Measurements with VTune" (2015): each has fewer of the points at which events queue up. The work is
-the same in all. As its last line the job prints an account of how long its threads waited for each
-lock, which is the truth that a profile of it is held to.
+the same in all. As its last line the job reports how long its threads waited for each
+lock: the truth with which a profile of it is compared.
 
 >>> run = subprocess.run(argv(threads=2, points=VERSIONS["Final"]), ...)  # doctest: +SKIP
 >>> Account.parse(run.stdout).waiting_s()["output_module"]  # doctest: +SKIP
@@ -38,7 +38,7 @@ VERSIONS: dict[str, tuple[str, ...]] = {
     "CMSSW I": ("output", "queue"),
     "Final": ("output",),
 }
-"""The versions of the job, as the source names them, and the points that are left in each."""
+"""The versions of the job, as Jones 2015 names them, and the synchronisation points that are left in each."""
 
 _R = TypeVar("_R")
 
