@@ -38,7 +38,7 @@ VERSIONS: dict[str, tuple[str, ...]] = {
     "CMSSW I": ("output", "queue"),
     "Final": ("output",),
 }
-"""The versions of the job, as Jones 2015 names them, and the synchronisation points that are left in each."""
+"""The versions of the job, as Jones 2015 names them, and the points that are left in each."""
 
 _R = TypeVar("_R")
 
