@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perflib.experiments.core_pairs.claims import GROUPS
 from perflib.experiments.core_pairs.numa import experiment
 from perflib.model.run import Run
 from perflib.model.store import load
@@ -56,7 +57,7 @@ def test_a_guest_s_run_is_analysed_and_drawn_here(name: str, guests: dict[str, G
     guests[name].answer(LIMIT_S)
     run = last_run(guests[name].out)
     layout = LAYOUTS[name]
-    groups = next(found for found in experiment.analyse(run) if found.subject == "groups")
+    groups = next(found for found in experiment.analyse(run) if found.of is GROUPS)
     assert groups.evidence["cpus"] == list(range(len(layout.nodes)))
     assert np.shape(groups.evidence["membership"]) == (len(layout.nodes), len(layout.nodes))
     axes = experiment.figures(run)["heatmap"].axes[0]

@@ -109,9 +109,10 @@ def _shown(
         code = "far" if _single(found) else "classes"
         return Decision("supported", (Reason(code, {**latencies, "p": found.p}),)), math.nan
     bound = 100 * math.expm1(found.bound)
-    if not math.isfinite(bound):
-        known = np.isfinite(cells.matrix.diagonal()[found.labels >= 0])
-        code = "pair" if known.size == 2 and not known.all() else "too_few"
+    to_themselves = cells.matrix.diagonal()[found.labels >= 0]
+    if not math.isfinite(bound) or to_themselves.size < 2:
+        pair = to_themselves.size == 2 and np.isnan(to_themselves).any()
+        code = "pair" if pair else "too_few"
         return Decision("inconclusive", (Reason(code),)), math.nan
     share = _share_of_pairs(cells)
     if share < _LEAST_SHARE:

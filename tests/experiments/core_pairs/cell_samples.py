@@ -9,24 +9,32 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments import get
+from perflib.experiments.core_pairs.cells import PairColumns
+from perflib.experiments.core_pairs.numa.analyse import cells_of
 from perflib.measure.arrays import SAMPLE
+from perflib.model.run import Run
 
 __all__ = [
     "AMD",
     "CCX",
+    "COLUMNS",
     "DIE",
     "INTEL",
     "SOCKET",
     "FakeArrays",
     "amd_machine",
+    "cells_of",
     "flat",
     "machine",
+    "run_of",
     "samples",
 ]
 
 Floats = NDArray[np.float64]
 
-# The source's figures. Two EPYC 7451: 3 cores a CCX, 2 CCX a die, 4 dies a socket.
+# The figures of Derumigny and Thomas 2018.
+# Two EPYC 7451: 3 cores a CCX, 2 CCX a die, 4 dies a socket.
 _CORES = np.arange(48)
 CCX, DIE, SOCKET = _CORES // 3, _CORES // 6, _CORES // 24
 AMD: Floats = np.select(
@@ -39,8 +47,17 @@ AMD: Floats = np.select(
     [185.0, 205.0, 300.0, 480.0],
     630.0,
 )
-# Two of the four sockets of the source's Intel server, with eight cores each.
+# Two of the four sockets of their Intel server, with eight cores each.
 INTEL: Floats = np.where((np.arange(16) // 8)[:, None] == np.arange(16) // 8, 220.0, 360.0)
+
+
+COLUMNS = PairColumns("alloc", "load", "cycles")
+
+
+def run_of(table: pd.DataFrame, described: dict[str, Any] | None = None, **params: Any) -> Run:
+    """A run of ``numa`` with these samples; by default, two per cent count as a difference."""
+    given = get("numa").params({"threshold_percent": 2.0} | params).model_dump(mode="json")
+    return Run("simulated", "numa", given, table, {"machine": described} if described else {})
 
 
 def flat(cores: int, cycles: float = 200.0) -> Floats:
@@ -147,7 +164,7 @@ def machine(
 
 
 def amd_machine() -> dict[str, Any]:
-    """The source's AMD server as its firmware describes it: all other sockets are equally far."""
+    """The AMD server as its firmware describes it: all other sockets are equally far."""
     dies = range(8)
     claimed = [[10 if a == b else 16 if a // 4 == b // 4 else 32 for b in dies] for a in dies]
     return machine(
@@ -158,7 +175,7 @@ def amd_machine() -> dict[str, Any]:
 class FakeArrays:
     """Arrays on a machine of any size: its matrix, and what fails there.
 
-    ``cycles`` is ``[alloc, load]`` by CPU number. ``refused``: why a core's array cannot be laid;
+    ``cycles`` is ``[alloc, load]`` by CPU number. ``refused``: why a core's array cannot be placed;
     ``elsewhere``: the node on which a core's pages lie instead; ``gone``: cores that cannot load.
     """
 
@@ -169,7 +186,7 @@ class FakeArrays:
         self.refused: dict[int, str] = {}
         self.elsewhere: dict[int, int] = {}
         self.gone: set[int] = set()
-        self.laid: list[tuple[Any, int]] = []
+        self.placed: list[tuple[Any, int]] = []
         self.loaded: list[tuple[Any, int]] = []
         self.unmet: list[str] = []
         self._keys: dict[Any, tuple[int, int | None]] = {}
@@ -192,7 +209,7 @@ class FakeArrays:
         return {"kernel": "fake"}
 
     def lay(self, key: Any, *, cpu: int, node: int | None, seed: int, **_: Any) -> str:
-        self.laid.append((key, seed))
+        self.placed.append((key, seed))
         self._keys.pop(key, None)
         if cpu in self.gone:
             return f"cpu{cpu} cannot be used"

@@ -6,28 +6,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.experiments.core_pairs.cells import Cells
+from perflib.experiments.core_pairs.cells import Cells, PairColumns
+from perflib.experiments.core_pairs.tables import cells_frame, classes_frame
 from perflib.model.errors import UserError
-from tests.experiments.core_pairs.cell_samples import INTEL, flat, samples
+from tests.experiments.core_pairs.cell_samples import INTEL, cells_of, flat, samples
 
 
-def cells_of(table: pd.DataFrame) -> Cells:
-    return Cells(table, "alloc_cpu", "load_cpu", "latency_cycles")
-
-
-def test_rows_are_the_core_that_holds_and_columns_the_one_that_asks() -> None:
+def test_rows_are_the_core_that_is_asked_and_columns_the_one_that_asks() -> None:
     cycles = np.array([[100.0, 200.0], [300.0, 400.0]])
     cells = cells_of(samples(cycles, noise=0.0, cpus=(3, 11)))
     assert cells.cpus == [3, 11]
     assert cells.matrix == pytest.approx(cycles)
     assert cells.known().all()
-    assert cells.ordered(cells.matrix, [11, 3]) == pytest.approx(cycles[::-1, ::-1])
 
 
 def test_any_columns() -> None:
     table = samples(flat(3), names=("owner_cpu", "requester_cpu"))
-    table = table.rename(columns={"latency_cycles": "one_way_ns"})
-    cells = Cells(table, "owner_cpu", "requester_cpu", "one_way_ns")
+    cells = Cells(table, PairColumns("owner", "requester", "ns"))
     assert cells.matrix.shape == (3, 3)
 
 
@@ -74,13 +69,13 @@ def test_a_latency_is_positive(wrong: float) -> None:
         cells_of(table)
 
 
-def test_blocks_of_time_and_cells_that_come_late() -> None:
+def test_batches_and_cells_that_come_late() -> None:
     """The coarse rounds know some cells only."""
     table = samples(flat(4), rounds=10, noise=0.0)
     early = (table["round"] < 2) & ((table["alloc_cpu"] > 1) | (table["load_cpu"] > 1))
     cells = cells_of(table[~early])
-    assert cells.by_block.shape == (8, 4, 4)
-    assert np.isnan(cells.by_block[0, 3, 3])
+    assert cells.by_batch.shape == (8, 4, 4)
+    assert np.isnan(cells.by_batch[0, 3, 3])
     assert cells.matrix == pytest.approx(flat(4))
 
 
@@ -123,9 +118,45 @@ def test_groups_are_found_once() -> None:
 def test_a_slow_core_is_seen_where_it_asks() -> None:
     """Beside its own group: the other socket is farther for all."""
     cells = cells_of(samples(INTEL, rounds=24, noise=0.03, slow={5: 0.1}))
-    asks = [one.slowdown for one in cells.cores("to", cells.groups()).effects]
-    holds = [one.slowdown for one in cells.cores("from", cells.groups()).effects]
+    asks = [one.slowdown for one in cells.cores(cells.groups()).effects]
     assert asks[5].low < 10 < asks[5].high
     assert asks[5].half_width < 2
     assert max(abs(one.effect) for cpu, one in enumerate(asks) if cpu != 5) < 2
-    assert max(abs(one.effect) for one in holds) < 2
+
+
+# --- as tables -----------------------------------------------------------------------------------
+
+
+def test_a_table_has_each_cell_in_order_with_its_interval_and_place() -> None:
+    cycles = np.array([[100.0, 200.0], [300.0, 400.0]])
+    cells = cells_of(samples(cycles, noise=0.02, cpus=(3, 11), rounds=10, missing=[(0, 1)]))
+    rows = cells_frame(cells, [11, 3], node={3: 0, 11: 1})
+    assert rows[["alloc_cpu", "load_cpu"]].to_numpy().tolist() == [
+        [11, 11], [11, 3], [3, 11], [3, 3],
+    ]  # fmt: skip
+    assert rows["latency_cycles"].tolist() == pytest.approx(
+        [400, 300, np.nan, 100], rel=0.05, nan_ok=True
+    )
+    known = rows.dropna()
+    assert (known["low_cycles"] < known["latency_cycles"]).all()
+    assert (known["latency_cycles"] < known["high_cycles"]).all()
+    assert rows["alloc_node"].tolist() == [1, 1, 0, 0]
+    assert rows["load_node"].tolist() == [1, 0, 1, 0]
+
+
+def test_a_table_of_classes_puts_cores_together_by_their_groups() -> None:
+    parts = np.arange(8) % 2
+    cells = cells_of(samples(np.where(parts[:, None] == parts, 220.0, 360.0)))
+    rows = classes_frame(cells, cells.groups())
+    assert rows["alloc_cpu"].unique().tolist() == [0, 2, 4, 6, 1, 3, 5, 7]
+    far = rows[rows["alloc_group"] != rows["load_group"]]
+    assert set(far["class"]) == {1.0}
+    assert far["class_cycles"].to_numpy() == pytest.approx(360, rel=0.05)
+    assert (far["class_low_cycles"] < far["class_high_cycles"]).all()
+    assert set(rows[rows["alloc_group"] == rows["load_group"]]["class"]) == {0.0}
+
+
+def test_of_one_core_of_each_group_only_the_cells_between_them_have_a_class() -> None:
+    cells = cells_of(samples(INTEL[np.ix_([0, 8], [0, 8])], noise=0.02))
+    rows = classes_frame(cells, cells.groups())
+    assert rows["class"].isna().tolist() == [True, False, False, True]

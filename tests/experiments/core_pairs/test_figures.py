@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from perflib.experiments.core_pairs.cells import Cells
 from perflib.experiments.core_pairs.figures import by_class, heatmap, in_groups
+from perflib.experiments.core_pairs.tables import cells_frame, classes_frame
 from perflib.lab.theme import png, themed
-from tests.experiments.core_pairs.cell_samples import AMD, INTEL, flat, samples
+from tests.experiments.core_pairs.cell_samples import (
+    AMD,
+    COLUMNS,
+    INTEL,
+    cells_of,
+    flat,
+    samples,
+)
 
-LABELS = ("core cycles", "CPU that holds", "CPU that asks")
+LABELS = ("CPU that has it", "CPU that asks")
 
 
-def cells_of(table: pd.DataFrame) -> Cells:
-    return Cells(table, "alloc_cpu", "load_cpu", "latency_cycles")
-
-
-def drawn(cells: Cells, **more: Any) -> Figure:
+def drawn(cells: Cells, order: Sequence[int] = (), **more: Any) -> Figure:
+    places = more.pop("at", {})
     with themed():
-        return heatmap(cells, "Latency", *LABELS, **more)
+        return heatmap(cells_frame(cells, order, **places), COLUMNS, "Latency", LABELS, **more)
+
+
+def grouped(cells: Cells) -> Figure:
+    with themed():
+        return in_groups(classes_frame(cells, cells.groups()), COLUMNS, "Groups", LABELS)
+
+
+def classed(cells: Cells) -> Figure:
+    with themed():
+        return by_class(classes_frame(cells, cells.groups()), COLUMNS, "Classes")
 
 
 def image_of(figure: Figure) -> AxesImage:
@@ -45,8 +60,8 @@ def test_the_matrix_with_units_and_sides() -> None:
     figure = drawn(cells)
     axes = figure.axes[0]
     assert np.asarray(image_of(figure).get_array()) == pytest.approx(cells.matrix)
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("CPU that asks", "CPU that holds")
-    assert figure.axes[1].get_ylabel().startswith("core cycles\n(95 % intervals of cells: ±")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("CPU that asks", "CPU that has it")
+    assert figure.axes[1].get_ylabel().startswith("latency (cycles)\n(95 % intervals of cells: ±")
     assert len(words(figure)) == 256
     assert legend(figure) == []
 
@@ -96,15 +111,18 @@ def test_one_cell_that_is_far_off_does_not_take_the_colours() -> None:
     assert high < 1000
 
 
-def test_boundaries_and_the_names_of_what_they_part() -> None:
+def test_lines_where_places_end_and_the_names_of_what_they_part() -> None:
+    node = {cpu: 1 - cpu // 8 for cpu in range(16)}
+    cache = {cpu: cpu // 4 for cpu in range(16)}
     figure = drawn(
         cells_of(samples(INTEL)),
-        boundaries={"node": [7.5], "cache": [3.5, 11.5]},
-        regions=["node 0", "node 1"],
-        order=range(15, -1, -1),
+        range(15, -1, -1),
+        at={"node": node, "cache": cache, "same": node, "unknown": {3: 1}},
+        places={name: name for name in ("node", "cache", "same", "unknown")},
+        regions=True,
     )
     across = [line.get_ydata()[0] for line in figure.axes[0].lines[::2]]  # type: ignore[index]
-    assert across == [7.5, 3.5, 11.5]
+    assert across == [7.5, 3.5, 7.5, 11.5]
     assert words(figure)[-2:] == ["node 0", "node 1"]
     assert figure.axes[0].get_xticklabels()[0].get_text() == "15"
 
@@ -112,15 +130,13 @@ def test_boundaries_and_the_names_of_what_they_part() -> None:
 def test_the_cores_put_together_by_their_groups() -> None:
     """Every second core is of the other socket."""
     parts = np.arange(8) % 2
-    cells = cells_of(samples(np.where(parts[:, None] == parts, 220.0, 360.0)))
-    with themed():
-        figure = in_groups(cells, cells.groups(), "Groups", *LABELS)
+    figure = grouped(cells_of(samples(np.where(parts[:, None] == parts, 220.0, 360.0))))
     ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
     assert ticks == ["0", "2", "4", "6", "1", "3", "5", "7"]
     near, far = legend(figure)
     assert "12 pairs" in near
     assert "16 pairs" in far
-    assert "core cycles" in far
+    assert "cycles" in far
     shown = np.asarray(image_of(figure).get_array())
     assert (shown[:4, :4] == 0).all()
     assert (shown[:4, 4:] == 1).all()
@@ -129,31 +145,29 @@ def test_the_cores_put_together_by_their_groups() -> None:
 def test_groups_with_a_core_of_which_nothing_is_known() -> None:
     missing = np.zeros((6, 6), dtype=bool)
     missing[5, :5] = missing[:5, 5] = True
-    cells = cells_of(samples(flat(6), missing=missing))
-    with themed():
-        figure = in_groups(cells, cells.groups(), "Groups", *LABELS)
-    assert "not measured" in legend(figure)
+    assert "not measured" in legend(grouped(cells_of(samples(flat(6), missing=missing))))
 
 
 @pytest.mark.parametrize(("cycles", "rows"), [(INTEL, 3), (flat(2), 2), (AMD, 6)])
 def test_cells_by_their_class(cycles: Any, rows: int) -> None:
-    cells = cells_of(samples(cycles))
-    with themed():
-        figure = by_class(cells, cells.groups(), "Classes", "core cycles")
-    axes = figure.axes[0]
+    axes = classed(cells_of(samples(cycles))).axes[0]
     names = [tick.get_text() for tick in axes.get_yticklabels()]
     assert len(names) == rows
     assert names[0] == "a core and itself"
     assert names[1].startswith("class 1: ")
-    assert "core cycles" in axes.get_xlabel()
+    assert "cycles" in axes.get_xlabel()
     assert len(axes.collections) >= rows - 1  # a band for each class
 
 
-def test_without_a_diagonal_or_a_second_block() -> None:
-    cells = cells_of(samples(flat(4), rounds=1, missing=np.eye(4, dtype=bool)))
-    with themed():
-        figure = by_class(cells, cells.groups(), "Classes", "ns")
+def test_without_a_diagonal_or_a_second_batch() -> None:
+    figure = classed(cells_of(samples(flat(4), rounds=1, missing=np.eye(4, dtype=bool))))
     assert [tick.get_text()[:7] for tick in figure.axes[0].get_yticklabels()] == ["class 1"]
+
+
+def test_one_core_is_no_matrix_but_is_drawn() -> None:
+    cells = cells_of(samples(flat(1)))
+    for draw in (drawn, grouped, classed):
+        assert png(draw(cells))
 
 
 def test_a_large_matrix_becomes_a_picture() -> None:

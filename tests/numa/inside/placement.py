@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perflib.experiments.core_pairs.numa.measure import likely_cause
+from perflib.experiments.core_pairs.numa.trials import likely_cause
 from perflib.measure.arrays import Arrays
 from perflib.measure.conditions import Conditions, MemoryPolicy, observe
 from perflib.measure.launch import command
@@ -37,7 +37,7 @@ def lay(arrays: Arrays, cpu: int, node: int | None, span_mib: int = 2) -> str:
 
 
 def worker_of(arrays: Arrays) -> int:
-    pid = arrays._workers[0].pid
+    pid = arrays[0].pid
     assert pid is not None
     return pid
 

@@ -14,7 +14,7 @@ import pytest
 
 from perflib.cli import main
 from perflib.experiments.core_pairs.numa import experiment
-from perflib.experiments.core_pairs.numa.measure import NumaTurns
+from perflib.experiments.core_pairs.numa.trials import NumaTrials
 from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import Arrays
 from perflib.measure.conditions import Conditions
@@ -23,7 +23,7 @@ from perflib.model.run import Run
 from perflib.model.store import load, runs
 from tests.numa.layouts import Layout
 
-SMALL: dict[str, Any] = {"array_mib": 2, "turn_ms": 0.1}
+SMALL: dict[str, Any] = {"array_mib": 2, "trial_ms": 0.1}
 COARSE_ROUNDS, WHOLE_ROUNDS = 4, 1  # then a core is taken away, for as many rounds again
 
 
@@ -71,7 +71,7 @@ def test_the_command_line_makes_a_matrix_of_groups(
     words = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["run", "numa", *words])
-    assert "groups" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("numa-")
     run = load(max(runs(), key=lambda saved: saved.id).id)
     heads = [layout.cpus(node)[0] for node in range(len(layout.distances))]
     cells = run.samples[["alloc_cpu", "load_cpu"]].itertuples(index=False, name=None)
@@ -85,19 +85,19 @@ def run(layout: Layout) -> Run:
     """Rounds with all cores, and then without the last one, which is switched off meanwhile."""
     params = experiment.params({**SMALL, "precision_percent": 1e-9, "budget_s": 1e6})
     switched_off = COARSE_ROUNDS + WHOLE_ROUNDS
-    stop, original = threading.Event(), NumaTurns.take
+    stop, original = threading.Event(), NumaTrials.take
 
-    def take(self: NumaTurns, round_: int, arm: int) -> Columns:
+    def take(self: NumaTrials, round_: int, configuration: int) -> Columns:
         if round_ < switched_off:
-            return original(self, round_, arm)
+            return original(self, round_, configuration)
         if round_ < switched_off + WHOLE_ROUNDS:
             with offline(last(layout)):
-                return original(self, round_, arm)
+                return original(self, round_, configuration)
         stop.set()
         return {}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NumaTurns, "take", take)
+        patch.setattr(NumaTrials, "take", take)
         return experiment.measure(params, stop=stop)
 
 
@@ -134,11 +134,11 @@ def test_a_core_taken_away_during_a_run_loses_only_its_cells(layout: Layout, run
     assert not after[its]["ok"].any()
     assert after[~its]["ok"].all()
     assert len(after[~its]) == WHOLE_ROUNDS * gone * gone * run.samples["repeat"].nunique()
-    told = " ".join(run.provenance["problems"])
+    problems = " ".join(run.provenance["problems"])
     for what in ("memory of", "loads by"):
-        assert f"{what} cpu{gone} " in told
-    assert f"cpu{gone} cannot be used: it is offline" in told
-    assert not any(f"cpu{cpu} " in told for cpu in range(gone))
+        assert f"{what} cpu{gone} " in problems
+    assert f"cpu{gone} cannot be used: it is offline" in problems
+    assert not any(f"cpu{cpu} " in problems for cpu in range(gone))
 
 
 def test_asking_for_an_offline_core_is_refused(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments import get
-from perflib.experiments.core_pairs.coherence.table import CHASED, PROTOCOLS, way_of
+from perflib.experiments.core_pairs.coherence.names import CHASED, PROTOCOLS, way_of
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 

@@ -16,17 +16,17 @@ import pytest
 from perflib.cli import main
 from perflib.experiments import get
 from perflib.experiments.core_pairs import coherence
-from perflib.experiments.core_pairs.coherence import CoherenceParams
-from perflib.experiments.core_pairs.coherence import measure as coherence_turns
-from perflib.experiments.core_pairs.coherence.measure import CoherenceTurns
-from perflib.experiments.core_pairs.coherence.plan import WITH_THIRD, Arm, arms_of
-from perflib.experiments.core_pairs.coherence.table import (
+from perflib.experiments.core_pairs.coherence import CoherenceParams, measure, trials
+from perflib.experiments.core_pairs.coherence.names import (
     LAYOUTS,
     PROTOCOLS,
     STATES,
-    CoherenceTable,
+    WITH_THIRD,
     way_of,
 )
+from perflib.experiments.core_pairs.coherence.plan import Configuration, configurations_of
+from perflib.experiments.core_pairs.coherence.table import CoherenceTable
+from perflib.experiments.core_pairs.coherence.trials import CoherenceTrials
 from perflib.lab.theme import figures, png
 from perflib.machine.hardware.caches import Cache
 from perflib.machine.hardware.topology import Cpu, Topology
@@ -60,7 +60,7 @@ real = pytest.mark.skipif(bool(COHERENCE.unavailable()), reason=COHERENCE.unavai
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")
-    monkeypatch.setattr(coherence_turns, "_AT_LEAST_S", 100.0)  # whatever else runs here
+    monkeypatch.setattr(trials, "_AT_LEAST_S", 100.0)  # whatever else runs here
     return tmp_path
 
 
@@ -79,7 +79,7 @@ def eight() -> pd.DataFrame:
 # --- the table -----------------------------------------------------------------------------------
 
 
-def test_each_number_is_told_with_its_way(two: pd.DataFrame) -> None:
+def test_each_number_is_reported_with_its_way(two: pd.DataFrame) -> None:
     records = CoherenceTable(two).latencies().to_dict("records")
     table = {str(row["what"]): row for row in records}
     assert list(table) == list(NEAR_NS)
@@ -190,7 +190,7 @@ def test_without_a_control_that_bites_nothing_is_shown() -> None:
     found = findings(samples(layouts=dict.fromkeys(LAYOUT_NS, 29.0)))
     assert found["fetching ahead"].verdict == "refuted"
     assert found["control"].verdict == "inconclusive"
-    assert "nothing to be safe from" in found["control"].reason
+    assert [reason.code for reason in found["control"].reasons] == ["unprovoked"]
 
 
 def test_no_control_no_claim() -> None:
@@ -212,7 +212,9 @@ def test_what_transitions_cost(two: pd.DataFrame) -> None:
         assert one.verdict == "supported", what
         assert one.unit == "percent"
     assert found["modified load"].low < 100 * (130 / 28 - 1) < found["modified load"].high
-    assert "invalid load (one line): " in found["modified load"].reason
+    facts = found["modified load"].facts
+    assert (facts["slow"], facts["fast"]) == ("invalid load (one line)", "modified load (one line)")
+    assert facts["slow_ns"] == pytest.approx(1.05 * 130, rel=0.02)
     assert found["shared_here write"].verdict == "supported"
     assert found["shared_here load"].verdict == "refuted"
     assert found["owned_here write"].verdict == "refuted", "a line that migrates"
@@ -237,14 +239,14 @@ def test_what_the_protocol_alone_does(two: pd.DataFrame) -> None:
     assert one.verdict == "supported"
     assert one.low < 100 * (49 / 26 - 1) < one.high
     assert one.evidence["one_way_ns"]["cas_one_line"] == pytest.approx(26 * 1.05, rel=0.02)
-    assert one.evidence["times_as_they_are_told"] == pytest.approx(90 / 49, rel=0.02)
+    assert one.evidence["times_as_reported"] == pytest.approx(90 / 49, rel=0.02)
     assert set(one.evidence["latency_ns"]) == {
         "cas_one_line (round trip)", "write_read_two_lines (round trip)",
         "one_way_message (one way)",
     }  # fmt: skip
 
 
-def test_null_protocols_that_agree_when_told_alike() -> None:
+def test_null_protocols_that_agree_as_one_way() -> None:
     same = {"cas_one_line": 100.0, "write_read_two_lines": 100.0, "one_way_message": 50.0}
     assert findings(samples(changed=same))["protocols"].verdict == "refuted"
 
@@ -256,13 +258,33 @@ def test_one_protocol_is_compared_with_none() -> None:
 # --- groups and cores ----------------------------------------------------------------------------
 
 
-def test_null_two_equal_cores(two: pd.DataFrame) -> None:
-    found = findings(two)
+def test_two_cores_alone_show_no_groups(two: pd.DataFrame) -> None:
+    """A core has no latency to itself: nothing shows whether the other one is near."""
+    for found in (findings(two), findings(two, ((0,), (1,)))):
+        assert found["groups"].verdict == found["kernel"].verdict == "inconclusive"
+        assert found["groups"].effect == 1
+        assert [reason.code for reason in found["kernel"].reasons] == ["pair"]
+        assert found["cpu0"].verdict == found["cpu1"].verdict == "refuted"
+
+
+def test_null_equal_cores() -> None:
+    four = ((0, 1, 2, 3),)
+    found = findings(samples(groups=four, whats=CAS), four)
     assert found["groups"].verdict == "refuted"
-    assert found["groups"].effect == 1
     assert found["groups"].evidence["bound_percent"] < 5
     assert found["kernel"].verdict == "supported"
-    assert found["cpu0"].verdict == found["cpu1"].verdict == "refuted"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_null_noise_says_nothing_of_the_kernel(seed: int) -> None:
+    four = ((0, 1, 2, 3),)
+    made = samples(seed, groups=four, whats=CAS, rounds=8, noise=0.5)
+    assert findings(made, four)["kernel"].verdict == "inconclusive"
+
+
+def test_groups_that_the_kernel_does_not_name(eight: pd.DataFrame) -> None:
+    found = findings(eight, (tuple(range(8)),))
+    assert (found["groups"].effect, found["kernel"].verdict) == (2, "refuted")
 
 
 def test_groups_are_found_and_are_the_kernels(eight: pd.DataFrame) -> None:
@@ -270,7 +292,7 @@ def test_groups_are_found_and_are_the_kernels(eight: pd.DataFrame) -> None:
     assert found["groups"].verdict == "supported"
     assert found["groups"].effect == 2
     assert found["groups"].unit == "groups"
-    assert "cas_one_line (round trip)" in found["groups"].claim
+    assert found["groups"].about == {"what": "cas_one_line (round trip)"}
     assert [round(near["latency"]) for near in found["groups"].evidence["classes"]] == [
         pytest.approx(1.05 * 52, abs=2), pytest.approx(1.05 * 130, abs=4),
     ]  # fmt: skip
@@ -294,39 +316,39 @@ def test_missing_cells_are_no_obstacle() -> None:
     assert row["pairs"] == 55
 
 
-# --- virtual cores that are moved -----------------------------------------------------------------
+# --- virtual cores that are migrated -------------------------------------------------------------
 
 
-def moved(seed: int = 1) -> pd.DataFrame:
+def migrated(seed: int = 1) -> pd.DataFrame:
     """In the last quarter of the run the host runs both on the threads of one core."""
     made = samples(seed, drift=0.0)
     late = (made["round"] >= 18) & ~made["what"].str.startswith(("local", "invalid"))
     return made.assign(latency_ns=made["latency_ns"].where(~late, made["latency_ns"] / 5))
 
 
-def test_a_host_that_moves_its_virtual_cores_is_seen() -> None:
-    one = findings(moved())["moved"]
+def test_a_host_that_migrates_its_virtual_cores_is_seen() -> None:
+    one = findings(migrated())["migrated"]
     assert one.verdict == "supported"
     assert one.effect == pytest.approx(400, rel=0.1)
-    blocks = np.array(one.evidence["latency_ns_by_block"])
+    blocks = np.array(one.evidence["latency_ns_by_batch"])
     assert blocks[0] == pytest.approx(28, rel=0.05)
     assert blocks[-1] == pytest.approx(28 / 5, rel=0.05)
-    found = CoherenceTable(moved()).typical("modified load")
+    found = CoherenceTable(migrated()).typical("modified load")
     assert found.effect == pytest.approx(28, rel=0.05), "where it was most of the time"
     assert found.low < 20 < found.high, "and the interval says that it is not all"
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_null_drift_and_noise_are_no_move(seed: int) -> None:
+def test_null_drift_and_noise_are_no_migration(seed: int) -> None:
     made = samples(seed, drift=0.15, noise=0.05, whats=("modified load",), layouts=None)
-    assert findings(made)["moved"].verdict == "refuted"
-    assert findings(made[made["round"] == 0])["moved"].verdict == "inconclusive"
+    assert findings(made)["migrated"].verdict == "refuted"
+    assert findings(made[made["round"] == 0])["migrated"].verdict == "inconclusive"
 
 
 # --- pairs at the same time ----------------------------------------------------------------------
 
 
-def test_null_pairs_that_do_not_disturb_each_other() -> None:
+def test_null_pairs_that_do_not_slow_each_other() -> None:
     found = findings(samples(groups=FOUR, whats=CAS, at_once=4), FOUR)["pairs at once"]
     assert found.verdict == "supported"
     assert found.low < 0 < found.high
@@ -372,6 +394,46 @@ def test_figures_of_two_cores(two: pd.DataFrame) -> None:
     ]
     for name in ("states", "protocols", "control", "over_time"):
         assert png(drawn[name]).startswith(b"\x89PNG")
+
+
+def test_tables(two: pd.DataFrame) -> None:
+    run = run_of(two)
+    made = COHERENCE.derived(run)
+    assert set(COHERENCE.drawings(run)) == set(made) - {"latencies"}
+    states = made["states"]().set_index(["state", "access"])
+    assert set(states.index) == {tuple(what.split()) for what in NEAR_NS if " " in what}
+    assert states.loc[("modified", "load"), "median_ns"] == pytest.approx(1.05 * 28, rel=0.02)
+    protocols = made["protocols"]().set_index("what")
+    assert list(protocols.index) == list(PROTOCOLS)
+    assert (protocols["quantile_0.01_ns"] < protocols["median_ns"]).all()
+    assert (protocols["median_ns"] < protocols["quantile_0.99_ns"]).all()
+    control = made["control"]()
+    assert control["layout"].tolist() == list(LAYOUTS)
+    assert control["latency_ns"].tolist() == pytest.approx(
+        [1.05 * ns for ns in LAYOUT_NS.values()], rel=0.03
+    )
+    followed = made["over_time"]()
+    assert followed.groupby("what").size().to_dict() == dict.fromkeys(
+        [*PROTOCOLS, "modified load", "invalid load"], 24
+    )
+    assert len(made["heatmap_cas_one_line"]()) == 4
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        samples(groups=FOUR, whats=CAS, at_once=4, rounds=8),
+        samples(layouts=dict.fromkeys(LAYOUT_NS, 29.0)),
+        samples(rounds=1),
+        samples(changed={"shared load": 130.0, "modified load": 1.2}, noise=0.3),
+    ],
+)
+def test_every_finding_is_declared_and_has_its_sentences(made: pd.DataFrame) -> None:
+    for finding in findings(made, FOUR).values():
+        assert finding.of in COHERENCE.claims
+        assert set(finding.of.plain) == {"supported", "refuted", "inconclusive"}
+        for text in (finding.plain, finding.claim, finding.reason):
+            assert "{" not in text
 
 
 def test_the_heatmap_draws_where_the_kernels_groups_end() -> None:
@@ -473,8 +535,8 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for own in shared
     )  # fmt: skip
-    monkeypatch.setattr(coherence, "topology", lambda: Topology(tuple(cpus), ()))
-    monkeypatch.setattr(coherence, "caches", lambda: found)
+    monkeypatch.setattr(measure, "topology", lambda: Topology(tuple(cpus), ()))
+    monkeypatch.setattr(measure, "caches", lambda: found)
     monkeypatch.setattr(CoherenceParams, "resolved_cores", lambda self: self.cores)
 
 
@@ -494,10 +556,11 @@ def test_two_cores_stand_for_a_group_not_two_threads_of_one() -> None:
 )
 def test_how_many_pairs_each_detail_has(detail: str, at_once: int, pairs: int) -> None:
     params = CoherenceParams.make({"cores": list(range(16)), "detail": detail, "at_once": at_once})
-    arms = coherence.experiment.arms(params, COHERENCE.plan(params))
-    last = [arm for arm in arms if arm.stage == max(arm.stage for arm in arms) and not arm.control]
-    assert sum(len(arm.pairs) for arm in last) == pairs
-    assert max(len(arm.pairs) for arm in arms) == at_once
+    found = measure.configurations(params, COHERENCE.plan(params))
+    last_stage = max(one.stage for one in found)
+    last = [one for one in found if one.stage == last_stage and not one.control]
+    assert sum(len(one.pairs) for one in last) == pairs
+    assert max(len(one.pairs) for one in found) == at_once
 
 
 # --- for real ------------------------------------------------------------------------------------
@@ -524,8 +587,8 @@ def test_a_run_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     words = [f"{name}={value}" for name, value in SMALL.items() if name != "cores"]
     cores = ",".join(map(str, SMALL["cores"]))
     given = [part for word in [*words, f"cores={cores}"] for part in ("-p", word)]
-    assert call("run", "coherence", "--profile", "quick", *given) == 0
-    assert "modified load" in capsys.readouterr().out
+    assert call("run", "coherence", "--preset", "quick", *given) == 0
+    assert capsys.readouterr().out.startswith("coherence-")
     (path,) = runs_dir().glob("coherence-*.parquet")
     run = load(path.stem)
     made = run.samples
@@ -560,8 +623,8 @@ class CutError(Exception):
 def test_a_run_that_was_killed_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Journal.append
 
-    def dies(self: Journal, turn: dict[str, Any]) -> None:
-        append(self, turn)
+    def dies(self: Journal, trial: dict[str, Any]) -> None:
+        append(self, trial)
         if len(self.turns) == 2:
             raise CutError
 
@@ -571,12 +634,13 @@ def test_a_run_that_was_killed_is_resumed(monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(CutError):
             COHERENCE.measure(params)
     (path,) = runs_dir().glob("*.journal")
-    before = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    before = [line for line in lines if "columns" in line]
     assert len(before) == 2
     run = COHERENCE.resume(path.stem)
     keys = run.samples.groupby(["round", "owner_cpu", "requester_cpu", "what", "control"]).size()
     assert (keys == 1).all()
-    kept = [value for turn in before for value in turn["columns"]["start_ns"]]
+    kept = [value for trial in before for value in trial["columns"]["start_ns"]]
     assert set(kept) <= set(run.samples["start_ns"])
     assert not path.exists()
 
@@ -585,13 +649,13 @@ def test_a_run_that_was_killed_is_resumed(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_coarse_run_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a large machine, whose pairs come in the third round."""
     cores = CPUS[:2]
-    arms = arms_of(cores, [cores], "pairs", 1)
-    finer = [*arms, Arm(10**9, ((cores[0], cores[1]),))]
-    monkeypatch.setattr(coherence.Coherence, "arms", lambda *_: finer)
+    coarse = configurations_of(cores, [cores], "pairs", 1)
+    finer = [*coarse, Configuration(10**9, ((cores[0], cores[1]),))]
+    monkeypatch.setattr(measure, "configurations", lambda *_: finer)
     run = COHERENCE.measure(COHERENCE.params({**SMALL, "states": [], "precision_percent": 100.0}))
     assert run.provenance["stopped"] == "budget spent", "not precise enough: it is not complete"
-    said = " ".join(run.provenance["problems"])
-    assert "ended in its coarse rounds: a round of all 1 pairs would take about" in said
+    problems = " ".join(run.provenance["problems"])
+    assert "ended in its coarse rounds: a round of all 1 pairs would take about" in problems
 
 
 @real
@@ -600,7 +664,7 @@ def test_a_kernel_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch)
         msg = "worker ended by signal SIGKILL"
         raise WorkerError(msg)
 
-    monkeypatch.setattr(CoherenceTurns, "take", dies)
+    monkeypatch.setattr(CoherenceTrials, "take", dies)
     with pytest.raises(MeasurementError, match="nothing was measured: worker ended by signal"):
         COHERENCE.measure(COHERENCE.params(SMALL))
 
@@ -610,18 +674,17 @@ def test_pairs_at_once_have_a_worker_each(monkeypatch: pytest.MonkeyPatch) -> No
     """Of two cores there is one pair: that each of several has a worker is seen on the way."""
     wanted: list[int] = []
     pair = (CPUS[0], CPUS[1])
-    arms = [Arm(0, (pair,)), Arm(0, (pair, pair, pair))]
-    monkeypatch.setattr(coherence.Coherence, "arms", lambda *_: arms)
+    together = [Configuration(0, (pair,)), Configuration(0, (pair, pair, pair))]
+    monkeypatch.setattr(measure, "configurations", lambda *_: together)
 
-    def take(turns: Any, round_: int, arm: int) -> dict[str, list[Any]]:
-        del arm
-        wanted.append(len({worker.pid for worker in turns.workers}))
+    def take(self: CoherenceTrials, round_: int, _configuration: int) -> dict[str, list[Any]]:
+        wanted.append(len(set(map(id, self.workers))))
         return {
             "owner_cpu": [pair[0]], "requester_cpu": [pair[1]], "what": ["cas_one_line"],
             "control": [""], "latency_ns": [50.0 + round_], "ok": [True],
         }  # fmt: skip
 
-    monkeypatch.setattr(CoherenceTurns, "take", take)
+    monkeypatch.setattr(CoherenceTrials, "take", take)
     COHERENCE.measure(COHERENCE.params({**SMALL, "budget_s": 0.05}))
     assert set(wanted) == {3}
 

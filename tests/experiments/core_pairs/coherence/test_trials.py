@@ -1,4 +1,4 @@
-"""Turns of coherence: who meets whom, what is asked, and what becomes of the answers."""
+"""Trials of coherence: who meets whom, what is measured, and what becomes of the answers."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from perflib.experiments import get
-from perflib.experiments.core_pairs.coherence import measure as coherence_turns
-from perflib.experiments.core_pairs.coherence.measure import SAMPLE, CoherenceTurns
-from perflib.experiments.core_pairs.coherence.plan import (
-    LEVELS,
-    WITH_THIRD,
-    Arm,
-    arms_of,
-    control_layouts,
-    tournament,
-    whats_of,
-)
-from perflib.experiments.core_pairs.coherence.table import (
+from perflib.experiments.core_pairs.coherence import trials as coherence_trials
+from perflib.experiments.core_pairs.coherence.names import (
     ACCESSES,
     ALONE,
     LAYOUT_CONTROL,
     LAYOUTS,
     PROTOCOLS,
     STATES,
+    WITH_THIRD,
 )
+from perflib.experiments.core_pairs.coherence.plan import (
+    LEVELS,
+    Configuration,
+    configurations_of,
+    control_layouts,
+    tournament,
+    whats_of,
+)
+from perflib.experiments.core_pairs.coherence.trials import SAMPLE, CoherenceTrials
 from perflib.kernels import Kernel, build, load
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker, WorkerError
@@ -75,40 +75,40 @@ def test_in_a_tournament_everybody_meets_everybody_once_and_nobody_is_twice_at_a
     detail=st.sampled_from(LEVELS),
     at_once=st.integers(1, 8),
 )
-def test_arms_are_disjoint_pairs_both_ways_and_stages_go_from_coarse_to_all(
+def test_configurations_are_disjoint_pairs_both_ways_and_stages_go_from_coarse_to_all(
     cores: list[int], each: int, detail: str, at_once: int
 ) -> None:
     groups = [cores[begin : begin + each] for begin in range(0, len(cores), each)]
     near = [group[:2] for group in groups]
-    arms = arms_of(cores, near, detail, at_once)
+    wanted = configurations_of(cores, near, detail, at_once)
     few, first = {cpu for group in near for cpu in group}, {group[0] for group in near}
     levels = {
         pair: 0 if few.issuperset(pair) else 1 if first & set(pair) else 2
         for pair in itertools.permutations(cores, 2)
     }
     finest = sorted({level for level in levels.values() if level <= LEVELS.index(detail)})
-    plain = [arm for arm in arms if not arm.control]
-    assert {arm.stage for arm in plain} == set(range(len(finest)))
+    plain = [one for one in wanted if not one.control]
+    assert {one.stage for one in plain} == set(range(len(finest)))
     for stage, most in enumerate(finest):
-        met = Counter(pair for arm in plain if arm.stage == stage for pair in arm.pairs)
+        met = Counter(pair for one in plain if one.stage == stage for pair in one.pairs)
         assert met == Counter(pair for pair, level in levels.items() if level <= most)
-    for arm in plain:
-        assert 1 <= len(arm.pairs) <= at_once
-        assert len({cpu for pair in arm.pairs for cpu in pair}) == 2 * len(arm.pairs)
-    together = any(len(arm.pairs) > 1 for arm in plain)
-    controls = Counter(arm.control for arm in arms if arm.control)
+    for one in plain:
+        assert 1 <= len(one.pairs) <= at_once
+        assert len({cpu for pair in one.pairs for cpu in pair}) == 2 * len(one.pairs)
+    together = any(len(one.pairs) > 1 for one in plain)
+    controls = Counter(one.control for one in wanted if one.control)
     assert controls == Counter([LAYOUT_CONTROL, *([ALONE] if together else [])])
 
 
-def test_as_many_pairs_at_once_as_are_asked_for() -> None:
-    arms = [arm for arm in arms_of(range(12), [[0, 1]], "pairs", 6) if arm.stage == 2]
-    assert {len(arm.pairs) for arm in arms} == {6}
-    assert len(arms) == 12 * 11 / 6
+def test_as_many_pairs_at_once_as_are_requested() -> None:
+    wanted = [one for one in configurations_of(range(12), [[0, 1]], "pairs", 6) if one.stage == 2]
+    assert {len(one.pairs) for one in wanted} == {6}
+    assert len(wanted) == 12 * 11 / 6
 
 
 def test_the_control_is_on_the_first_pair() -> None:
-    (control,) = (arm for arm in arms_of([3, 5, 9], [[3, 5]], "pairs", 1) if arm.control)
-    assert control == Arm(0, ((3, 5),), LAYOUT_CONTROL)
+    (control,) = (one for one in configurations_of([3, 5, 9], [[3, 5]], "pairs", 1) if one.control)
+    assert control == Configuration(0, ((3, 5),), LAYOUT_CONTROL)
 
 
 def test_whats_are_every_protocol_and_every_access_in_every_state() -> None:
@@ -143,10 +143,10 @@ def test_names_have_the_numbers_of_the_kernel(kernel: Kernel) -> None:
     assert [state for state, third in zip(STATES, thirds, strict=True) if third] == [*WITH_THIRD]
 
 
-# --- a worker that answers what it is told -------------------------------------------------------
+# --- a worker that answers at once -------------------------------------------------------------
 
 
-class Told:
+class Simulated:
     """A worker whose kernel takes ``LATENCY_NS`` for everything, on a clock of the test's."""
 
     now_ns = 1_000_000
@@ -192,22 +192,22 @@ class Told:
             clocks = 1
         for place in range(repeats):
             made[place] = (
-                Told.now_ns, round(LATENCY_NS * count + EMPTY_NS * clocks), count, proven, 0,
+                Simulated.now_ns, round(LATENCY_NS * count + EMPTY_NS * clocks), count, proven, 0,
                 EMPTY_NS, MHZ, 0.0, (requester, owner, third), (0, 1, 0),
             )  # fmt: skip
-            Told.now_ns += 1000
+            Simulated.now_ns += 1000
         return made
 
 
-def turns_of(
+def trials_of(
     workers: Sequence[Any],
-    arms: Sequence[Arm],
+    wanted: Sequence[Configuration],
     states: Sequence[str] = ("modified", "shared"),
     **more: Any,
-) -> CoherenceTurns:
+) -> CoherenceTrials:
     given_: dict[str, Any] = {"cores": range(8), "repeats": 5, "exchanges": 100, "seed": 1} | more
     whats = whats_of(PROTOCOLS, states, ACCESSES, 48)
-    return CoherenceTurns(workers, arms, whats, control_layouts(512), **given_)
+    return CoherenceTrials(workers, wanted, whats, control_layouts(512), **given_)
 
 
 def rows(columns: Any) -> list[dict[str, Any]]:
@@ -215,10 +215,10 @@ def rows(columns: Any) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def test_a_turn_of_one_pair_has_a_row_of_each_call() -> None:
-    worker = Told()
-    turns = turns_of([worker], [Arm(0, ((2, 5),))])
-    columns = turns.take(0, 0)
+def test_a_trial_of_one_pair_has_a_row_of_each_call() -> None:
+    worker = Simulated()
+    trials = trials_of([worker], [Configuration(0, ((2, 5),))])
+    columns = trials.take(0, 0)
     assert set(columns) == COLUMNS - {"round", "position"}
     found = {row["what"]: row for row in rows(columns)}
     assert set(found) == {
@@ -236,12 +236,12 @@ def test_a_turn_of_one_pair_has_a_row_of_each_call() -> None:
     assert found["cas_one_line"]["way"] == "round trip"
     assert found["modified load"]["third_cpu"] == -1
     assert found["shared load"]["third_cpu"] not in (-1, 2, 5)
-    assert turns.problems == []
+    assert trials.problems == []
 
 
 def test_arguments_are_the_kernels() -> None:
-    worker = Told()
-    turns_of([worker], [Arm(0, ((2, 5),))], ["owned_here"]).take(0, 0)
+    worker = Simulated()
+    trials_of([worker], [Configuration(0, ((2, 5),))], ["owned_here"]).take(0, 0)
     by_function = {
         (function, *arguments[: 1 if function == "coherence_exchange" else 5]): arguments
         for function, arguments in worker.calls
@@ -255,13 +255,13 @@ def test_arguments_are_the_kernels() -> None:
 
 
 def test_rounds_have_orders_of_their_own_that_come_back_when_a_run_is_resumed() -> None:
-    def asked(round_: int) -> list[Any]:
-        worker = Told()
-        turns_of([worker], [Arm(0, ((2, 5),))]).take(round_, 0)
+    def calls_of(round_: int) -> list[Any]:
+        worker = Simulated()
+        trials_of([worker], [Configuration(0, ((2, 5),))]).take(round_, 0)
         return [(function, arguments[:-1]) for function, arguments in worker.calls]
 
-    assert asked(0) == asked(0)
-    assert asked(0) != asked(1)
+    assert calls_of(0) == calls_of(0)
+    assert calls_of(0) != calls_of(1)
 
 
 def test_the_row_is_the_median_sample_and_says_where_the_others_lie() -> None:
@@ -269,8 +269,10 @@ def test_the_row_is_the_median_sample_and_says_where_the_others_lie() -> None:
         samples["time_ns"] = [48020, 4820, 4920, 5020, 4720]  # of 100: 480, 48, 49, 50, 47 ns
         return 0
 
-    turns = turns_of([Told(lambda *_: slow)], [Arm(0, ((0, 1),))], [], exchanges=100)
-    row = next(row for row in rows(turns.take(0, 0)) if row["what"] == "cas_one_line")
+    trials = trials_of(
+        [Simulated(lambda *_: slow)], [Configuration(0, ((0, 1),))], [], exchanges=100
+    )
+    row = next(row for row in rows(trials.take(0, 0)) if row["what"] == "cas_one_line")
     assert row["latency_ns"] == pytest.approx(49)
     assert row["time_ns"] == 4920
     assert (row["quarter_ns"], row["three_quarters_ns"]) == pytest.approx((48, 50))
@@ -283,7 +285,7 @@ def test_the_row_is_the_median_sample_and_says_where_the_others_lie() -> None:
 def test_pairs_of_a_batch_are_all_begun_before_one_is_waited_for() -> None:
     log: list[str] = []
 
-    class Logged(Told):
+    class Logged(Simulated):
         def begin(self, function: str, *arguments: Any) -> None:
             log.append("begin")
             super().begin(function, *arguments)
@@ -293,8 +295,8 @@ def test_pairs_of_a_batch_are_all_begun_before_one_is_waited_for() -> None:
             return super().end(timeout_s=timeout_s)
 
     pairs = ((0, 1), (2, 3), (4, 5))
-    turns = turns_of([Logged() for _ in pairs], [Arm(0, pairs)], ["modified"])
-    found = rows(turns.take(0, 0))
+    trials = trials_of([Logged() for _ in pairs], [Configuration(0, pairs)], ["modified"])
+    found = rows(trials.take(0, 0))
     assert log == ["begin"] * 15 + ["end"] * 15
     assert Counter((row["owner_cpu"], row["requester_cpu"]) for row in found) == dict.fromkeys(
         pairs, 5
@@ -309,7 +311,7 @@ def test_a_third_reader_is_never_a_core_of_a_pair_that_is_measured(
 ) -> None:
     phases: list[list[int]] = [[]]
 
-    class Watched(Told):
+    class Watched(Simulated):
         """Notes whose cores are in use from a first beginning to the first end."""
 
         def begin(self, function: str, *arguments: Any) -> None:
@@ -324,8 +326,10 @@ def test_a_third_reader_is_never_a_core_of_a_pair_that_is_measured(
 
     pairs = next(iter(tournament(cores)))
     workers = [Watched() for _ in pairs]
-    turns = turns_of(workers, [Arm(0, tuple(pairs))], WITH_THIRD, cores=cores, seed=seed)
-    found = [row for row in rows(turns.take(0, 0)) if row["state"]]
+    trials = trials_of(
+        workers, [Configuration(0, tuple(pairs))], WITH_THIRD, cores=cores, seed=seed
+    )
+    found = [row for row in rows(trials.take(0, 0)) if row["state"]]
     assert Counter((row["owner_cpu"], row["requester_cpu"]) for row in found) == dict.fromkeys(
         pairs, 2 * len(WITH_THIRD)
     )
@@ -338,8 +342,8 @@ def test_a_third_reader_is_never_a_core_of_a_pair_that_is_measured(
 
 
 def test_how_many_were_measured_at_the_same_time_is_counted_not_assumed() -> None:
-    class Clocked(Told):
-        """Its samples all lie in a stretch of time."""
+    class Clocked(Simulated):
+        """Its samples all lie in one interval of time."""
 
         def __init__(self, begin_ns: int) -> None:
             super().__init__(lambda *_: self._at)
@@ -350,41 +354,45 @@ def test_how_many_were_measured_at_the_same_time_is_counted_not_assumed() -> Non
             return 0
 
     workers = [Clocked(10_000), Clocked(12_000), Clocked(90_000)]
-    turns = turns_of(workers, [Arm(0, ((0, 1), (2, 3), (4, 5)))], [])
-    found = {row["owner_cpu"]: row["at_once"] for row in rows(turns.take(0, 0))}
+    trials = trials_of(workers, [Configuration(0, ((0, 1), (2, 3), (4, 5)))], [])
+    found = {row["owner_cpu"]: row["at_once"] for row in rows(trials.take(0, 0))}
     assert found == {0: 2, 2: 2, 4: 1}
 
 
 def test_some_pairs_of_each_round_are_measured_alone_too() -> None:
-    arms = arms_of(range(12), [[0, 1]], "pairs", 6)
-    workers = [Told() for _ in range(6)]
-    turns = turns_of(workers, arms, [])
-    (alone,) = (place for place, arm in enumerate(arms) if arm.control == ALONE)
+    wanted = configurations_of(range(12), [[0, 1]], "pairs", 6)
+    workers = [Simulated() for _ in range(6)]
+    trials = trials_of(workers, wanted, [])
+    (alone,) = (place for place, one in enumerate(wanted) if one.control == ALONE)
     chosen = []
     for round_ in (2, 3):
-        found = rows(turns.take(round_, alone))
+        found = rows(trials.take(round_, alone))
         assert {row["control"] for row in found} == {ALONE}
         assert {row["at_once"] for row in found} == {1}
         chosen.append({(row["owner_cpu"], row["requester_cpu"]) for row in found})
         assert len(chosen[-1]) == 4
     assert chosen[0] != chosen[1]
-    assert turns.take(0, alone) == {}, "in the first round all are alone anyway"
+    assert trials.take(0, alone) == {}, "in the first round all are alone anyway"
 
 
 # --- rounds and controls -------------------------------------------------------------------------
 
 
 def test_stages_have_their_rounds_the_last_one_stays_and_controls_are_always_there() -> None:
-    arms = [Arm(0, ((0, 1),)), Arm(1, ((0, 1),)), Arm(0, ((0, 1),), LAYOUT_CONTROL)]
-    turns = turns_of([Told()], arms, [])
-    taken = [[bool(turns.take(round_, arm)) for arm in range(3)] for round_ in range(3)]
+    wanted = [
+        Configuration(0, ((0, 1),)),
+        Configuration(1, ((0, 1),)),
+        Configuration(0, ((0, 1),), LAYOUT_CONTROL),
+    ]
+    trials = trials_of([Simulated()], wanted, [])
+    taken = [[bool(trials.take(round_, one)) for one in range(3)] for round_ in range(3)]
     assert taken == [[True, False, True], [False, True, True], [False, True, True]]
 
 
 def test_the_layouts_control_takes_the_same_lines_in_four_layouts() -> None:
-    worker = Told()
-    turns = turns_of([worker], [Arm(0, ((0, 1),), LAYOUT_CONTROL)])
-    found = rows(turns.take(0, 0))
+    worker = Simulated()
+    trials = trials_of([worker], [Configuration(0, ((0, 1),), LAYOUT_CONTROL)])
+    found = rows(trials.take(0, 0))
     assert {row["layout"] for row in found} == set(LAYOUTS)
     assert {row["lines"] for row in found} == {512}
     assert {row["control"] for row in found} == {LAYOUT_CONTROL}
@@ -407,52 +415,52 @@ def only(function: str, answer: Any) -> Callable[[str, tuple[Any, ...]], Any]:
     return lambda name, _: answer if name == function else None
 
 
-def test_a_core_that_is_gone_costs_its_rows_and_is_said_once() -> None:
+def test_a_core_that_is_gone_costs_its_rows_and_is_reported_once() -> None:
     spoilt = failing(CPU, errno.EINVAL)
-    turns = turns_of([Told(lambda *_: spoilt)], [Arm(0, ((2, 5),))])
+    trials = trials_of([Simulated(lambda *_: spoilt)], [Configuration(0, ((2, 5),))])
     for round_ in range(2):
-        found = rows(turns.take(round_, 0))
+        found = rows(trials.take(round_, 0))
         assert len(found) == 7
         assert not any(row["ok"] for row in found)
         assert all(np.isnan(row["latency_ns"]) for row in found)
         assert all(row["samples"] == 0 for row in found)
-    two = [said for said in turns.problems if said.startswith("cpu2 to cpu5: a core cannot be")]
+    two = [text for text in trials.problems if text.startswith("cpu2 to cpu5: a core cannot be")]
     assert len(two) == 1
     assert "offline" in two[0]
 
 
 def test_what_is_late_is_not_used_and_not_waited_for_again() -> None:
-    worker = Told(only("coherence_exchange", failing(LATE, errno.ETIMEDOUT, keep=2)))
-    turns = turns_of([worker], [Arm(0, ((2, 5),))], [])
-    found = rows(turns.take(0, 0))
+    worker = Simulated(only("coherence_exchange", failing(LATE, errno.ETIMEDOUT, keep=2)))
+    trials = trials_of([worker], [Configuration(0, ((2, 5),))], [])
+    found = rows(trials.take(0, 0))
     assert len(found) == 1, "the others would be as late"
     assert worker.killed == 1
     assert found[0]["ok"] is False
     assert found[0]["samples"] == 2, "what there was is kept"
     assert found[0]["latency_ns"] == pytest.approx(LATENCY_NS)
-    assert turns.problems == [
+    assert trials.problems == [
         "cpu2 to cpu5: not done within 2 s: another program kept one of the cores"
     ]
 
 
-def test_no_memory_is_said() -> None:
+def test_no_memory_is_reported() -> None:
     spoilt = failing(MEMORY, errno.ENOMEM)
-    turns = turns_of([Told(lambda *_: spoilt)], [Arm(0, ((2, 5),))], [])
-    assert not any(turns.take(0, 0)["ok"])
-    assert "no memory or no thread to be had: Cannot allocate memory" in turns.problems[0]
+    trials = trials_of([Simulated(lambda *_: spoilt)], [Configuration(0, ((2, 5),))], [])
+    assert not any(trials.take(0, 0)["ok"])
+    assert "no memory or no thread available: Cannot allocate memory" in trials.problems[0]
 
 
 def test_wrong_arguments_are_an_error_and_leave_no_answer_behind() -> None:
-    worker = Told(lambda *_: failing(1, errno.EINVAL))
+    worker = Simulated(lambda *_: failing(1, errno.EINVAL))
     with pytest.raises(MeasurementError, match="coherence refused its arguments"):
-        turns_of([worker], [Arm(0, ((2, 5),))]).take(0, 0)
+        trials_of([worker], [Configuration(0, ((2, 5),))]).take(0, 0)
 
 
 @pytest.mark.parametrize(
     ("column", "value", "words"),
     [
         ("proven", 47, "not every line, or exchange, was what it should be"),
-        ("cpus", -1, "a thread was moved away from its core"),
+        ("cpus", -1, "a thread migrated from its core"),
     ],
 )
 def test_one_sample_that_is_not_as_it_should_be_spoils_its_row(
@@ -462,12 +470,14 @@ def test_one_sample_that_is_not_as_it_should_be_spoils_its_row(
         samples[column][3] = value
         return 0
 
-    turns = turns_of([Told(only("coherence_transfer", spoil))], [Arm(0, ((2, 5),))], ["modified"])
-    found = {row["what"]: row["ok"] for row in rows(turns.take(0, 0))}
+    trials = trials_of(
+        [Simulated(only("coherence_transfer", spoil))], [Configuration(0, ((2, 5),))], ["modified"]
+    )
+    found = {row["what"]: row["ok"] for row in rows(trials.take(0, 0))}
     assert found == dict.fromkeys(PROTOCOLS, True) | {
         "modified load": False, "modified write": False,
     }  # fmt: skip
-    assert turns.problems == [f"cpu2 to cpu5: {words}"]
+    assert trials.problems == [f"cpu2 to cpu5: {words}"]
 
 
 def test_a_latency_below_the_clocks_own_is_not_used() -> None:
@@ -475,34 +485,34 @@ def test_a_latency_below_the_clocks_own_is_not_used() -> None:
         samples["time_ns"] = 10
         return 0
 
-    turns = turns_of([Told(lambda *_: short)], [Arm(0, ((2, 5),))], ["local"])
-    assert not any(turns.take(0, 0)["ok"])
+    trials = trials_of([Simulated(lambda *_: short)], [Configuration(0, ((2, 5),))], ["local"])
+    assert not any(trials.take(0, 0)["ok"])
 
 
 def test_a_worker_that_dies_costs_its_pair_and_not_the_others() -> None:
-    dead = Told(lambda *_: WorkerError("worker ended by signal SIGKILL"))
-    turns = turns_of([Told(), dead], [Arm(0, ((0, 1), (2, 3)))], [])
-    found = rows(turns.take(0, 0))
+    dead = Simulated(lambda *_: WorkerError("worker ended by signal SIGKILL"))
+    trials = trials_of([Simulated(), dead], [Configuration(0, ((0, 1), (2, 3)))], [])
+    found = rows(trials.take(0, 0))
     assert {row["owner_cpu"] for row in found} == {0}
     assert len(found) == 3
-    assert turns.problems == ["worker ended by signal SIGKILL"]
+    assert trials.problems == ["worker ended by signal SIGKILL"]
 
 
 def test_if_all_workers_die_the_turn_is_lost() -> None:
-    dead = Told(lambda *_: WorkerError("worker ended by signal SIGKILL"))
+    dead = Simulated(lambda *_: WorkerError("worker ended by signal SIGKILL"))
     with pytest.raises(WorkerError, match="SIGKILL"):
-        turns_of([dead], [Arm(0, ((0, 1),))]).take(0, 0)
+        trials_of([dead], [Configuration(0, ((0, 1),))]).take(0, 0)
 
 
 def test_interrupted_turns_leave_no_answer_for_the_next() -> None:
-    class Interrupted(Told):
+    class Interrupted(Simulated):
         def end(self, *, timeout_s: float) -> tuple[Any, list[NDArray[Any]]]:
             del timeout_s
             raise KeyboardInterrupt
 
     workers = [Interrupted(), Interrupted()]
     with pytest.raises(KeyboardInterrupt):
-        turns_of(workers, [Arm(0, ((0, 1), (2, 3)))]).take(0, 0)
+        trials_of(workers, [Configuration(0, ((0, 1), (2, 3)))]).take(0, 0)
     assert [worker.killed for worker in workers] == [1, 1]
 
 
@@ -512,19 +522,19 @@ def test_interrupted_turns_leave_no_answer_for_the_next() -> None:
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Worker]]:
     """With time enough, whatever else runs on the two cores."""
-    monkeypatch.setattr(coherence_turns, "_AT_LEAST_S", 100.0)
+    monkeypatch.setattr(coherence_trials, "_AT_LEAST_S", 100.0)
     with Workers(build("coherence"), [Conditions()] * 2) as made:
         yield [made[0], made[1]]
 
 
 @real
-def test_a_turn_for_real(workers: list[Worker]) -> None:
+def test_a_trial_for_real(workers: list[Worker]) -> None:
     pair = CPUS[0], CPUS[1]
     states = [state for state in STATES if state not in WITH_THIRD]
-    arms = [Arm(0, (pair,)), Arm(0, (pair,), LAYOUT_CONTROL)]
-    turns = turns_of(workers, arms, states, cores=CPUS, repeats=2, exchanges=10)
-    found = rows(turns.take(0, 0)) + rows(turns.take(0, 1))
-    assert turns.problems == []
+    wanted = [Configuration(0, (pair,)), Configuration(0, (pair,), LAYOUT_CONTROL)]
+    trials = trials_of(workers, wanted, states, cores=CPUS, repeats=2, exchanges=10)
+    found = rows(trials.take(0, 0)) + rows(trials.take(0, 1))
+    assert trials.problems == []
     assert len(found) == 3 + 2 * len(states) + 4
     for row in found:
         assert (row["owner_cpu"], row["requester_cpu"]) == pair
@@ -536,21 +546,21 @@ def test_a_turn_for_real(workers: list[Worker]) -> None:
 
 @real
 def test_a_worker_that_is_killed_is_started_again(workers: list[Worker]) -> None:
-    turns = turns_of(
-        workers, [Arm(0, ((CPUS[0], CPUS[1]),))], [], cores=CPUS, repeats=2, exchanges=10
+    trials = trials_of(
+        workers, [Configuration(0, ((CPUS[0], CPUS[1]),))], [], cores=CPUS, repeats=2, exchanges=10
     )
     pid = workers[0].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match="SIGKILL"):
-        turns.take(0, 0)
-    assert len(rows(turns.take(1, 0))) == 3
+        trials.take(0, 0)
+    assert len(rows(trials.take(1, 0))) == 3
 
 
 @real
 def test_a_core_that_this_process_may_not_use(workers: list[Worker]) -> None:
     absent = max(CPUS) + 1 + (os.cpu_count() or 1)
-    turns = turns_of(workers, [Arm(0, ((CPUS[0], absent),))], ["modified"], cores=CPUS)
-    assert not any(turns.take(0, 0)["ok"])
-    assert len(turns.problems) == 1
-    assert f"cpu{CPUS[0]} to cpu{absent}: a core cannot be used" in turns.problems[0]
+    trials = trials_of(workers, [Configuration(0, ((CPUS[0], absent),))], ["modified"], cores=CPUS)
+    assert not any(trials.take(0, 0)["ok"])
+    assert len(trials.problems) == 1
+    assert f"cpu{CPUS[0]} to cpu{absent}: a core cannot be used" in trials.problems[0]

@@ -16,20 +16,32 @@ import pytest
 
 from perflib.cli import main
 from perflib.experiments import get
-from perflib.experiments.core_pairs import numa
+from perflib.experiments.core_pairs.numa import Numa, measure
+from perflib.experiments.core_pairs.numa.claims import DISTANCES, OWN
 from perflib.lab.theme import figures
 from perflib.machine.describe import describe
 from perflib.machine.hardware.topology import Cpu, Node, Topology, topology
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
-from perflib.model.run import Run
+from perflib.model.run import UNFINISHED, Run
 from perflib.model.store import load, runs
-from tests.experiments.core_pairs.cell_samples import AMD, INTEL, FakeArrays, flat, machine, samples
+from tests.experiments.core_pairs.cell_samples import (
+    AMD,
+    INTEL,
+    FakeArrays,
+    amd_machine,
+    flat,
+    machine,
+    run_of,
+    samples,
+)
 
 NUMA = get("numa")
 REQUIRED = ["alloc_cpu", "load_cpu", "latency_cycles"]
-TINY: dict[str, Any] = {"budget_s": 0.5, "array_mib": 4, "turn_ms": 0.3}
+TINY: dict[str, Any] = {"budget_s": 0.5, "array_mib": 4, "trial_ms": 0.3}
+
+TWO_NODES = [0] * 8 + [1] * 8
 
 needs_this_processor = pytest.mark.skipif(bool(NUMA.unavailable()), reason=NUMA.unavailable())
 needs_two_cores = pytest.mark.skipif(
@@ -44,15 +56,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_of(table: pd.DataFrame, described: dict[str, Any] | None = None, **params: Any) -> Run:
-    return Run("mine", "numa", params, table, {"machine": described} if described else {})
-
-
 def command(*words: str) -> None:
     """A command line that succeeds."""
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 0
+
+
+def found_in(
+    table: pd.DataFrame, described: dict[str, Any] | None = None, **params: Any
+) -> dict[str, Finding]:
+    return by_subject(NUMA.analyse(run_of(table, described, **params)))
 
 
 def by_subject(found: list[Finding]) -> dict[str, Finding]:
@@ -63,8 +77,7 @@ def by_subject(found: list[Finding]) -> dict[str, Finding]:
 
 
 def test_two_sockets() -> None:
-    described = machine([0] * 8 + [1] * 8)
-    found = by_subject(NUMA.analyse(run_of(samples(INTEL, rounds=16), described)))
+    found = found_in(samples(INTEL, rounds=16), machine(TWO_NODES))
     assert found["groups"].effect == 2
     classes = found["groups"].evidence["classes"]
     assert [near["latency_ns"] for near in classes] == pytest.approx(
@@ -77,18 +90,101 @@ def test_two_sockets() -> None:
 
 
 def test_null_a_machine_with_one_node() -> None:
-    """Two cores, as here: one group, and the kernel says so, too."""
-    table = samples(flat(2), rounds=24, noise=0.01)
-    found = by_subject(NUMA.analyse(run_of(table, machine([0, 0]))))
+    """Two cores, as here: one group, and the kernel names one, too."""
+    found = found_in(samples(flat(2), rounds=24, noise=0.01), machine([0, 0]))
     assert (found["groups"].verdict, found["groups"].effect) == ("refuted", 1.0)
     assert found["kernel"].verdict == "supported"
     assert "distances" not in found
     assert {found[name].verdict for name in ("own", "cpu0", "cpu1")} == {"refuted"}
 
 
+def test_one_core_of_each_of_two_nodes() -> None:
+    """Two virtual cores on two sockets; the kernel may know of both, or hide one."""
+    table = samples(INTEL[np.ix_([0, 8], [0, 8])], noise=0.02)
+    knows, hides = (found_in(table, machine(nodes)) for nodes in ([0, 1], [0, 0]))
+    for found in (knows, hides):
+        assert (found["groups"].verdict, found["groups"].effect) == ("supported", 2.0)
+        assert "own" not in found, "no other core is in its group"
+    assert knows["kernel"].verdict == "supported"
+    assert hides["kernel"].verdict == "refuted"
+
+
+def test_null_noise_says_nothing_of_the_kernel() -> None:
+    found = found_in(samples(flat(2), rounds=8, noise=0.5), machine([0, 0]))
+    assert found["groups"].verdict == found["kernel"].verdict == "inconclusive"
+
+
 def test_what_matters_is_the_users_choice() -> None:
     table = samples(INTEL, noise=0.02)
-    assert by_subject(NUMA.analyse(run_of(table, threshold_percent=100.0)))["groups"].effect == 1
+    assert found_in(table, threshold_percent=100.0)["groups"].effect == 1
+
+
+def test_a_cores_own_memory() -> None:
+    assert "own" not in found_in(samples(flat(4), missing=np.eye(4, dtype=bool)))
+    same = found_in(samples(flat(4), rounds=24, noise=0.03))["own"]
+    assert (same.of, same.verdict) == (OWN, "refuted")
+    own = found_in(samples(flat(4) - 40 * np.eye(4), rounds=24, noise=0.03))["own"]
+    assert own.verdict == "supported"
+    assert own.low < 25 < own.high
+
+
+def test_the_firmwares_distances_are_coarser_but_in_order() -> None:
+    found = found_in(samples(AMD, rounds=16), amd_machine())["distances"]
+    assert (found.of, found.verdict, found.effect) == (DISTANCES, "supported", 100.0)
+    at = found.evidence["classes_at_distance"]
+    assert [round(one, -1) for one in at["32"]] == [480, 630]
+    assert [round(one, -1) for one in at["16"]] == [300]
+
+
+def test_distances_that_are_the_wrong_way_round() -> None:
+    described = machine(TWO_NODES, [[20, 10], [10, 20]])
+    found = found_in(samples(INTEL), described)["distances"]
+    assert (found.verdict, found.effect, found.facts["against"]) == ("refuted", 0.0, 100.0)
+
+
+def test_distances_where_nothing_can_be_compared() -> None:
+    table = samples(INTEL)
+    unknown = machine(TWO_NODES)
+    unknown["cpus"][3]["node"] = None
+    for described in ({}, machine([0] * 16), unknown):
+        assert "distances" not in found_in(table, described)
+    found = found_in(samples(flat(16), noise=0.05), machine(TWO_NODES))["distances"]
+    assert (found.verdict, found.reasons[0].code) == ("inconclusive", "one_class")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        run_of(samples(AMD, rounds=2, slow={3: 0.5}), amd_machine()),
+        run_of(samples(INTEL), machine(TWO_NODES, [[20, 10], [10, 20]])),
+        run_of(samples(flat(3), noise=0.3), machine([0, 0, 1])),
+        run_of(samples(flat(1))),
+    ],
+)
+def test_every_finding_is_declared_and_has_its_sentences(run: Run) -> None:
+    for finding in NUMA.analyse(run):
+        assert finding.of in NUMA.claims
+        assert set(finding.of.plain) == {"supported", "refuted", "inconclusive"}
+        for text in (finding.plain, finding.claim, finding.reason):
+            assert "{" not in text
+
+
+def test_tables() -> None:
+    run = run_of(samples(AMD, rounds=8), amd_machine())
+    made = NUMA.derived(run)
+    assert set(made) == set(NUMA.tables)
+    assert set(NUMA.drawings(run)) == set(NUMA.plots) <= set(made)
+    classes = made["class_latencies"]()
+    assert classes["latency"].round(-1).tolist() == pytest.approx([180, 200, 300, 480, 630], abs=11)
+    assert classes["latency_ns"].to_numpy() == pytest.approx(classes["latency"] / 2.5, rel=0.02)
+    kernel = made["kernel_groups"]()
+    assert kernel[kernel["kind"] == "package"]["cpus"].tolist() == ["0-23", "24-47"]
+    assert set(kernel[kernel["kind"] == "last-level cache"]["agreement_percent"]) == {100.0}
+    beside = made["beside_published"]()
+    assert beside["machine"].value_counts().to_dict() == {
+        "4x Intel Xeon Gold 6130": 2, "2x AMD EPYC 7451": 5, "this one": 5,
+    }  # fmt: skip
+    assert NUMA.derived(run_of(samples(INTEL)))["kernel_groups"]().empty
 
 
 def test_runs_are_compared_by_their_cores() -> None:
@@ -107,26 +203,26 @@ def test_a_users_table_gives_the_same_as_a_run(tmp_path: Path, capsys: Any) -> N
     path = tmp_path / "mine.csv"
     table[REQUIRED].to_csv(path, index=False)
     command("analyse", "numa", "--samples", str(path), "--json")
-    told = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
-    assert told["groups"]["effect"] == 2
-    assert told["groups"]["verdict"] == "supported"
-    assert told["groups"]["evidence"]["groups"]["9"] == 1
-    assert [round(near["latency"], -1) for near in told["groups"]["evidence"]["classes"]] == [
+    found = {one["subject"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["groups"]["effect"] == 2
+    assert found["groups"]["verdict"] == "supported"
+    assert found["groups"]["evidence"]["groups"]["9"] == 1
+    assert [round(near["latency"], -1) for near in found["groups"]["evidence"]["classes"]] == [
         220, 360,
     ]  # fmt: skip
-    assert "kernel" not in told
+    assert "kernel" not in found
     drawn = figures(run_of(table[REQUIRED]))
     assert list(drawn) == ["heatmap", "groups", "classes"]
 
 
 def test_one_matrix_of_a_user_shows_its_groups() -> None:
-    found = by_subject(NUMA.analyse(run_of(samples(INTEL, rounds=1)[REQUIRED])))
+    found = found_in(samples(INTEL, rounds=1)[REQUIRED])
     assert found["groups"].effect == 2
     assert found["cpu0"].verdict == "inconclusive"
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "words"),
     [
         (lambda t: t.drop(columns="load_cpu"), "lack a column: .*'load_cpu'"),
         (lambda t: t.assign(latency_cycles="x"), "holds no numbers"),
@@ -134,8 +230,8 @@ def test_one_matrix_of_a_user_shows_its_groups() -> None:
         (lambda t: t.head(0), "no rows"),
     ],
 )
-def test_a_table_that_cannot_be_analysed(change: Any, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_a_table_that_cannot_be_analysed(change: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
         NUMA.check_samples(change(samples(flat(2))))
 
 
@@ -180,11 +276,11 @@ def test_nodes_by_the_machines_description() -> None:
 def test_while_it_is_measured_the_heatmap_is_drawn_from_the_first_cell_on() -> None:
     assert NUMA.live_rounds == 0
     first = samples(AMD).head(1)
-    drawn = figures(Run("unfinished", "numa", {}, first))
+    drawn = figures(Run(UNFINISHED, "numa", {}, first))
     assert list(drawn) == ["heatmap"]
 
 
-def test_published_are_the_sources_memory_latencies() -> None:
+def test_published_are_latencies_of_memory() -> None:
     table = NUMA.published()
     assert table is not None
     assert table["latency_cycles"].tolist() == [220, 360, 185, 205, 300, 480, 630]
@@ -208,17 +304,17 @@ def two_sockets(monkeypatch: pytest.MonkeyPatch) -> FakeArrays:
     """That machine, simulated."""
     places = two_sockets_and_memory()
     fake = FakeArrays(INTEL)
-    monkeypatch.setattr(numa, "topology", lambda: places)
+    monkeypatch.setattr(measure, "topology", lambda: places)
     monkeypatch.setattr("perflib.framework.params.topology", lambda: places)
-    monkeypatch.setattr(numa, "caches", lambda: ())
-    monkeypatch.setattr(numa, "free_bytes", lambda: 1 << 40)
-    monkeypatch.setattr(numa, "Arrays", fake)
-    monkeypatch.setattr(numa.Numa, "unavailable", lambda _self: "")
+    monkeypatch.setattr(measure, "caches", lambda: ())
+    monkeypatch.setattr(measure, "free_bytes", lambda: 1 << 40)
+    monkeypatch.setattr(measure, "Arrays", fake)
+    monkeypatch.setattr(Numa, "unavailable", lambda _self: "")
     return fake
 
 
 def measured(rounds: int, watch: Callable[[Any], None] = lambda _status: None, **given: Any) -> Run:
-    """A run that is stopped in the first turn after so many rounds."""
+    """A run that is stopped in the first trial after so many rounds."""
     stop = threading.Event()
 
     def progress(status: Any) -> None:
@@ -253,9 +349,9 @@ def test_cells_are_visited_in_random_order(two_sockets: FakeArrays) -> None:
     assert sorted(map(len, orders))[1:] == [4] * (len(orders) - 1)
 
 
-def test_for_a_coarse_matrix_only_its_arrays_are_laid(two_sockets: FakeArrays) -> None:
+def test_for_a_coarse_matrix_only_its_arrays_are_placed(two_sockets: FakeArrays) -> None:
     run = measured(2, detail="groups")
-    assert {key for key, _ in two_sockets.laid} == {"calibration", 0, 8}
+    assert {key for key, _ in two_sockets.placed} == {"calibration", 0, 8}
     assert set(run.samples["alloc_cpu"]) == {0, 8}
 
 
@@ -293,7 +389,7 @@ def test_a_killed_run_is_resumed(two_sockets: FakeArrays, home: Path) -> None:
     rows = run.samples[run.samples["repeat"] == 0]
     assert not rows.duplicated(["round", "alloc_cpu", "load_cpu"]).any()
     assert len(rows[rows["round"] < 2]) == 8
-    assert loaded == 1 + 8 + 1  # the calibration, two coarse rounds, and the turn it died in
+    assert loaded == 1 + 8 + 1  # the calibration, two coarse rounds, and the trial it died in
     assert by_subject(NUMA.analyse(run))["groups"].effect == 2
 
 
@@ -310,7 +406,7 @@ def test_a_core_that_is_taken_away_during_the_run(two_sockets: FakeArrays) -> No
     assert found["groups"].effect == 2
 
 
-def test_a_worker_that_dies_costs_one_turn(
+def test_a_worker_that_dies_costs_one_trial(
     two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = two_sockets.run
@@ -331,35 +427,55 @@ def test_a_worker_that_dies_costs_one_turn(
 
 def test_no_cell_at_all_is_an_error(two_sockets: FakeArrays) -> None:
     two_sockets.refused = dict.fromkeys(range(16), "no memory")
-    with pytest.raises(MeasurementError, match=r"no core's memory can be had .* no memory"):
+    with pytest.raises(MeasurementError, match=r"no core's memory is available .* no memory"):
         measured(1)
     assert runs() == []
 
 
-def test_the_profiles_are_valid() -> None:
-    for name in NUMA.profiles:
+def test_nothing_is_measured_before_there_is_a_journal(
+    two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan measures nothing; loads are counted with the requested settings in force."""
+    plan = NUMA.plan(NUMA.params({}))
+    assert two_sockets.placed == []
+    assert "loads" not in plan
+    monkeypatch.setattr(measure, "why_not", lambda name: f"{name} is off")
+    with pytest.raises(UserError, match="backing: thp is off"):
+        measured(1, backing="thp")
+    assert two_sockets.placed == []
+    assert runs() == []
+
+
+def test_a_run_of_an_earlier_schema_is_read() -> None:
+    old = Run("old", "numa", {"turn_ms": 3.0}, samples(flat(2)))
+    assert NUMA.current(old).params["trial_ms"] == 3.0
+    assert NUMA.analyse(old)
+
+
+def test_the_presets_are_valid() -> None:
+    for name in NUMA.presets:
         assert NUMA.params({}, name).budget_s in (20.0, 600.0)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "words"),
     [
         ({"detail": "pair"}, "groups | cores | pairs"),
         ({"array_mib": 0}, "array_mib"),
         ({"order": "backwards"}, "order"),
         ({"backing": "8k"}, "backing"),
-        ({"turn_ms": 0}, "turn_ms"),
+        ({"trial_ms": 0}, "trial_ms"),
         ({"aray_mib": 4}, "array_mib"),
     ],
 )
-def test_wrong_parameters(given: dict[str, Any], told: str) -> None:
+def test_wrong_parameters(given: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as error:
         NUMA.params(given)
-    assert told in str(error.value)
+    assert words in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "words"),
     [
         ({"cores": [3]}, "compares cores and needs two"),
         ({"cores": [1, 77]}, "this machine has no CPU 77"),
@@ -368,12 +484,12 @@ def test_wrong_parameters(given: dict[str, Any], told: str) -> None:
     ],
 )
 def test_what_this_machine_cannot_do(
-    two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], told: str
+    two_sockets: FakeArrays, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], words: str
 ) -> None:
-    monkeypatch.setattr(numa, "free_bytes", lambda: 1 << 34)
-    with pytest.raises(UserError, match=told):
+    monkeypatch.setattr(measure, "free_bytes", lambda: 1 << 34)
+    with pytest.raises(UserError, match=words):
         measured(1, **given)
-    assert two_sockets.laid == []
+    assert two_sockets.placed == []
 
 
 def test_a_core_that_is_offline_is_the_users_error(
@@ -384,11 +500,11 @@ def test_a_core_that_is_offline_is_the_users_error(
         Cpu(c.cpu, None, None, None, None, (c.cpu,), online=False, allowed=False, isolated=False)
         if c.cpu == 5 else c for c in places.cpus
     )  # fmt: skip
-    for module in ("framework.params", "experiments.core_pairs.numa"):
+    for module in ("framework.params", "experiments.core_pairs.numa.measure"):
         monkeypatch.setattr(f"perflib.{module}.topology", lambda: Topology(off, places.nodes))
     with pytest.raises(UserError, match="CPU 5 is offline"):
         measured(1, cores=[4, 5])
-    assert two_sockets.laid == []
+    assert two_sockets.placed == []
 
 
 # --- here ----------------------------------------------------------------------------------------
@@ -423,9 +539,9 @@ def test_the_kernels_distances_are_those_of_numactl() -> None:
         ["numactl", "--hardware"], capture_output=True, text=True, check=True
     ).stdout
     rows = shown[shown.index("node distances") :].splitlines()[2:]
-    told = {
+    shown_distances = {
         int(name): [int(word) for word in row.split()]
         for name, colon, row in (line.partition(":") for line in rows)
         if colon and name.strip().isdigit()
     }
-    assert told == {node["node"]: node["distances"] for node in describe()["nodes"]}
+    assert shown_distances == {node["node"]: node["distances"] for node in describe()["nodes"]}

@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from perflib.experiments.core_pairs.numa.measure import (
+from perflib.experiments.core_pairs.numa.trials import (
     Cell,
-    NumaTurns,
+    NumaTrials,
     Stages,
     array_bytes,
     calibrate,
@@ -28,8 +28,8 @@ MIB = 1 << 20
 
 
 def visited(stages: Stages, round_: int) -> list[Cell]:
-    arms = len(stages.cores) ** 2
-    return [stages.cell(arm) for arm in range(arms) if stages.visits(round_, arm)]
+    cells = range(len(stages.cores) ** 2)
+    return [stages.cell(cell) for cell in cells if stages.visits(round_, cell)]
 
 
 # --- from coarse to fine -------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_a_detail_that_is_no_coarser_is_skipped(
     assert [stages.detail_of(round_) for round_ in range(len(order))] == order
 
 
-def test_the_finest_is_what_was_asked_for() -> None:
+def test_the_finest_is_what_was_requested() -> None:
     assert Stages(CORES, (0, 8), "groups").detail_of(9) == "groups"
     assert [Stages(CORES, (0, 8), "cores").detail_of(n) for n in (1, 2)] == ["groups", "cores"]
 
@@ -88,38 +88,38 @@ def test_four_times_the_cache_and_at_least_64_mib() -> None:
 
 
 def test_half_of_the_free_memory_at_most() -> None:
-    size, said = array_bytes(None, 100, 32 * MIB, 20_000 * MIB)
+    size, remark = array_bytes(None, 100, 32 * MIB, 20_000 * MIB)
     assert size == 100 * MIB
-    assert "100 MiB instead of 128 MiB" in said
+    assert "100 MiB instead of 128 MiB" in remark
     with pytest.raises(UserError, match=r"100 arrays of 64 MiB .* name fewer cores.*twice"):
         array_bytes(None, 100, 32 * MIB, 12_000 * MIB)
     with pytest.raises(UserError, match="100 arrays of 1 MiB"):
         array_bytes(None, 100, 0, 100 * MIB)
 
 
-def test_what_the_user_asks_for() -> None:
-    size, said = array_bytes(4, 2, 32 * MIB, 1000 * MIB)
+def test_what_the_user_requests() -> None:
+    size, remark = array_bytes(4, 2, 32 * MIB, 1000 * MIB)
     assert size == 4 * MIB
-    assert "caches answer a part" in said
+    assert "caches answer a part" in remark
     assert array_bytes(64, 2, 32 * MIB, 1000 * MIB) == (64 * MIB, "")
     with pytest.raises(UserError, match="array_mib: 2 arrays of 300 MiB take more than half"):
         array_bytes(300, 2, 32 * MIB, 1000 * MIB)
 
 
-# --- turns ---------------------------------------------------------------------------------------
+# --- trials --------------------------------------------------------------------------------------
 
 
-def turns_of(fake: FakeArrays, detail: str = "pairs") -> tuple[NumaTurns, Stages]:
+def trials_of(fake: FakeArrays, detail: str = "pairs") -> tuple[NumaTrials, Stages]:
     stages = Stages(CORES, (0, 8), detail)
-    made = NumaTurns(
+    made = NumaTrials(
         cast(Arrays, fake), stages, NODES, loads=1000, repeats=3, seed=7, order="window",
         bytes_=MIB, backing="4k",
     )  # fmt: skip
     return made, stages
 
 
-def whole_round(turns: NumaTurns, round_: int) -> list[Columns]:
-    taken = (turns.take(round_, arm) for arm in range(len(CORES) ** 2))
+def whole_round(trials: NumaTrials, round_: int) -> list[Columns]:
+    taken = (trials.take(round_, cell) for cell in range(len(CORES) ** 2))
     return [columns for columns in taken if columns]
 
 
@@ -131,8 +131,8 @@ def good(rows: list[Columns]) -> set[tuple[int, int]]:
 
 def test_a_row_is_one_repeat_in_cycles_and_ns() -> None:
     fake = FakeArrays(INTEL, noise=0.0)
-    turns, _ = turns_of(fake)
-    columns = turns.take(4, 9)
+    trials, _ = trials_of(fake)
+    columns = trials.take(4, 9)
     assert columns["alloc_cpu"] == [0, 0, 0]
     assert columns["load_cpu"] == [9, 9, 9]
     assert columns["latency_cycles"] == pytest.approx([360.0] * 3)
@@ -154,103 +154,103 @@ def test_one_reading_of_the_frequency_that_an_interrupt_spoils(
         return samples, why
 
     monkeypatch.setattr(fake, "run", spoiled)
-    turns, _ = turns_of(fake)
-    assert turns.take(4, 0)["latency_cycles"] == pytest.approx([220.0] * 3)
+    trials, _ = trials_of(fake)
+    assert trials.take(4, 0)["latency_cycles"] == pytest.approx([220.0] * 3)
 
 
-def test_arrays_are_laid_anew_in_each_round_at_their_first_use() -> None:
+def test_arrays_are_placed_anew_in_each_round_at_their_first_use() -> None:
     fake = FakeArrays(INTEL)
-    turns, _ = turns_of(fake)
-    whole_round(turns, 0)
-    assert sorted(fake.laid) == [(0, 7), (8, 7)]
-    whole_round(turns, 4)
-    assert len(fake.laid) == 2 + 16
-    assert set(fake.laid[2:]) == {(cpu, 11) for cpu in CORES}
+    trials, _ = trials_of(fake)
+    whole_round(trials, 0)
+    assert sorted(fake.placed) == [(0, 7), (8, 7)]
+    whole_round(trials, 4)
+    assert len(fake.placed) == 2 + 16
+    assert set(fake.placed[2:]) == {(cpu, 11) for cpu in CORES}
     assert len(fake.loaded) == 4 + 256
 
 
-def test_an_array_that_is_gone_with_its_worker_is_laid_again() -> None:
+def test_an_array_that_is_gone_with_its_worker_is_placed_again() -> None:
     fake = FakeArrays(INTEL)
-    turns, _ = turns_of(fake)
-    turns.take(4, 0)
+    trials, _ = trials_of(fake)
+    trials.take(4, 0)
     fake.release(0)
-    assert turns.take(4, 1)["ok"] == [True] * 3
-    assert fake.laid == [(0, 11), (0, 11)]
+    assert trials.take(4, 1)["ok"] == [True] * 3
+    assert fake.placed == [(0, 11), (0, 11)]
 
 
 def test_a_core_that_is_taken_away_during_the_run() -> None:
     """Its cells are marked, in both directions; the others go on, and it may come back."""
     fake = FakeArrays(INTEL)
-    turns, _ = turns_of(fake)
-    assert len(good(whole_round(turns, 4))) == 256
+    trials, _ = trials_of(fake)
+    assert len(good(whole_round(trials, 4))) == 256
     fake.gone = {5}
-    rows = whole_round(turns, 5)
+    rows = whole_round(trials, 5)
     assert len(rows) == 256
     assert good(rows) == {(a, b) for a in CORES for b in CORES if 5 not in (a, b)}
     bad = next(columns for columns in rows if not columns["ok"][0])
     assert math.isnan(bad["latency_cycles"][0])
-    assert len([one for one in fake.laid[16:] if one[0] == 5]) == 1
-    assert turns.problems == [
+    assert len([one for one in fake.placed[16:] if one[0] == 5]) == 1
+    assert trials.problems == [
         "loads by cpu5 are left out: cpu5 cannot be used",
         "memory of cpu5 is left out: cpu5 cannot be used",
     ]
     fake.gone = set()
-    assert len(good(whole_round(turns, 6))) == 256
-    assert len(turns.problems) == 2
+    assert len(good(whole_round(trials, 6))) == 256
+    assert len(trials.problems) == 2
 
 
-def test_a_node_whose_memory_is_refused_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_whose_memory_is_refused_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "perflib.experiments.core_pairs.numa.measure.likely_cause", lambda *_: "It is full"
+        "perflib.experiments.core_pairs.numa.trials.likely_cause", lambda *_: "It is full"
     )
     fake = FakeArrays(INTEL)
     fake.elsewhere = dict.fromkeys(range(8, 16), 0)
-    turns, _ = turns_of(fake)
-    rows = whole_round(turns, 4)
+    trials, _ = trials_of(fake)
+    rows = whole_round(trials, 4)
     assert good(rows) == {(a, b) for a in range(8) for b in CORES}
-    (problem,) = turns.problems
+    (problem,) = trials.problems
     assert problem == ("memory of node 1 is left out: only 0 of 16 pages lie there. It is full")
     assert 9 not in fake
 
 
-def test_a_thread_that_is_moved_away_keeps_its_numbers_but_they_do_not_count(
+def test_a_thread_that_migrates_keeps_its_numbers_but_they_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fake = FakeArrays(INTEL)
     usual = fake.run
     monkeypatch.setattr(fake, "run", lambda *given: (usual(*given)[0], "moved away"))
-    turns, _ = turns_of(fake)
-    columns = turns.take(4, 0)
+    trials, _ = trials_of(fake)
+    columns = trials.take(4, 0)
     assert columns["ok"] == [False] * 3
     assert all(np.isfinite(columns["latency_cycles"]))
-    assert turns.problems == ["loads by cpu0 are left out: moved away"]
+    assert trials.problems == ["loads by cpu0 are left out: moved away"]
 
 
 def test_a_whole_round_without_a_good_cell_ends_the_run() -> None:
     fake = FakeArrays(INTEL)
     fake.refused = dict.fromkeys(CORES, "no memory")
-    turns, _ = turns_of(fake)
+    trials, _ = trials_of(fake)
     for round_ in range(4):  # coarse: the other cores may be better off
-        whole_round(turns, round_)
-    whole_round(turns, 4)
+        whole_round(trials, round_)
+    whole_round(trials, 4)
     with pytest.raises(MeasurementError, match="no cell could be measured: no memory"):
-        turns.take(5, 0)
+        trials.take(5, 0)
 
 
-# --- before the first turn -----------------------------------------------------------------------
+# --- before the first trial ----------------------------------------------------------------------
 
 
 def loads_of(fake: FakeArrays) -> int:
-    laid = {"order": "window", "bytes_": MIB, "backing": "4k"}
-    return calibrate(cast(Arrays, fake), NODES, 3, 2.0, **laid)
+    as_: dict[str, Any] = {"order": "window", "bytes_": MIB, "backing": "4k"}
+    return calibrate(cast(Arrays, fake), NODES, 3, 2.0, **as_)
 
 
-def test_loads_that_take_as_long_as_is_asked_for() -> None:
+def test_loads_that_take_as_long_as_is_requested() -> None:
     """2 ms in three repeats at 110 ns a load."""
     assert loads_of(FakeArrays(INTEL, noise=0.0)) == int(2e6 / 3 / 110)
 
 
-def test_the_first_core_that_can_be_had_is_calibrated_on() -> None:
+def test_the_first_core_that_is_available_is_calibrated_on() -> None:
     fake = FakeArrays(INTEL, noise=0.0)
     fake.gone = {0, 1}
     fake.elsewhere = {2: 1}
@@ -259,10 +259,10 @@ def test_the_first_core_that_can_be_had_is_calibrated_on() -> None:
     assert "calibration" not in fake
 
 
-def test_nothing_can_be_had_anywhere() -> None:
+def test_nothing_is_available_anywhere() -> None:
     fake = FakeArrays(INTEL)
     fake.refused = dict.fromkeys(CORES, "no memory")
-    with pytest.raises(MeasurementError, match=r"no core's memory can be had .* no memory$"):
+    with pytest.raises(MeasurementError, match=r"no core's memory is available .* no memory$"):
         loads_of(fake)
 
 
@@ -278,15 +278,15 @@ def system(root: Path, *, allowed: str = "0-1", free_kb: int = 9_000_000) -> Pat
 
 
 @pytest.mark.parametrize(
-    ("described", "told"),
+    ("described", "words"),
     [
         ({"allowed": "0"}, "memory of node 0 only: a control group's cpuset.mems"),
         ({"free_kb": 50 * 1024}, "Node 1 has 50 MiB free, the array takes 64 MiB"),
         ({}, "numa_balancing"),
     ],
 )
-def test_why_pages_are_elsewhere(tmp_path: Path, described: dict[str, Any], told: str) -> None:
-    assert told in likely_cause(1, 64 * MIB, system(tmp_path, **described))
+def test_why_pages_are_elsewhere(tmp_path: Path, described: dict[str, Any], words: str) -> None:
+    assert words in likely_cause(1, 64 * MIB, system(tmp_path, **described))
 
 
 def test_why_pages_are_elsewhere_where_nothing_can_be_read(tmp_path: Path) -> None:
