@@ -41,7 +41,7 @@ typedef struct {
   uint64_t checksum;
   double core_mhz;              /* mean of before and after */
   int64_t involuntary_switches; /* of the thread, in the timed part */
-  int64_t cpu;                  /* where it ran; -1 if it was moved meanwhile */
+  int64_t cpu;                  /* where it ran; -1 if it migrated meanwhile */
 } offset_sample;
 
 /* Open a library and look its functions up: `dgemv`, and `set_threads` where that is not empty.

@@ -4,7 +4,7 @@
  *
  * Stressed: the comparison of a load with earlier stores. Where a processor compares the low 12
  * bits of the addresses first, a load that follows a store to another page but to the same place in
- * it waits for nothing. The convolution is the source's: five taps, the sum kept in memory, so that
+ * it waits for nothing. The convolution is that of Jensen and Simonsen: five taps, the sum in memory, so that
  * each step loads and stores. Kept constant: the work, the input and its place; only the output
  * moves (or both together: the null test). Both lie in one mapping, made anew for every sweep.
  *
@@ -52,7 +52,7 @@ typedef struct {
   uint64_t checksum;
   double core_mhz;              /* mean of before and after */
   int64_t involuntary_switches; /* of the thread, in the timed part */
-  int64_t cpu;                  /* where it ran; -1 if it was moved meanwhile */
+  int64_t cpu;                  /* where it ran; -1 if it migrated meanwhile */
 } offset_sample;
 
 /* Time a function (0 convolution, 1 copy by a loop, 2 memcpy) of n floats (at least 16) at `count`

@@ -53,7 +53,7 @@ typedef struct {
   uint64_t first, second; /* addresses of what is read and of what is written */
   int64_t begin_ns;       /* CLOCK_MONOTONIC */
   int64_t time_ns, calls;
-  int64_t cpu; /* where it ran; -1 if it was moved meanwhile */
+  int64_t cpu; /* where it ran; -1 if it migrated meanwhile */
   uint64_t checksum;
 } allocator_sample;
 
