@@ -4,9 +4,10 @@
  *
  * Stressed: the comparison of a load with earlier stores. Where a processor compares the low 12
  * bits of the addresses first, a load that follows a store to another page but to the same place in
- * it waits for nothing. The convolution is that of Jensen and Simonsen: five taps, the sum in memory, so that
- * each step loads and stores. Kept constant: the work, the input and its place; only the output
- * moves (or both together: the null test). Both lie in one mapping, made anew for every sweep.
+ * it waits for nothing. The convolution is that of Jensen and Simonsen 2017: five taps, the sum
+ * kept in memory, so that each step loads and stores. Kept constant: the work, the input and its
+ * place; only the output shifts (or both together: the null test). Both lie in one mapping, made
+ * anew for every sweep.
  *
  * It is built without optimisation, with -O2 and with -O3, each with and without `restrict`, which
  * tells the compiler that the buffers do not overlap. Fusing multiplications with additions is
