@@ -319,7 +319,7 @@ def piloted(**given: Any) -> dict[str, Any]:
 
 def library(folder: Path, name: str, code: str) -> str:
     if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
+        pytest.skip("no gcc: apt-get install gcc")
     source, path = folder / f"{name}.c", folder / f"lib{name}.so"
     source.write_text(code)
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", source, "-o", path], check=True)

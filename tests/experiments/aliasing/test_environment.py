@@ -57,7 +57,7 @@ SMALL: dict[str, Any] = {
     "step_bytes": 512, "periods": 1, "cores": [CPU], "aslr_starts": 2, "link_orders": 2,
 }  # fmt: skip
 needs_qemu = pytest.mark.skipif(
-    shutil.which(f"qemu-{os.uname().machine}") is None, reason="qemu-user is not installed"
+    shutil.which(f"qemu-{os.uname().machine}") is None, reason="apt-get install qemu-user"
 )
 
 

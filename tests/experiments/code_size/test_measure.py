@@ -386,8 +386,8 @@ def test_a_pool_that_is_not_available_is_absent_with_its_reason(
 
 @needs_pool
 @needs_root
-@pytest.mark.skipif(shutil.which("hugectl") is None, reason="libhugetlbfs-bin is not installed")
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="util-linux's unshare is missing")
+@pytest.mark.skipif(shutil.which("hugectl") is None, reason="apt-get install libhugetlbfs-bin")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="apt-get install util-linux")
 def test_hugectl_moves_the_program(tmp_path: Path) -> None:
     """In a name space of its own, in which hugetlbfs is mounted."""
     before = POOL.read_text()

@@ -22,7 +22,7 @@ CODE = get("code_segment")
 SMALL = TlbModel(entries=16, ways=16, second_level=(64, 4))
 
 needs_qemu = pytest.mark.skipif(
-    shutil.which("qemu-x86_64") is None, reason="qemu-user is not installed"
+    shutil.which("qemu-x86_64") is None, reason="apt-get install qemu-user"
 )
 pytestmark = pytest.mark.skipif(bool(CODE.unavailable()), reason=CODE.unavailable())
 

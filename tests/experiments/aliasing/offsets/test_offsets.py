@@ -283,7 +283,7 @@ def test_a_short_run_lays_the_buffers_where_they_should_be(together: bool) -> No
 @pytest.fixture(scope="module")
 def threaded(tmp_path_factory: pytest.TempPathFactory) -> Blas:
     if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
+        pytest.skip("no gcc: apt-get install gcc")
     path = tmp_path_factory.mktemp("blas") / "libthreaded.so"
     argv = ["gcc", "-O1", "-shared", "-fPIC", str(C_SOURCE), "-lpthread", "-o", str(path)]
     subprocess.run(argv, check=True)
@@ -373,7 +373,7 @@ def test_calls_fill_the_time_and_long_calls_are_single() -> None:
 # --- simulated -----------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-user is not installed")
+@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="apt-get install qemu-user")
 @needs_this_processor
 def test_simulated_aliases_are_where_they_are_predicted() -> None:
     found = simulated_aliases({"copy": ["O2"]}, [8, 2048])

@@ -343,7 +343,7 @@ def test_an_argument_of_another_kind_is_refused() -> None:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
+        pytest.skip("no gcc: apt-get install gcc")
     path = tmp_path_factory.mktemp("swept") / "libswept.so"
     argv = ["gcc", "-O1", "-shared", "-fPIC", str(C_SOURCE), "-o", str(path)]
     subprocess.run(argv, check=True)

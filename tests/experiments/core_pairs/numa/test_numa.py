@@ -533,7 +533,7 @@ def test_a_run_here() -> None:
     assert list(figures(run)) == ["heatmap", "groups", "classes"]
 
 
-@pytest.mark.skipif(shutil.which("numactl") is None, reason="needs numactl")
+@pytest.mark.skipif(shutil.which("numactl") is None, reason="apt-get install numactl")
 def test_the_kernels_distances_are_those_of_numactl() -> None:
     shown = subprocess.run(
         ["numactl", "--hardware"], capture_output=True, text=True, check=True
