@@ -35,8 +35,10 @@ __all__ = [
     "Params",
     "Words",
     "assignments",
+    "budget",
     "describe_fields",
     "parameter",
+    "precision",
     "split_items",
 ]
 
@@ -47,6 +49,17 @@ _MOST_SHOWN = 80  # characters of a wrong value that an error repeats
 def parameter(default: Any, help_: str, unit: str = "", **bounds: Any) -> Any:
     """A field of a ``Params``: its default, a sentence of help, its unit, and bounds (ge, le)."""
     return Field(default, description=help_, json_schema_extra={"unit": unit}, **bounds)
+
+
+def budget(seconds: float) -> Any:
+    """The field ``budget_s`` with a default of the experiment's own."""
+    text = "the longest time to measure; precision may be reached earlier"
+    return parameter(seconds, text, "s", gt=0, le=1e6)
+
+
+def precision(target: float, until: str) -> Any:
+    """The field ``precision_percent``: measure until something is below it."""
+    return parameter(target, f"measure until {until}", "percentage points", gt=0, le=100)
 
 
 def assignments(words: Iterable[str]) -> dict[str, str]:
@@ -126,16 +139,8 @@ class Params(BaseModel):
         "which CPUs to visit: 'all', 'physical' (one CPU of each core), 'groups' (one of each "
         "NUMA node and last-level cache), 'first', or a list such as 0-3,8",
     )
-    budget_s: float = parameter(
-        50.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
-        0.5,
-        "measure until every interval's half-width is below this",
-        "percentage points",
-        gt=0,
-        le=100,
-    )
+    budget_s: float = budget(50.0)
+    precision_percent: float = precision(0.5, "every interval's half-width is below this")
     seed: int = parameter(
         1, "of the random order of the rounds, and of what is simulated", ge=0, lt=2**53
     )

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from perflib.experiments.code_size.claims import HYPOTHESES
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import Params, Words, parameter, split_items
+from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,16 +35,11 @@ TABLES = {
 class CodeParams(Params):
     """Which sizes of code, on which pages."""
 
-    budget_s: float = parameter(
-        42.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
+    budget_s: float = budget(42.0)
+    precision_percent: float = precision(
         0.5,
-        "measure until the half-width of what large code costs, between cores and between page "
-        "sizes, is below this",
-        "percentage points",
-        gt=0,
-        le=100,
+        "the half-width of what large code costs, between cores and between page sizes, is "
+        "below this",
     )
     backings: Words = parameter(
         ["4k", "huge"],

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.jobs import JobParams
-from perflib.framework.params import Words, parameter, split_items
+from perflib.framework.params import Words, parameter, precision, split_items
 from perflib.model.errors import choose
 
 __all__ = ["Counters", "CountersParams", "experiment"]
@@ -27,13 +27,8 @@ Numbers = Annotated[
 class CountersParams(JobParams):
     """Which job, beside how many others, counted how."""
 
-    precision_percent: float = parameter(
-        1.0,
-        "measure until the cost of each way to count is known to this half-width, for the fewest "
-        "jobs",
-        "percentage points",
-        gt=0,
-        le=100,
+    precision_percent: float = precision(
+        1.0, "the cost of each way to count is known to this half-width, for the fewest jobs"
     )
     job_ms: float = parameter(
         400.0, "the job does as many events as take about so long alone", "ms", ge=20, le=600_000

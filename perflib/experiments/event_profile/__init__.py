@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from perflib.experiments.event_profile.claims import CLAIMS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.jobs import JobParams
-from perflib.framework.params import parameter
+from perflib.framework.params import parameter, precision
 from perflib.instruments.perf.tool import CallGraph
 
 __all__ = ["EventParams", "EventProfile", "experiment"]
@@ -40,13 +40,10 @@ Callers = Annotated[CallGraph, BeforeValidator(lambda value: "none" if value is 
 class EventParams(JobParams):
     """Which event of which job, how it is sampled, and what it is compared with."""
 
-    precision_percent: float = parameter(
+    precision_percent: float = precision(
         1.0,
-        "measure until no excess of a function larger than this share of the event could have "
-        "stayed unseen; with one core: until each function's share of the event is so well known",
-        "percentage points",
-        gt=0,
-        le=100,
+        "no excess of a function larger than this share of the event could have stayed "
+        "unseen; with one core: until each function's share of the event is so well known",
     )
     event: EventName = parameter("73", "number or name of the event, as the job's log has it")
     events_before: int = parameter(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perflib.experiments.machine.claims import STOLEN
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import Params, parameter
+from perflib.framework.params import Params, budget, parameter, precision
 
 __all__ = ["MachineNoise", "NoiseParams", "experiment"]
 
@@ -12,15 +12,11 @@ __all__ = ["MachineNoise", "NoiseParams", "experiment"]
 class NoiseParams(Params):
     """What to visit and for how long."""
 
-    budget_s: float = parameter(20.0, "the longest time to measure", "s", gt=0, le=1e6)
-    precision_percent: float = parameter(
-        0.05,
-        "measure until the half-width of every core's stolen share is below this",
-        "percentage points",
-        gt=0,
-        le=100,
+    budget_s: float = budget(20.0)
+    precision_percent: float = precision(
+        0.05, "the half-width of every core's stolen share is below this"
     )
-    spin_ms: float = parameter(200.0, "how long a core spins in a turn", "ms", ge=1, le=60_000)
+    spin_ms: float = parameter(200.0, "how long a core spins in a trial", "ms", ge=1, le=60_000)
     gap_us: float = parameter(
         1.0, "a step of the clock longer than this is a gap", "us", ge=0.1, le=1e6
     )

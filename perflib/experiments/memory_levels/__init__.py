@@ -25,7 +25,7 @@ from perflib.experiments.memory_levels.claims import (
 )
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.page_claims import HUGE_PAGES
-from perflib.framework.params import Cores, Params, Words, parameter
+from perflib.framework.params import Cores, Params, Words, budget, parameter
 from perflib.model.errors import choose
 
 __all__ = ["ORDERS", "MemoryLevels", "MemoryLevelsParams", "experiment"]
@@ -44,9 +44,7 @@ class MemoryLevelsParams(Params):
         "of each core), 'groups' (one of each NUMA node and last-level cache), or a list such as "
         "0-3,8",
     )
-    budget_s: float = parameter(
-        60.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
+    budget_s: float = budget(60.0)
     precision_percent: float = parameter(
         1.0,
         "measure until the half-width of a latency's interval, as usual among the sizes, and of "

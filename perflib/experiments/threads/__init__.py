@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, field_validator, model_validator
 from perflib.experiments.threads.claims import CLAIMS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
-from perflib.framework.params import AnyWords, Params, Words, parameter
+from perflib.framework.params import AnyWords, Params, Words, budget, parameter, precision
 from perflib.instruments.perf.tool import CallGraph
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.jobs import event_loop
@@ -64,15 +64,9 @@ def points_of(version: str) -> tuple[str, ...]:
 class ThreadsParams(Params):
     """Which job, in which versions, and how its threads are recorded."""
 
-    budget_s: float = parameter(
-        120.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
-        2.0,
-        "measure until the half-widths of all speed-ups and of the profile's cost are below this",
-        "percentage points",
-        gt=0,
-        le=100,
+    budget_s: float = budget(120.0)
+    precision_percent: float = precision(
+        2.0, "the half-widths of all speed-ups and of the profile's cost are below this"
     )
     job: Literal["event_loop", "command", "running"] = parameter(
         "event_loop",

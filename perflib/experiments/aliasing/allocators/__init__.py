@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from perflib.experiments.aliasing.allocators.claims import COST, SHARES, SHARES_AGAIN
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import Cores, Params, Words, parameter, split_items
+from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
 
 __all__ = ["Allocators", "AllocatorsParams", "experiment"]
 
@@ -38,16 +38,8 @@ class AllocatorsParams(Params):
         "first",
         "which CPUs to visit: one is enough where all are alike; they are averaged",
     )
-    budget_s: float = parameter(
-        40.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
-        0.5,
-        "measure until the half-width of every cost is below this",
-        "percentage points",
-        gt=0,
-        le=100,
-    )
+    budget_s: float = budget(40.0)
+    precision_percent: float = precision(0.5, "the half-width of every cost is below this")
     allocators: Words = parameter(
         ["all"],
         "glibc (the C library's own), tcmalloc, jemalloc, mimalloc, hoard, absolute paths of "

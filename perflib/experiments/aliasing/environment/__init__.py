@@ -21,7 +21,7 @@ from perflib.experiments.aliasing.environment.claims import (
     SIMULATED,
 )
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import Cores, Pairs, Params, Words, parameter
+from perflib.framework.params import Cores, Pairs, Params, Words, budget, parameter, precision
 from perflib.measure.conditions import Conditions, check
 
 __all__ = ["STEP_BYTES", "AliasEnvironment", "AliasEnvironmentParams", "experiment"]
@@ -35,15 +35,9 @@ class AliasEnvironmentParams(Params):
     cores: Cores = parameter(
         "first", "which CPUs to visit: the whole sweep is made on each; as 'first', or 0-3,8"
     )
-    budget_s: float = parameter(
-        30.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
-        0.5,
-        "measure until the half-width of what the predicted sizes cost is below this",
-        "percentage points",
-        gt=0,
-        le=100,
+    budget_s: float = budget(30.0)
+    precision_percent: float = precision(
+        0.5, "the half-width of what the predicted sizes cost is below this"
     )
     aslr: bool = parameter(
         False, "must be false: the sweep needs fixed addresses; its control has random ones"

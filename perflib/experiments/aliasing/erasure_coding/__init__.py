@@ -20,7 +20,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
     Code,
 )
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import Params, Words, parameter
+from perflib.framework.params import Params, Words, budget, parameter, precision
 from perflib.model.errors import choose
 
 if TYPE_CHECKING:
@@ -37,16 +37,9 @@ _SOURCE = "R. E. Jensen, P. Simonsen (MemoScale), Storage Developer Conference, 
 class ErasureCodingParams(Params):
     """Which code, by whom, and where its blocks begin."""
 
-    budget_s: float = parameter(
-        45.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
-        0.5,
-        "measure until the half-width of what a layout costs is below this, for each "
-        "implementation",
-        "percentage points",
-        gt=0,
-        le=100,
+    budget_s: float = budget(45.0)
+    precision_percent: float = precision(
+        0.5, "the half-width of what a layout costs is below this, for each implementation"
     )
     implementations: Words = parameter(
         list(IMPLEMENTATIONS),

@@ -13,7 +13,7 @@ from typing import Any
 
 from perflib.experiments.aliasing.map.claims import WAITS
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import Params, parameter
+from perflib.framework.params import Params, budget, parameter, precision
 from perflib.model.errors import UserError
 
 __all__ = ["AliasMap", "AliasMapParams", "experiment"]
@@ -22,15 +22,9 @@ __all__ = ["AliasMap", "AliasMapParams", "experiment"]
 class AliasMapParams(Params):
     """Which offsets, and how long each is timed."""
 
-    budget_s: float = parameter(
-        10.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
-        0.5,
-        "measure until the half-width of what 4 KiB and 8 KiB cost over 2 KiB is below this",
-        "percentage points",
-        gt=0,
-        le=100,
+    budget_s: float = budget(10.0)
+    precision_percent: float = precision(
+        0.5, "the half-width of what 4 KiB and 8 KiB cost over 2 KiB is below this"
     )
     step_bytes: int = parameter(
         8, "steps between offsets, and the width of the accesses: 4 or 8", "B", ge=4, le=8,

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 from perflib.experiments.aliasing.addresses import default_offsets
 from perflib.experiments.aliasing.offsets.claims import ALIASES, SLOWEST
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import Cores, Params, Words, parameter, split_items
+from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
 
 __all__ = ["AliasOffsets", "AliasOffsetsParams", "experiment"]
 
@@ -45,16 +45,9 @@ class AliasOffsetsParams(Params):
         "first",
         "which CPUs to visit: one is enough where all are alike; they are averaged",
     )
-    budget_s: float = parameter(
-        60.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
-        0.5,
-        "measure until the half-width of what predicted offsets cost is below this, of all "
-        "functions",
-        "percentage points",
-        gt=0,
-        le=100,
+    budget_s: float = budget(60.0)
+    precision_percent: float = precision(
+        0.5, "the half-width of what predicted offsets cost is below this, of all functions"
     )
     functions: Functions = parameter(
         ["convolution", "copy", "memcpy", "dgemv"],

@@ -33,7 +33,7 @@ from perflib.experiments.core_pairs.coherence.claims import (
 )
 from perflib.experiments.core_pairs.coherence.names import ACCESSES, PROTOCOLS, STATES
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import AnyWords, Params, parameter
+from perflib.framework.params import AnyWords, Params, budget, parameter
 from perflib.machine.hardware.topology import topology
 from perflib.model.errors import choose
 
@@ -43,9 +43,7 @@ __all__ = ["Coherence", "CoherenceParams", "experiment"]
 class CoherenceParams(Params):
     """Which protocols and transitions, of which pairs of cores."""
 
-    budget_s: float = parameter(
-        40.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
+    budget_s: float = budget(40.0)
     precision_percent: float = parameter(
         1.0,
         "measure until the half-width of each protocol's and transition's median is below this, "

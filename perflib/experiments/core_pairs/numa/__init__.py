@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from perflib.experiments.core_pairs.claims import GROUPS, KERNEL, SLOWER
 from perflib.experiments.core_pairs.numa.claims import DISTANCES, OWN
 from perflib.framework.experiment import Column, Experiment
-from perflib.framework.params import Params, parameter
+from perflib.framework.params import Params, budget, parameter, precision
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,15 +29,9 @@ __all__ = ["Numa", "NumaParams", "experiment"]
 class NumaParams(Params):
     """Which cells, and of what arrays."""
 
-    budget_s: float = parameter(
-        40.0, "the longest time to measure; precision may be reached earlier", "s", gt=0, le=1e6
-    )
-    precision_percent: float = parameter(
-        1.0,
-        "measure until half of the cells have an interval whose half-width is below this",
-        "percentage points",
-        gt=0,
-        le=100,
+    budget_s: float = budget(40.0)
+    precision_percent: float = precision(
+        1.0, "half of the cells have an interval whose half-width is below this"
     )
     detail: Literal["groups", "cores", "pairs"] = parameter(
         "pairs",
