@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from perflib.machine.activity.noise import GAP_CAUSES
     from perflib.machine.libraries.allocators import allocators
     from perflib.machine.libraries.blas import blas_libraries
+    from perflib.measure.pages.placement import pages_by_node
     from perflib.model.errors import MeasurementError, PerflibError, UserError
     from perflib.remedies import (
         alias_free,
@@ -76,6 +77,7 @@ _LAZY = {
     "erasure": "perflib.experiments.aliasing.erasure_coding.blocks",  # a module of its own
     "layout_offsets": "perflib.experiments.aliasing.erasure_coding.layouts",
     "naive_interval": "perflib.stats.naive",
+    "pages_by_node": "perflib.measure.pages.placement",
     "percent": "perflib.stats.interval",
     "profiles": "perflib.lab.profiles",  # a module of its own
     "published": "perflib.framework.published",
@@ -113,6 +115,7 @@ __all__ = [
     "ledger",
     "load",
     "naive_interval",
+    "pages_by_node",
     "percent",
     "profiles",
     "published",

@@ -271,6 +271,26 @@ class ExperimentView:
             print(f"on the way: {problem}")
         return _bound(measured)
 
+    def analyse(self, samples: pd.DataFrame, id_: str = "table", **given: Any) -> RunView:
+        """A table of samples, measured here or anywhere, as a run: findings, tables and figures.
+
+        Parameters
+        ----------
+        samples
+            With the columns that the experiment requires (``perflib list NAME``).
+        id_
+            What the run is called; it is not saved.
+        given
+            Parameters by name: thresholds.
+
+        Raises
+        ------
+        UserError
+            A column is missing or holds no numbers, or a parameter is wrong.
+        """
+        self._experiment.check_samples(samples)
+        return _bound(Run(id_, self.name, self.params(**given).model_dump(mode="json"), samples))
+
     def form(self) -> Form:
         """The experiment as a form: fields, run, live plot, stop, save."""
         from perflib.lab.form import Form

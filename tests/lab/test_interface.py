@@ -81,6 +81,15 @@ def test_tables_and_plots_are_reached_by_name(kv: RunView) -> None:
         kv.plot("dirft")
 
 
+def test_a_table_of_samples_is_analysed_like_a_run(kv: RunView) -> None:
+    brought = pl.experiment("kv_per_core").analyse(kv.samples, threshold_percent=2.0)
+    assert {found.of for found in brought.findings} == {found.of for found in kv.findings}
+    assert brought.findings["cpu0"].threshold == 2.0
+    assert brought.plots == kv.plots
+    with pytest.raises(pl.UserError, match="lack a column"):
+        pl.experiment("kv_per_core").analyse(kv.samples.drop(columns="cpu"))
+
+
 def test_runs_of_different_experiments_are_not_compared(kv: RunView) -> None:
     with pytest.raises(pl.UserError, match="not comparable"):
         pl.compare(kv, pl.load(RUNS / "machine.parquet"))
