@@ -1,4 +1,4 @@
-"""numpy told to lay its arrays apart: while it does, afterwards, and where it cannot be told."""
+"""numpy's allocations kept apart: within the context, afterwards, and where there is no hook."""
 
 from __future__ import annotations
 
@@ -171,9 +171,9 @@ def test_threads_that_allocate_together_keep_their_arrays() -> None:
     def work(seed: int) -> None:
         draw = random.Random(seed)
         kept: dict[int, Array] = {}
-        for turn in range(300):
+        for step in range(300):
             with alias_free_allocator():
-                kept[turn] = np.full(draw.randrange(1, 20_000), turn)
+                kept[step] = np.full(draw.randrange(1, 20_000), step)
             if len(kept) > 20:
                 number = draw.choice(list(kept))
                 if not (kept.pop(number) == number).all():

@@ -19,7 +19,7 @@ A, OUT = np.arange(64.0), np.zeros(64)
 
 
 class Sweeps:
-    """Sweeps of a machine that drifts and is disturbed; offsets cost what they are told."""
+    """Sweeps of a machine that drifts, with interference; offsets cost what is given."""
 
     def __init__(self, cost: dict[int, float], seed: int = 1, noise: float = 0.01) -> None:
         self._cost, self._noise = cost, noise
