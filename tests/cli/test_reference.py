@@ -67,7 +67,7 @@ def test_one_experiment_is_shown_whole(name: str, capsys: pytest.CaptureFixture[
 def test_a_parameter_is_shown_once_as_the_experiment_has_it() -> None:
     page = experiment_page(get("machine").documentation())
     assert page.count("- `budget_s` ") == 1
-    assert "- `budget_s` [s] = `20`: the longest time to measure (number, > 0, <= 1e+06)" in page
+    assert "- `budget_s` [s] = `20`: the longest time to measure; precision" in page
     assert "- `fifo_priority` = `none`: real-time priority" in page
 
 
