@@ -73,7 +73,7 @@ def switched(recorder: Recorder, seconds: float = 0.05) -> tuple[int, int]:
 
 
 def is_gone(pid: int) -> bool:
-    for _ in range(1000):
+    for _ in range(6000):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):

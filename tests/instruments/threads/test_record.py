@@ -100,8 +100,8 @@ def profile(tmp_path: Path, program: str, **settings: object) -> record.Profiled
 
 
 def gone(pid: int) -> bool:
-    """Within five seconds: whoever adopts a process reaps it when it comes round to it."""
-    for _ in range(500):
+    """Within a minute: whoever adopts a process reaps it when it comes round to it."""
+    for _ in range(6000):
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
@@ -204,9 +204,9 @@ def test_a_job_that_does_not_end_is_killed(tmp_path: Path) -> None:
         [*PYTHON, "import os, time; print(os.getpid(), flush=True); time.sleep(60)"],
         Settings(),
         tmp_path / "recording",
-        timeout_s=0.4,
+        timeout_s=3.0,
     )
-    assert done.problem == "did not end within 0.4 s and was killed"
+    assert done.problem == "did not end within 3 s and was killed"
     assert done.returncode == -signal.SIGKILL
     assert gone(int(done.output))
     assert told()[-1] == "recorded"
