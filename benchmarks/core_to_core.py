@@ -1,15 +1,15 @@
-"""Compare-and-swap between cores against core-to-core-latency, by turns; and the wall time.
+"""Compare-and-swap between cores and by core-to-core-latency, alternating; and the wall time.
 
     python benchmarks/core_to_core.py [--rounds 40] [--cpus 0,1] [--peer CORE_TO_CORE_LATENCY]
 
-Both let two cores change one word by compare-and-swap, in turns, with as many round trips a sample
-and as many samples. core-to-core-latency tells half a round trip, and the mean over samples; our
-kernel gives round trips, which are halved here. Its mean is what is compared, with our mean, as was
+Both let two cores change one word by compare-and-swap in alternation, with as many round trips a
+sample and as many samples. core-to-core-latency reports half a round trip, the mean over samples;
+our kernel gives round trips, which are halved here. Its mean is what is compared, with our mean, as was
 fixed beforehand; our median stands beside it. Both run under SCHED_FIFO where that is allowed: at
 ordinary priority a mean counts whoever else had the core.
 
-In each round each starts a process of its own, in random order: where the word comes to lie in
-memory, and so which slice of a cache answers, is luck that lasts as long as a process.
+In each round each starts a process of its own, in random order: where the word is in memory,
+and so which slice of a cache answers, stays as long as a process lives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.kernels import Build, build
+from perflib.kernels import Build, build, record
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out, Worker
 from perflib.model.errors import MeasurementError
@@ -39,9 +39,7 @@ _FIFO_PRIORITY = 50
 _CAS_ONE_LINE = 0  # the kernel's number of the protocol
 _WAYS = 2  # of a round trip
 _PERCENT = 10
-_SAMPLE = np.dtype(
-    {"names": ["time_ns", "count"], "formats": ["i8", "i8"], "offsets": [8, 16], "itemsize": 112}
-)
+_SAMPLE = record("coherence", "coherence_sample")
 
 Floats = NDArray[np.float64]
 
