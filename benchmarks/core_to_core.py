@@ -4,9 +4,9 @@
 
 Both let two cores change one word by compare-and-swap in alternation, with as many round trips a
 sample and as many samples. core-to-core-latency reports half a round trip, the mean over samples;
-our kernel gives round trips, which are halved here. Its mean is what is compared, with our mean, as was
-fixed beforehand; our median stands beside it. Both run under SCHED_FIFO where that is allowed: at
-ordinary priority a mean counts whoever else had the core.
+our kernel gives round trips, which are halved here. Its mean is what is compared, with our mean, as
+was fixed beforehand; our median stands beside it. Both run under SCHED_FIFO where that is allowed:
+at ordinary priority a mean counts whoever else had the core.
 
 In each round each starts a process of its own, in random order: where the word is in memory,
 and so which slice of a cache answers, stays as long as a process lives.
