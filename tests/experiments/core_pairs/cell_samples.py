@@ -188,7 +188,7 @@ class FakeArrays:
         self.gone: set[int] = set()
         self.placed: list[tuple[Any, int]] = []
         self.loaded: list[tuple[Any, int]] = []
-        self.unmet: list[str] = []
+        self.violated: list[str] = []
         self._keys: dict[Any, tuple[int, int | None]] = {}
         self._generator = np.random.default_rng(1)
 

@@ -17,6 +17,7 @@ from perflib.experiments.core_pairs.coherence.plan import (
 )
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
 from perflib.experiments.core_pairs.coherence.trials import CoherenceTrials
+from perflib.experiments.core_pairs.measure import ended_coarse
 from perflib.kernels import build
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.topology import topology
@@ -103,29 +104,14 @@ def take(params: CoherenceParams, session: Session) -> str:
         )
         stopped = session.rounds(params, len(found), trials.take, half_width)
         session.note(workers)
-    session.problems += trials.problems + _remarks(params, session, found)
-    return stopped
-
-
-def _remarks(
-    params: CoherenceParams, session: Session, found: Sequence[Configuration]
-) -> list[str]:
-    """What was left out, and why."""
-    plan, remarks = session.plan, []
+    session.problems += trials.problems
     absent = [state for state in dict.fromkeys(params.states) if state not in plan["states"]]
     if absent:
-        remarks.append(
-            f"left out, since they need a third core and only two are visited: states "
-            f"{', '.join(absent)}"
+        session.problems.append(
+            "left out, since they need a third core and only two are visited: states "
+            + ", ".join(absent)
         )
-    trials = [trial for trial in session.journal.turns if "columns" in trial]
-    last_stage = max(one.stage for one in found)
-    if max((trial["round"] for trial in trials), default=0) < last_stage:
-        last = [one for one in found if one.stage == last_stage]
-        each_s = sum(trial["wall_s"] for trial in trials) / max(len(trials), 1)
-        remarks.append(
-            f"the run ended in its coarse rounds: a round of all "
-            f"{sum(len(one.pairs) for one in last)} pairs would take about "
-            f"{each_s * len(last):.0f} s more"
-        )
-    return remarks
+    last = [one for one in found if one.stage == last_stage]
+    pairs = sum(len(one.pairs) for one in last)
+    session.problems += ended_coarse(session, last_stage, len(last), pairs)
+    return stopped

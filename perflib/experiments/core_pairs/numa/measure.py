@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from perflib.experiments.core_pairs.measure import ended_coarse
 from perflib.experiments.core_pairs.numa.analyse import cells_of
 from perflib.experiments.core_pairs.numa.trials import (
     NumaTrials,
@@ -81,8 +82,7 @@ def take(params: NumaParams, session: Session) -> str:
     stages = Stages(tuple(plan["cores"]), tuple(plan["heads"]), params.detail)
 
     def half_width(samples: pd.DataFrame) -> float:
-        last = int(samples["round"].max())
-        whole = last > 0 and stages.detail_of(last - 1) == stages.detail
+        whole = samples["round"].max() > stages.whole_round  # and complete
         return cells_of(samples).half_width if whole and samples["ok"].any() else math.inf
 
     with Arrays(params.conditions(None)) as arrays:
@@ -97,28 +97,18 @@ def take(params: NumaParams, session: Session) -> str:
         )
         stopped = session.rounds(params, len(plan["cores"]) ** 2, trials.take, half_width)
         session.note(arrays)
-    session.problems += trials.problems + _remarks(plan, stages, session)
-    return stopped
-
-
-def _remarks(plan: Mapping[str, Any], stages: Stages, session: Session) -> list[str]:
-    """What the matrix lacks, and why."""
-    remarks = [plan["smaller"]] if plan["smaller"] else []
-    remarks += [
-        f"node {node} has memory and no CPU: no core's first touch allocates there, so it is "
-        "not in the matrix"
-        for node in plan["memory_only"]
+    cells = stages.count(stages.detail)
+    session.problems += [
+        *trials.problems,
+        *filter(None, [plan["smaller"]]),
+        *(
+            f"node {node} has memory and no CPU: no core's first touch allocates there, so it is "
+            "not in the matrix"
+            for node in plan["memory_only"]
+        ),
+        *ended_coarse(session, stages.whole_round, cells, cells),
     ]
-    trials = session.journal.turns
-    reached = stages.detail_of(max((trial["round"] for trial in trials), default=0))
-    if reached != stages.detail:
-        each_s = sum(trial["wall_s"] for trial in trials) / max(len(trials), 1)
-        cells = stages.count(stages.detail)
-        remarks.append(
-            f"the run ended in its coarse rounds (detail {reached!r}): one round of all "
-            f"{cells} cells would take about {each_s * cells:.0f} s more"
-        )
-    return remarks
+    return stopped
 
 
 def _nodes(plan: Mapping[str, Any]) -> dict[int, int | None]:

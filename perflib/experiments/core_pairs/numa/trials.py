@@ -60,16 +60,20 @@ class Stages:
             return between
         return cores * cores if detail == "pairs" else 2 * cores * heads - between + cores - heads
 
+    @property
+    def _coarser(self) -> list[str]:
+        wanted = DETAILS[: DETAILS.index(self.detail) + 1]
+        steps = itertools.pairwise(wanted)
+        return [name for name, finer in steps if self.count(name) < self.count(finer)]
+
+    @property
+    def whole_round(self) -> int:
+        """The first round of the finest detail."""
+        return _COARSE_ROUNDS * len(self._coarser)
+
     def detail_of(self, round_: int) -> str:
         """What is visited in a round."""
-        wanted = DETAILS[: DETAILS.index(self.detail) + 1]
-        coarser = [
-            name
-            for name, finer in itertools.pairwise(wanted)
-            if self.count(name) < self.count(finer)
-        ]
-        number = round_ // _COARSE_ROUNDS
-        return coarser[number] if number < len(coarser) else self.detail
+        return [*self._coarser, self.detail][min(round_, self.whole_round) // _COARSE_ROUNDS]
 
     def visits(self, round_: int, configuration: int) -> bool:
         """Whether a cell has a trial in a round."""
@@ -226,7 +230,7 @@ class NumaTrials:
     def _begin(self, round_: int) -> None:
         if round_ == self._round:
             return
-        whole = self._round >= 0 and self._stages.detail_of(self._round) == self._stages.detail
+        whole = self._round >= self._stages.whole_round
         if whole and self._bad and not self._good:
             msg = f"in a whole round no cell could be measured: {self._bad}"
             raise MeasurementError(msg)

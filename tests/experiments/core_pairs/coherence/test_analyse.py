@@ -1,0 +1,429 @@
+"""What samples of coherence say: known machines simulated, tables of users, figures."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.experiments import get
+from perflib.experiments.core_pairs.coherence.names import (
+    LAYOUTS,
+    PROTOCOLS,
+    STATES,
+    way_of,
+)
+from perflib.experiments.core_pairs.coherence.table import CoherenceTable
+from perflib.lab.theme import figures, png
+from perflib.model.errors import UserError
+from tests.experiments.core_pairs.coherence.coherence_samples import (
+    LAYOUT_NS,
+    MHZ,
+    NEAR_NS,
+    findings,
+    machine,
+    run_of,
+    samples,
+)
+
+COHERENCE = get("coherence")
+FOUR = ((0, 1, 2, 3), (4, 5, 6, 7))
+CAS = ("cas_one_line",)
+
+
+@pytest.fixture(scope="module")
+def two() -> pd.DataFrame:
+    """Two cores that share a cache: nothing is wrong with them."""
+    return samples()
+
+
+@pytest.fixture(scope="module")
+def eight() -> pd.DataFrame:
+    """Two groups of four cores, measured by compare-and-swap."""
+    return samples(groups=FOUR, whats=CAS)
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_each_number_is_reported_with_its_way(two: pd.DataFrame) -> None:
+    records = CoherenceTable(two).latencies().to_dict("records")
+    table = {str(row["what"]): row for row in records}
+    assert list(table) == list(NEAR_NS)
+    assert table["cas_one_line"]["way"] == "round trip"
+    assert table["one_way_message"]["way"] == "one way"
+    assert table["modified load"]["way"] == "one line"
+    assert all(row["way"] for row in records)
+    for what, ns in NEAR_NS.items():
+        row = table[what]
+        assert row["low_ns"] < row["median_ns"] < row["high_ns"]
+        assert row["median_ns"] == pytest.approx(1.05 * ns, rel=0.02)  # it drifts by 10 %
+        assert row["median_cycles"] == pytest.approx(row["median_ns"] * MHZ / 1e3)
+        assert row["pairs"] == 2
+    assert table["cas_one_line"]["one_way_ns"] == table["cas_one_line"]["median_ns"] / 2
+    assert table["one_way_message"]["one_way_ns"] == table["one_way_message"]["median_ns"]
+
+
+def test_every_protocol_and_state_has_a_way() -> None:
+    assert {way_of(name) for name in PROTOCOLS} == {"round trip", "one way"}
+    assert way_of("shared_here write") == "one line"
+    assert way_of("something else") == way_of("modified store") == ""
+
+
+def test_medians_do_not_move_with_preempted_samples_and_means_do(two: pd.DataFrame) -> None:
+    hit = CoherenceTable(samples(tail_ns=5000.0)).latencies()
+    quiet = CoherenceTable(two).latencies()
+    assert np.allclose(hit["median_ns"], quiet["median_ns"])
+    assert (hit["mean_ns"] > 40 * hit["median_ns"]).any()
+
+
+def test_the_interval_is_that_of_the_run_not_of_the_pairs() -> None:
+    """Pairs far apart are no uncertainty; drift and noise are."""
+    table = CoherenceTable(samples(groups=FOUR, whats=CAS, far=5.0, drift=0.0, noise=0.01))
+    row = table.latencies().iloc[0]
+    assert row["farthest_ns"] > 4 * row["nearest_ns"]
+    assert row["high_ns"] / row["low_ns"] < 1.01
+    assert table.half_width < 3
+
+
+def test_blocks_with_other_pairs_do_not_move_the_median() -> None:
+    """First rounds are coarser: only near pairs, then all."""
+    made = samples(groups=FOUR, whats=CAS, far=4.0, drift=0.0)
+    near = (made["owner_cpu"] < 4) & (made["requester_cpu"] < 4)
+    coarse = made[(made["round"] >= 6) | near]
+    whole, some = (CoherenceTable(table).typical("cas_one_line") for table in (made, coarse))
+    assert some.effect == pytest.approx(whole.effect, rel=0.01)
+    assert some.half_width < 0.02 * some.effect
+
+
+def test_the_main_matrix_is_the_best_there_is(two: pd.DataFrame) -> None:
+    def main_of(*whats: str) -> str | None:
+        return CoherenceTable(two[two["what"].isin(whats)]).main
+
+    assert CoherenceTable(two).main == "cas_one_line"
+    assert main_of("one_way_message", "modified load") == "one_way_message"
+    assert main_of("invalid load", "modified load") == "modified load"
+    assert main_of("invalid load") == "invalid load"
+    assert main_of(*(f"modified load, {layout}" for layout in LAYOUTS)) is None
+
+
+def test_a_users_table_needs_four_columns() -> None:
+    made = samples(whats=("cas_one_line", "modified load"), layouts=None)
+    mine = made[["owner_cpu", "requester_cpu", "what", "latency_ns"]]
+    COHERENCE.check_samples(mine)
+    found = findings(mine)
+    assert found["groups"].effect == 1
+    assert set(figures(run_of(mine))) == {
+        "heatmap_cas_one_line", "states", "protocols", "over_time",
+    }  # fmt: skip
+    named = mine.replace({"what": {"cas_one_line": "my own protocol"}})
+    table = CoherenceTable(named[named["what"] == "my own protocol"])
+    assert table.main == "my own protocol"
+    assert math.isfinite(table.half_width)
+    with pytest.raises(UserError, match="lack a column: unknown column 'latency_ns'"):
+        COHERENCE.check_samples(mine.drop(columns="latency_ns"))
+
+
+def test_rows_that_failed_are_no_missing_values(two: pd.DataFrame) -> None:
+    broken = two.copy()
+    broken.loc[::3, ["ok", "latency_ns"]] = [False, math.nan]
+    COHERENCE.check_samples(broken)
+    assert CoherenceTable(broken).typical("cas_one_line").effect > 0
+    with pytest.raises(UserError, match="no sample is usable"):
+        CoherenceTable(two.assign(ok=False))
+
+
+# --- the control ---------------------------------------------------------------------------------
+
+
+def test_the_control_bites_and_the_layout_is_safe(two: pd.DataFrame) -> None:
+    found = findings(two)
+    assert found["control"].verdict == "supported"
+    assert found["control"].low < 0 < found["control"].high
+    assert found["fetching ahead"].verdict == "supported"
+    assert found["fetching ahead"].low < 100 * (1 - 2.8 / 29) < found["fetching ahead"].high
+    shown = found["control"].evidence["latency_ns"]
+    assert list(shown) == list(LAYOUTS)
+    assert shown["neighbours ascending"] == pytest.approx(1.05 * 2.8, rel=0.03)
+
+
+def test_prefetchers_that_help_in_the_layout_used_refute_it() -> None:
+    found = findings(samples(layouts={**LAYOUT_NS, "spread ascending": 12.0}))
+    assert found["control"].verdict == "refuted"
+    assert found["control"].low > 100
+
+
+def test_without_a_control_that_bites_nothing_is_shown() -> None:
+    found = findings(samples(layouts=dict.fromkeys(LAYOUT_NS, 29.0)))
+    assert found["fetching ahead"].verdict == "refuted"
+    assert found["control"].verdict == "inconclusive"
+    assert [reason.code for reason in found["control"].reasons] == ["unprovoked"]
+
+
+def test_no_control_no_claim() -> None:
+    found = findings(samples(layouts=None))
+    assert "control" not in found
+    assert "fetching ahead" not in found
+
+
+# --- states and protocols ------------------------------------------------------------------------
+
+
+def test_what_transitions_cost(two: pd.DataFrame) -> None:
+    found = findings(two)
+    assert found["preparation"].verdict == "supported"
+    assert found["preparation"].evidence["proven_share"] == 1
+    assert found["preparation"].evidence["nearest"] in ("modified write", "exclusive write")
+    for what in ("modified load", "exclusive write", "owned load", "forward load"):
+        one = found[what]
+        assert one.verdict == "supported", what
+        assert one.unit == "percent"
+    assert found["modified load"].low < 100 * (130 / 28 - 1) < found["modified load"].high
+    facts = found["modified load"].facts
+    assert (facts["slow"], facts["fast"]) == ("invalid load (one line)", "modified load (one line)")
+    assert facts["slow_ns"] == pytest.approx(1.05 * 130, rel=0.02)
+    assert found["shared_here write"].verdict == "supported"
+    assert found["shared_here load"].verdict == "refuted"
+    assert found["owned_here write"].verdict == "refuted", "a line that migrates"
+    assert "shared write" not in found
+
+
+def test_on_a_machine_without_forwarding_memory_answers() -> None:
+    found = findings(samples(changed={"shared load": 130.0}))
+    assert found["shared load"].verdict == "refuted"
+    assert found["modified load"].verdict == "supported"
+
+
+def test_states_that_were_not_reached_are_found_out() -> None:
+    """Lines that prefetchers brought along: as fast as the requester's own."""
+    found = findings(samples(changed={"modified load": 1.2}))
+    assert found["preparation"].verdict == "refuted"
+    assert found["preparation"].evidence["nearest"] == "modified load"
+
+
+def test_what_the_protocol_alone_does(two: pd.DataFrame) -> None:
+    one = findings(two)["protocols"]
+    assert one.verdict == "supported"
+    assert one.low < 100 * (49 / 26 - 1) < one.high
+    assert one.evidence["one_way_ns"]["cas_one_line"] == pytest.approx(26 * 1.05, rel=0.02)
+    assert one.evidence["times_as_reported"] == pytest.approx(90 / 49, rel=0.02)
+    assert set(one.evidence["latency_ns"]) == {
+        "cas_one_line (round trip)", "write_read_two_lines (round trip)",
+        "one_way_message (one way)",
+    }  # fmt: skip
+
+
+def test_null_protocols_that_agree_as_one_way() -> None:
+    same = {"cas_one_line": 100.0, "write_read_two_lines": 100.0, "one_way_message": 50.0}
+    assert findings(samples(changed=same))["protocols"].verdict == "refuted"
+
+
+def test_one_protocol_is_compared_with_none() -> None:
+    assert "protocols" not in findings(samples(whats=CAS))
+
+
+# --- groups and cores ----------------------------------------------------------------------------
+
+
+def test_two_cores_alone_show_no_groups(two: pd.DataFrame) -> None:
+    """A core has no latency to itself: nothing shows whether the other one is near."""
+    for found in (findings(two), findings(two, ((0,), (1,)))):
+        assert found["groups"].verdict == found["kernel"].verdict == "inconclusive"
+        assert found["groups"].effect == 1
+        assert [reason.code for reason in found["kernel"].reasons] == ["pair"]
+        assert found["cpu0"].verdict == found["cpu1"].verdict == "refuted"
+
+
+def test_null_equal_cores() -> None:
+    four = ((0, 1, 2, 3),)
+    found = findings(samples(groups=four, whats=CAS), four)
+    assert found["groups"].verdict == "refuted"
+    assert found["groups"].evidence["bound_percent"] < 5
+    assert found["kernel"].verdict == "supported"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_null_noise_says_nothing_of_the_kernel(seed: int) -> None:
+    four = ((0, 1, 2, 3),)
+    made = samples(seed, groups=four, whats=CAS, rounds=8, noise=0.5)
+    assert findings(made, four)["kernel"].verdict == "inconclusive"
+
+
+def test_groups_that_the_kernel_does_not_name(eight: pd.DataFrame) -> None:
+    found = findings(eight, (tuple(range(8)),))
+    assert (found["groups"].effect, found["kernel"].verdict) == (2, "refuted")
+
+
+def test_groups_are_found_and_are_the_kernels(eight: pd.DataFrame) -> None:
+    found = findings(eight, FOUR)
+    assert found["groups"].verdict == "supported"
+    assert found["groups"].effect == 2
+    assert found["groups"].unit == "groups"
+    assert found["groups"].about == {"what": "cas_one_line (round trip)"}
+    assert [round(near["latency"]) for near in found["groups"].evidence["classes"]] == [
+        pytest.approx(1.05 * 52, abs=2), pytest.approx(1.05 * 130, abs=4),
+    ]  # fmt: skip
+    assert found["kernel"].verdict == "supported"
+    json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
+
+
+def test_a_core_whose_requests_are_slow() -> None:
+    found = findings(samples(groups=FOUR, whats=CAS, slow={6: 0.2}), FOUR)
+    assert [cpu for cpu in range(8) if found[f"cpu{cpu}"].verdict == "supported"] == [6]
+    assert found["cpu6"].low < 20 < found["cpu6"].high
+    assert found["cpu6"].evidence["where"] == "node 1"
+
+
+def test_missing_cells_are_no_obstacle() -> None:
+    made = samples(groups=FOUR, whats=(*CAS, "modified load"), absent=0.3)
+    dead = (made["owner_cpu"] == 2) & (made["requester_cpu"] == 5)
+    found = findings(made[~dead], FOUR)
+    assert found["groups"].effect == 2
+    row = CoherenceTable(made[~dead]).latencies().iloc[0]
+    assert row["pairs"] == 55
+
+
+# --- virtual cores that are migrated -------------------------------------------------------------
+
+
+def migrated(seed: int = 1) -> pd.DataFrame:
+    """In the last quarter of the run the host runs both on the threads of one core."""
+    made = samples(seed, drift=0.0)
+    late = (made["round"] >= 18) & ~made["what"].str.startswith(("local", "invalid"))
+    return made.assign(latency_ns=made["latency_ns"].where(~late, made["latency_ns"] / 5))
+
+
+def test_a_host_that_migrates_its_virtual_cores_is_seen() -> None:
+    one = findings(migrated())["migrated"]
+    assert one.verdict == "supported"
+    assert one.effect == pytest.approx(400, rel=0.1)
+    blocks = np.array(one.evidence["latency_ns_by_batch"])
+    assert blocks[0] == pytest.approx(28, rel=0.05)
+    assert blocks[-1] == pytest.approx(28 / 5, rel=0.05)
+    found = CoherenceTable(migrated()).typical("modified load")
+    assert found.effect == pytest.approx(28, rel=0.05), "where it was most of the time"
+    assert found.low < 20 < found.high, "and the interval says that it is not all"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_null_drift_and_noise_are_no_migration(seed: int) -> None:
+    made = samples(seed, drift=0.15, noise=0.05, whats=("modified load",), layouts=None)
+    assert findings(made)["migrated"].verdict == "refuted"
+    assert findings(made[made["round"] == 0])["migrated"].verdict == "inconclusive"
+
+
+# --- pairs at the same time ----------------------------------------------------------------------
+
+
+def test_null_pairs_that_do_not_slow_each_other() -> None:
+    found = findings(samples(groups=FOUR, whats=CAS, at_once=4), FOUR)["pairs at once"]
+    assert found.verdict == "supported"
+    assert found.low < 0 < found.high
+    assert found.evidence["pairs_at_once"] == 4
+
+
+def test_pairs_that_slow_each_other() -> None:
+    found = findings(samples(groups=FOUR, whats=CAS, at_once=4, together=1.3), FOUR)
+    assert found["pairs at once"].verdict == "refuted"
+    assert found["pairs at once"].low < 30 < found["pairs at once"].high
+
+
+def test_one_pair_at_a_time_needs_no_such_control(two: pd.DataFrame) -> None:
+    assert "pairs at once" not in findings(two)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def test_figures_of_two_cores(two: pd.DataFrame) -> None:
+    drawn = figures(run_of(two))
+    assert set(drawn) == {
+        "heatmap_cas_one_line", "heatmap_write_read_two_lines", "heatmap_one_way_message",
+        "states", "protocols", "control", "over_time",
+    }  # fmt: skip
+    title = drawn["heatmap_cas_one_line"].axes[0].get_title(loc="left")
+    assert title == "Latency of cas_one_line (round trip)"
+    labels = [tick.get_text() for tick in drawn["protocols"].axes[0].get_yticklabels()]
+    assert labels[2] == "one_way_message\n(one way)"
+    states = drawn["states"].axes[0]
+    assert "ns" in states.get_xlabel()
+    written = {text.get_text() for text in states.texts}
+    (expected,) = (
+        f"{row.median_ns:.3g}"
+        for row in CoherenceTable(two).latencies().itertuples()
+        if row.what == "modified load"
+    )
+    assert expected in written
+    assert len(states.get_yticklabels()) == len(STATES)
+    control = drawn["control"].axes[0]
+    assert [tick.get_text() for tick in control.get_yticklabels()] == [
+        name.replace(" ", ", ") for name in LAYOUTS
+    ]
+    for name in ("states", "protocols", "control", "over_time"):
+        assert png(drawn[name]).startswith(b"\x89PNG")
+
+
+def test_tables(two: pd.DataFrame) -> None:
+    run = run_of(two)
+    made = COHERENCE.derived(run)
+    assert set(COHERENCE.drawings(run)) == set(made) - {"latencies"}
+    states = made["states"]().set_index(["state", "access"])
+    assert set(states.index) == {tuple(what.split()) for what in NEAR_NS if " " in what}
+    assert states.loc[("modified", "load"), "median_ns"] == pytest.approx(1.05 * 28, rel=0.02)
+    protocols = made["protocols"]().set_index("what")
+    assert list(protocols.index) == list(PROTOCOLS)
+    assert (protocols["quantile_0.01_ns"] < protocols["median_ns"]).all()
+    assert (protocols["median_ns"] < protocols["quantile_0.99_ns"]).all()
+    control = made["control"]()
+    assert control["layout"].tolist() == list(LAYOUTS)
+    assert control["latency_ns"].tolist() == pytest.approx(
+        [1.05 * ns for ns in LAYOUT_NS.values()], rel=0.03
+    )
+    followed = made["over_time"]()
+    assert followed.groupby("what").size().to_dict() == dict.fromkeys(
+        [*PROTOCOLS, "modified load", "invalid load"], 24
+    )
+    assert len(made["heatmap_cas_one_line"]()) == 4
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        samples(groups=FOUR, whats=CAS, at_once=4, rounds=8),
+        samples(layouts=dict.fromkeys(LAYOUT_NS, 29.0)),
+        samples(rounds=1),
+        samples(changed={"shared load": 130.0, "modified load": 1.2}, noise=0.3),
+    ],
+)
+def test_every_finding_is_declared_and_has_its_sentences(made: pd.DataFrame) -> None:
+    for finding in findings(made, FOUR).values():
+        assert finding.of in COHERENCE.claims
+        assert set(finding.of.plain) == {"supported", "refuted", "inconclusive"}
+        for text in (finding.plain, finding.claim, finding.reason):
+            assert "{" not in text
+
+
+def test_the_heatmap_draws_where_the_kernels_groups_end() -> None:
+    groups = (tuple(range(0, 8, 2)), tuple(range(1, 8, 2)))
+    made = samples(groups=groups, whats=CAS, rounds=4)
+    axes = figures(run_of(made, groups))["heatmap_cas_one_line"].axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list("02461357")
+    assert 3.5 in [float(np.asarray(line.get_xdata())[0]) for line in axes.lines]
+
+
+def test_from_the_first_cell_on() -> None:
+    first = samples(rounds=1, whats=CAS, layouts=None).head(1)
+    assert COHERENCE.live_rounds == 0
+    drawn = figures(run_of(first))
+    assert set(drawn) == {"heatmap_cas_one_line", "protocols"}
+    for figure in drawn.values():
+        assert png(figure)
+
+
+def test_the_machine_of_the_simulation_is_like_a_real_one() -> None:
+    """What analysis and figures ask of a machine's description is there."""
+    described = machine(FOUR)
+    assert {"cpu", "where", "node", "siblings"} <= set(described["cpus"][0])
