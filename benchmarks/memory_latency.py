@@ -221,8 +221,8 @@ def one_round(
     begin = time.perf_counter()
     with Arrays(conditions) as arrays:
         ours_s += time.perf_counter() - begin
-        if arrays.unmet:
-            raise MeasurementError("; ".join(arrays.unmet))
+        if arrays.violated:
+            raise MeasurementError("; ".join(arrays.violated))
         peer = Peer(path, conditions, each[-1])
         try:
             theirs_s = peer.start()

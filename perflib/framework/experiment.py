@@ -59,7 +59,7 @@ class Recorded(Protocol):
     """What runs under conditions: a kernel's workers, or jobs."""
 
     @property
-    def unmet(self) -> list[str]:
+    def violated(self) -> list[str]:
         """A sentence for each condition that is not in force."""
 
     def provenance(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Session:
     def note(self, workers: Recorded) -> None:
         """Record what the workers run and have; what they lack is a problem of the run."""
         self.provenance.update(workers.provenance())
-        self.problems += workers.unmet
+        self.problems += workers.violated
 
 
 class Experiment:

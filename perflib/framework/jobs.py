@@ -14,7 +14,7 @@ from pydantic import model_validator
 from perflib.framework.params import Params, parameter
 from perflib.instruments.joblog.logformat import FORMATS, LogFormat
 from perflib.kernels import build, load
-from perflib.measure.conditions import Conditions, check, observe, unmet
+from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = [
@@ -93,12 +93,12 @@ def job_template(
 
 
 class Jobs:
-    """Jobs started again and again under each of several conditions, and what they really got."""
+    """Jobs started again and again under each of several conditions, and what they obtained."""
 
     def __init__(self, template: str, conditions: Sequence[Conditions]) -> None:
         self.template = template
         self.conditions = conditions
-        self._got: dict[int, dict[str, Any]] = {}
+        self._obtained: dict[int, dict[str, Any]] = {}
         for wanted in conditions:
             check(wanted)
 
@@ -110,24 +110,28 @@ class Jobs:
 
     def read_back(self, arm: int, pid: int) -> None:
         """Look once, at an event of an arm's first turn, at what the process really has."""
-        if arm not in self._got:
+        if arm not in self._obtained:
             with contextlib.suppress(MeasurementError):  # it has ended already: the next one tells
-                self._got[arm] = observe(pid, self.conditions[arm].environment)
+                self._obtained[arm] = observe(pid, self.conditions[arm].environment)
 
-    def _unmet(self, arm: int) -> list[str]:
-        return unmet(self.conditions[arm], self._got[arm]) if arm in self._got else []
+    def _violated(self, arm: int) -> list[str]:
+        return violated(self.conditions[arm], self._obtained[arm]) if arm in self._obtained else []
 
     @property
-    def unmet(self) -> list[str]:
-        """Conditions that are not in force, as far as a job could be asked."""
-        return list(dict.fromkeys(text for arm in self._got for text in self._unmet(arm)))
+    def violated(self) -> list[str]:
+        """Conditions that are not in force, as far as a job could be requested."""
+        return list(dict.fromkeys(text for arm in self._obtained for text in self._violated(arm)))
 
     def provenance(self) -> dict[str, Any]:
-        """The job, and the conditions asked for and got (empty: its process ended too soon)."""
+        """The job, the conditions requested and those obtained (empty: it ended too soon)."""
         return {
             "job": self.template,
             "conditions": [
-                {"asked": asdict(wanted), "got": self._got.get(arm, {}), "unmet": self._unmet(arm)}
+                {
+                    "requested": asdict(wanted),
+                    "obtained": self._obtained.get(arm, {}),
+                    "violated": self._violated(arm),
+                }
                 for arm, wanted in enumerate(self.conditions)
             ],
         }

@@ -164,20 +164,20 @@ class Arrays(Workers):
             "chase_page_reach", BACKINGS[backing], seed, Out("f8", 2), Out("u8", 2),
             timeout_s=_TIMEOUT_S,
         )  # fmt: skip
-        if answer or self._unmet(backing, int(where[0]), int(where[1])):
+        if answer or self._violated(backing, int(where[0]), int(where[1])):
             return None
         return float(pair[0]), float(pair[1])
 
     # --- is it what was requested? ----------------------------------------------------------------
 
-    def _unmet(self, backing: str, begin: int, end: int) -> str:
+    def _violated(self, backing: str, begin: int, end: int) -> str:
         pid = self[0].pid
         assert pid is not None
-        return smaps.unmet(backing, smaps.backing_of(smaps.read(pid), begin, end))
+        return smaps.violated(backing, smaps.backing_of(smaps.read(pid), begin, end))
 
     def _page_size(self, key: Hashable) -> str:
         laid = self._arrays[key]
-        return self._unmet(laid.backing, int(laid.array["begin"][0]), int(laid.array["end"][0]))
+        return self._violated(laid.backing, int(laid.array["begin"][0]), int(laid.array["end"][0]))
 
     def _placement(self, key: Hashable, node: int) -> str:
         try:

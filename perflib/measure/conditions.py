@@ -1,10 +1,10 @@
 """Conditions: what a measurement wants of its process, and whether the process really has it.
 
-`Conditions` says what is asked for; `check` refuses, before anything starts, what this machine
+`Conditions` says what is requested; `check` refuses, before anything starts, what this machine
 cannot give; `perflib.measure.launch` applies it to a child process; `observe` reads back from the
-kernel what a process got, and `unmet` names every difference. A condition left at its default asks
-for nothing: the process has whatever its parent has. What belongs to the whole machine (a governor,
-the transparent-huge-page switch) is in `perflib.machine.settings.changes`.
+kernel what a process obtained, and `violated` names every difference. A condition left at its
+default asks for nothing: the process has whatever its parent has. What belongs to the whole machine
+(a governor, the transparent-huge-page switch) is in `perflib.machine.settings.changes`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import fields, text
 from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = ["Conditions", "check", "environment_bytes", "observe", "unmet"]
+__all__ = ["Conditions", "check", "environment_bytes", "observe", "violated"]
 
 MemoryPolicy = Literal["default", "bind", "preferred", "interleave"]
 HugePages = Literal["default", "always", "never"]
@@ -35,7 +35,7 @@ _NODES = Path("/sys/devices/system/node/has_memory")
 
 @dataclass(frozen=True)
 class Conditions:
-    """What is asked for; every default means "as it is".
+    """What is requested; every default means "as it is".
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class Conditions:
         ``never``: no transparent huge pages for this process, whatever the machine says.
         ``always``: transparent huge pages for all of its large memory. A process cannot demand
         that: it holds where the machine's switch says so (the system setting ``thp=always``), and
-        is reported as unmet elsewhere. A kernel that calls ``madvise(MADV_HUGEPAGE)`` for its own
-        buffer needs neither: it leaves this at ``default`` and reads back what it got.
+        is reported as violated elsewhere. A kernel that calls ``madvise(MADV_HUGEPAGE)`` for its
+        own buffer needs neither: it leaves this at ``default`` and reads back what it obtained.
     """
 
     cpu: int | None = None
@@ -129,38 +129,38 @@ def environment_bytes(environment: Mapping[str, str]) -> int:
 # --- before anything starts --------------------------------------------------------------------
 
 
-def check(asked: Conditions) -> None:
+def check(requested: Conditions) -> None:
     """Refuse what this machine or this process cannot give.
 
-    What only privileges forbid (a FIFO priority) passes: the run goes on and `unmet` marks it.
+    What only privileges forbid (a FIFO priority) passes: the run goes on and `violated` marks it.
 
     Raises
     ------
     UserError
         Names the condition, what it may be here, and what to do.
     """
-    _check_scheduling(asked)
-    _check_environment(asked)
-    _check_memory(asked)
+    _check_scheduling(requested)
+    _check_environment(requested)
+    _check_memory(requested)
 
 
-def _check_scheduling(asked: Conditions) -> None:
-    if asked.cpu is not None and asked.cpu not in os.sched_getaffinity(0):
+def _check_scheduling(requested: Conditions) -> None:
+    if requested.cpu is not None and requested.cpu not in os.sched_getaffinity(0):
         msg = (
-            f"cpu={asked.cpu}: this process may not run there. Allowed: CPUs "
+            f"cpu={requested.cpu}: this process may not run there. Allowed: CPUs "
             f"{_status()['Cpus_allowed_list']} (set by its affinity, a container or a batch "
             "system: 'taskset -cp $$' shows it)."
         )
         raise UserError(msg)
     lowest = os.sched_get_priority_min(os.SCHED_FIFO)
     highest = os.sched_get_priority_max(os.SCHED_FIFO)
-    if asked.fifo_priority is not None and not lowest <= asked.fifo_priority <= highest:
-        msg = f"fifo_priority={asked.fifo_priority}: it goes from {lowest} to {highest}"
+    if requested.fifo_priority is not None and not lowest <= requested.fifo_priority <= highest:
+        msg = f"fifo_priority={requested.fifo_priority}: it goes from {lowest} to {highest}"
         raise UserError(msg)
 
 
-def _check_environment(asked: Conditions) -> None:
-    for name, value in asked.environment.items():
+def _check_environment(requested: Conditions) -> None:
+    for name, value in requested.environment.items():
         if not name or "=" in name or "\0" in name + value:
             msg = f"environment: {name!r}={value!r} is no variable (a NUL, or '=' in its name)"
             raise UserError(msg)
@@ -168,7 +168,7 @@ def _check_environment(asked: Conditions) -> None:
             instead = "preload" if name == "LD_PRELOAD" else "environment_bytes"
             msg = f"environment: {name} is set through the condition '{instead}'"
             raise UserError(msg)
-    for library in asked.preload:
+    for library in requested.preload:
         if not Path(library).is_file():
             msg = f"preload: there is no file {library!r}: give the path of a shared library"
         elif not Path(library).is_absolute():
@@ -178,25 +178,25 @@ def _check_environment(asked: Conditions) -> None:
         else:
             continue
         raise UserError(msg)
-    asked.process_environment()
+    requested.process_environment()
 
 
-def _check_memory(asked: Conditions) -> None:
-    if asked.memory_policy not in get_args(MemoryPolicy):
-        raise UserError(choose("memory_policy", asked.memory_policy, get_args(MemoryPolicy)))
-    if asked.huge_pages not in get_args(HugePages):
-        raise UserError(choose("huge_pages", asked.huge_pages, get_args(HugePages)))
-    if asked.memory_node is None:
-        if asked.memory_policy in ("bind", "preferred"):
-            msg = f"memory_policy={asked.memory_policy!r} needs a memory_node"
+def _check_memory(requested: Conditions) -> None:
+    if requested.memory_policy not in get_args(MemoryPolicy):
+        raise UserError(choose("memory_policy", requested.memory_policy, get_args(MemoryPolicy)))
+    if requested.huge_pages not in get_args(HugePages):
+        raise UserError(choose("huge_pages", requested.huge_pages, get_args(HugePages)))
+    if requested.memory_node is None:
+        if requested.memory_policy in ("bind", "preferred"):
+            msg = f"memory_policy={requested.memory_policy!r} needs a memory_node"
             raise UserError(msg)
         return
-    if asked.memory_policy == "default":
-        msg = f"memory_node={asked.memory_node} needs a memory_policy: 'bind' or 'preferred'"
+    if requested.memory_policy == "default":
+        msg = f"memory_node={requested.memory_node} needs a memory_policy: 'bind' or 'preferred'"
         raise UserError(msg)
     nodes = _nodes()
-    if asked.memory_node not in nodes:
-        msg = f"memory_node={asked.memory_node}: there is no such node for this process, only "
+    if requested.memory_node not in nodes:
+        msg = f"memory_node={requested.memory_node}: there is no such node for this process, only "
         raise UserError(msg + ", ".join(map(str, sorted(nodes))))
 
 
@@ -310,60 +310,70 @@ def _nodes() -> set[int]:
     }
 
 
-# --- asked and got -----------------------------------------------------------------------------
+# --- requested and obtained ----------------------------------------------------------------------
 
 
-def unmet(asked: Conditions, got: Mapping[str, Any]) -> list[str]:
-    """One sentence for each condition that was asked for and is not in force.
+def violated(requested: Conditions, obtained: Mapping[str, Any]) -> list[str]:
+    """One sentence for each condition that was requested and is not in force.
 
     Parameters
     ----------
-    asked
-        What was asked for.
-    got
-        What `observe` read back, with ``asked.environment`` as its ``variables``.
+    requested
+        What was requested.
+    obtained
+        What `observe` read back, with ``requested.environment`` as its ``variables``.
     """
     sentences = []
-    if asked.cpu is not None and got["cpus"] != [asked.cpu]:
-        sentences.append(f"CPU: asked for {asked.cpu}, may run on {got['cpus']}.")
-    if asked.fifo_priority is not None and got["fifo_priority"] != asked.fifo_priority:
+    if requested.cpu is not None and obtained["cpus"] != [requested.cpu]:
+        sentences.append(f"CPU: requested {requested.cpu}, may run on {obtained['cpus']}.")
+    if requested.fifo_priority is not None and obtained["fifo_priority"] != requested.fifo_priority:
         sentences.append(
-            f"FIFO priority: asked for {asked.fifo_priority}, got scheduler {got['scheduler']} "
-            f"(priority {got['fifo_priority'] or 0}). It takes CAP_SYS_NICE: as root, with "
-            f"'ulimit -r {asked.fifo_priority}' (rtprio in /etc/security/limits.conf), with "
-            "'setcap cap_sys_nice+ep' on the program, or in a container with '--cap-add SYS_NICE'."
+            f"FIFO priority: requested {requested.fifo_priority}, obtained scheduler "
+            f"{obtained['scheduler']} (priority {obtained['fifo_priority'] or 0}). It takes "
+            f"CAP_SYS_NICE: as root, with 'ulimit -r {requested.fifo_priority}' (rtprio in "
+            "/etc/security/limits.conf), with 'setcap cap_sys_nice+ep' on the program, or in "
+            "a container with '--cap-add SYS_NICE'."
         )
-    if not asked.aslr and got["aslr"] is not False:
+    if not requested.aslr and obtained["aslr"] is not False:
         sentences.append(
-            f"ASLR: asked for off, got {_said(got['aslr'])}. A container's seccomp profile may "
-            "forbid personality(2); the system setting aslr=0 does it for the whole machine."
+            f"ASLR: requested off, obtained {_said(obtained['aslr'])}. A container's seccomp "
+            "profile may forbid personality(2); the system setting aslr=0 does it for the whole "
+            "machine."
         )
-    for name, value in asked.environment.items():
-        if got["environment"].get(name) != value:
-            found = got["environment"].get(name)
-            sentences.append(f"environment: asked for {name}={value!r}, got {_said(found)}.")
-    size = asked.environment_bytes
-    if size is not None and got["environment_bytes"] != size:
+    for name, value in requested.environment.items():
+        if obtained["environment"].get(name) != value:
+            found = obtained["environment"].get(name)
+            sentences.append(f"environment: requested {name}={value!r}, obtained {_said(found)}.")
+    size = requested.environment_bytes
+    if size is not None and obtained["environment_bytes"] != size:
         sentences.append(
-            f"environment: asked for {size} bytes, got {_said(got['environment_bytes'])}."
+            f"environment: requested {size} bytes, obtained {_said(obtained['environment_bytes'])}."
         )
     sentences += [
-        f"preload: asked for {library}, which is not mapped. A static or set-user-id program, or "
+        f"preload: requested {library}, which is not mapped. A static or set-user-id program, or "
         "one for another architecture, loads none."
-        for library in asked.preload
-        if library not in got["preload"]
+        for library in requested.preload
+        if library not in obtained["preload"]
     ]
-    wanted = (asked.memory_policy, asked.memory_nodes())
-    if asked.memory_policy != "default" and wanted != (got["memory_policy"], got["memory_nodes"]):
+    wanted = (requested.memory_policy, requested.memory_nodes())
+    if requested.memory_policy != "default" and wanted != (
+        obtained["memory_policy"],
+        obtained["memory_nodes"],
+    ):
         sentences.append(
-            f"memory policy: asked for {wanted[0]} on nodes {wanted[1]}, got "
-            f"{_said(got['memory_policy'])} on {got['memory_nodes']}. A container's seccomp "
-            "profile may forbid set_mempolicy(2): '--cap-add SYS_NICE' allows it."
+            f"memory policy: requested {wanted[0]} on nodes {wanted[1]}, obtained "
+            f"{_said(obtained['memory_policy'])} on {obtained['memory_nodes']}. A container's "
+            "seccomp profile may forbid set_mempolicy(2): '--cap-add SYS_NICE' allows it."
         )
-    if asked.huge_pages != "default" and got["huge_pages"] != asked.huge_pages:
+    if requested.huge_pages != "default" and obtained["huge_pages"] != requested.huge_pages:
         sentences.append(
-            f"huge pages: asked for {asked.huge_pages}, got {_said(got['huge_pages'])}."
-            + (" The system setting thp=always gives it." if asked.huge_pages == "always" else "")
+            f"huge pages: requested {requested.huge_pages}, obtained "
+            f"{_said(obtained['huge_pages'])}."
+            + (
+                " The system setting thp=always gives it."
+                if requested.huge_pages == "always"
+                else ""
+            )
         )
     return sentences
 

@@ -10,8 +10,8 @@ ctypes alone (12 ms against 8 ms for an empty Python and 28 ms with json, signal
 and runs as a file, isolated (``-I -S``), without any installed package.
 
 What the kernel refuses is left out in silence: `conditions.observe` reads back what the
-process really has, and `unmet` says it. Only a CPU that it may not use and a command that cannot be
-started are errors: exit status 2.
+process really has, and `violated` says it. Only a CPU that it may not use and a command that
+cannot be started are errors: exit status 2.
 """
 
 from __future__ import annotations

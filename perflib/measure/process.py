@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.kernels import Build
-from perflib.measure.conditions import Conditions, check, observe, unmet
+from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
 
@@ -73,15 +73,15 @@ class Worker:
     target
         The compiled kernel, or the object.
     conditions
-        What the process is to have; ``got`` and ``unmet`` say what it has.
+        What the process is to have; ``obtained`` and ``violated`` say what it has.
     """
 
     def __init__(self, target: Build | Served, conditions: Conditions) -> None:
         check(conditions)
         self.target: Any = target  # which of the two it is, whoever made the worker knows
         self.conditions = conditions
-        self.got: dict[str, Any] = {}
-        self.unmet: list[str] = []
+        self.obtained: dict[str, Any] = {}
+        self.violated: list[str] = []
         self._named = f"{'kernel' if isinstance(target, Build) else 'function'} {target.name!r}"
         self._place = "any CPU" if conditions.cpu is None else f"CPU {conditions.cpu}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -120,11 +120,11 @@ class Worker:
             if not kernel:
                 self._send(pickle.dumps(self.target.object))
             self._answer(_START_S, "start")
-            self.got = observe(self._process.pid, self.conditions.environment)
+            self.obtained = observe(self._process.pid, self.conditions.environment)
         except BaseException:
             self.kill()
             raise
-        self.unmet = unmet(self.conditions, self.got)
+        self.violated = violated(self.conditions, self.obtained)
 
     def call(
         self, function: str, *arguments: Argument, timeout_s: float

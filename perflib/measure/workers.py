@@ -42,7 +42,7 @@ class Workers:
     Attributes
     ----------
     problems
-        Sentences on what else was wrong, each once; they are part of ``unmet``.
+        Sentences on what else was wrong, each once; they are part of ``violated``.
     """
 
     def __init__(self, builds: Build | Sequence[Build], conditions: Sequence[Conditions]) -> None:
@@ -74,13 +74,17 @@ class Workers:
             "kernel": kernels[0],
             **({"kernels": kernels} if len(kernels) > 1 else {}),
             "conditions": [
-                {"asked": asdict(worker.conditions), "got": worker.got, "unmet": worker.unmet}
+                {
+                    "requested": asdict(worker.conditions),
+                    "obtained": worker.obtained,
+                    "violated": worker.violated,
+                }
                 for worker in self._workers
             ],
         }
 
     @property
-    def unmet(self) -> list[str]:
+    def violated(self) -> list[str]:
         """A sentence for each condition that is not in force, and each problem, once."""
-        lacking = [text for worker in self._workers for text in worker.unmet]
+        lacking = [text for worker in self._workers for text in worker.violated]
         return list(dict.fromkeys([*lacking, *self.problems]))

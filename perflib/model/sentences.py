@@ -181,7 +181,8 @@ class _Formatter(string.Formatter):
         if format_spec == "word":
             return str(value).replace(" ", "-")
         if format_spec.startswith("interval"):
-            return _interval(*value, format_spec[8:].strip())
+            effect, low, high = value
+            return _interval(effect, low, high, format_spec[8:].strip())
         if format_spec.startswith("list"):
             inner = format_spec[4:].strip()
             return _listed(format(item, inner) for item in value)

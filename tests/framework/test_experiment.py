@@ -88,8 +88,8 @@ def test_provenance_says_where_how_and_with_what() -> None:
     assert provenance["kernel"]["flags"][-1] == "-O1"
     assert provenance["settings_changed"] == {}
     for condition in provenance["conditions"]:
-        assert condition["got"]["cpus"] == [condition["asked"]["cpu"]]
-        assert condition["unmet"] == []
+        assert condition["obtained"]["cpus"] == [condition["requested"]["cpu"]]
+        assert condition["violated"] == []
 
 
 def test_refused_plan_measures_and_writes_nothing(folder: Path) -> None:

@@ -81,17 +81,21 @@ def test_conditions_that_cannot_be_had_are_refused_at_once() -> None:
 
 def test_what_a_process_got_is_read_once_and_beside_what_was_asked(process: int) -> None:
     with Jobs("job --first {first}", [Conditions(cpu=CPU), Conditions(fifo_priority=9)]) as jobs:
-        assert jobs.unmet == []
+        assert jobs.violated == []
         jobs.read_back(0, process)
         jobs.read_back(0, 2**22 + 1)  # known already: not looked at
         jobs.read_back(1, process)
         said = jobs.provenance()
     assert said["job"] == "job --first {first}"
     pinned, real_time = said["conditions"]
-    assert (pinned["asked"]["cpu"], pinned["got"]["cpus"], pinned["unmet"]) == (CPU, [CPU], [])
-    assert real_time["asked"]["fifo_priority"] == 9
-    assert len(real_time["unmet"]) == 1
-    assert jobs.unmet == real_time["unmet"]
+    assert (pinned["requested"]["cpu"], pinned["obtained"]["cpus"], pinned["violated"]) == (
+        CPU,
+        [CPU],
+        [],
+    )
+    assert real_time["requested"]["fifo_priority"] == 9
+    assert len(real_time["violated"]) == 1
+    assert jobs.violated == real_time["violated"]
 
 
 def test_a_process_that_has_ended_tells_nothing_and_the_next_one_is_asked(process: int) -> None:
@@ -99,7 +103,7 @@ def test_a_process_that_has_ended_tells_nothing_and_the_next_one_is_asked(proces
     gone.wait()
     with Jobs("job", [Conditions(cpu=CPU)]) as jobs:
         jobs.read_back(0, gone.pid)
-        assert jobs.provenance()["conditions"][0]["got"] == {}
-        assert jobs.unmet == []
+        assert jobs.provenance()["conditions"][0]["obtained"] == {}
+        assert jobs.violated == []
         jobs.read_back(0, process)
-        assert jobs.provenance()["conditions"][0]["got"]["cpus"] == [CPU]
+        assert jobs.provenance()["conditions"][0]["obtained"]["cpus"] == [CPU]

@@ -82,7 +82,7 @@ class Tiny(Experiment):
         cpu = min(os.sched_getaffinity(0))
         with Workers(built, [Conditions(cpu=cpu)] * ARMS) as workers:
             session.provenance.update(workers.provenance())
-            session.problems += workers.unmet
+            session.problems += workers.violated
             if __name__ == "__main__":
                 print(*(workers[arm].pid for arm in range(ARMS)), flush=True)
 

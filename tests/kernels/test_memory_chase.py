@@ -415,7 +415,7 @@ def test_lines_lie_on_the_pages_asked_for(
     lay(kernel, array, "random", lines, backing=BACKINGS[backing])
     assert (array.begin % HUGE, array.end - array.begin) == (0, mapped)
     found = smaps.backing_of(smaps.read(os.getpid()), array.begin, array.end)
-    assert smaps.unmet(backing, found) == ""
+    assert smaps.violated(backing, found) == ""
     assert found.size_bytes == found.resident_bytes == mapped
     content = kernel.ffi.buffer(kernel.ffi.cast("char *", array.begin), mapped)[:]
     assert all(any(content[page : page + PAGE]) for page in range(0, mapped, PAGE))
@@ -460,4 +460,4 @@ def test_reach_of_a_page_is_timed(kernel: Kernel) -> None:
     assert kernel.lib.chase_page_reach(SMALL_PAGES, 1, out, span) == 0
     assert min(out) > 0
     found = smaps.backing_of(smaps.read(os.getpid()), span[0], span[1])
-    assert smaps.unmet("4k", found) == ""
+    assert smaps.violated("4k", found) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -53,9 +54,11 @@ def test_a_run_measures_is_saved_and_says_so(
 
 def test_wrong_parameters_measure_nothing() -> None:
     before = len(pl.runs())
-    for wrong in ({"spin_sm": 20}, {"budget_s": -1}, {"preset": "quik"}, {"conditions": {"x": 1}}):
+    mistakes: list[dict[str, Any]]
+    mistakes = [{"spin_sm": 20}, {"budget_s": -1}, {"preset": "quik"}, {"conditions": {"x": 1}}]
+    for wrong in mistakes:
         with pytest.raises(pl.UserError):
-            pl.experiment("machine").run(**wrong)  # type: ignore[arg-type]
+            pl.experiment("machine").run(**wrong)
     assert len(pl.runs()) == before
 
 

@@ -78,7 +78,7 @@ def test_the_pages_are_looked_at(arrays: Arrays, monkeypatch: pytest.MonkeyPatch
     for backing in ("4k", "thp"):
         if not why_not(backing):
             assert arrays.lay(backing, order="window", bytes_=4 << 20, backing=backing) == ""
-    monkeypatch.setattr(smaps, "unmet", lambda *_: "found something else")
+    monkeypatch.setattr(smaps, "violated", lambda *_: "found something else")
     assert arrays.lay("a", order="window", bytes_=4 << 20) == "found something else"
 
 
@@ -99,7 +99,7 @@ def test_where_pages_cannot_be_seen_the_run_says_so_once(
     monkeypatch.setattr(memory_arrays, "pages_by_node", refused)
     for key in "ab":
         assert arrays.lay(key, order="random", bytes_=64 * KIB, node=0) == ""
-    assert arrays.unmet == ["on which NUMA node the arrays lie cannot be seen: it is forbidden"]
+    assert arrays.violated == ["on which NUMA node the arrays lie cannot be seen: it is forbidden"]
 
 
 def test_a_core_that_cannot_be_had_is_said(arrays: Arrays) -> None:

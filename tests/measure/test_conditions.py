@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from perflib.measure.conditions import Conditions, check, environment_bytes, observe, unmet
+from perflib.measure.conditions import Conditions, check, environment_bytes, observe, violated
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError, UserError
 
@@ -22,9 +22,9 @@ WAIT = "import sys; print('ready', flush=True); sys.stdin.read()"
 
 
 @contextmanager
-def started(asked: Conditions) -> Iterator[int]:
+def started(requested: Conditions) -> Iterator[int]:
     """A process under conditions, once it runs what it is to run."""
-    argv, environment = command(asked, [sys.executable, "-c", WAIT])
+    argv, environment = command(requested, [sys.executable, "-c", WAIT])
     with subprocess.Popen(
         argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -34,9 +34,9 @@ def started(asked: Conditions) -> Iterator[int]:
         process.communicate()
 
 
-def got(asked: Conditions) -> dict[str, Any]:
-    with started(asked) as pid:
-        return observe(pid, asked.environment)
+def got(requested: Conditions) -> dict[str, Any]:
+    with started(requested) as pid:
+        return observe(pid, requested.environment)
 
 
 def loaded_library() -> str:
@@ -55,13 +55,13 @@ def one_cpu() -> Iterator[int]:
     os.sched_setaffinity(0, before)
 
 
-# --- what is asked -----------------------------------------------------------------------------
+# --- what is requested ---------------------------------------------------------------------------
 
 
 def test_nothing_asked_is_always_met() -> None:
     check(Conditions())
-    assert unmet(Conditions(), observe()) == []
-    assert unmet(Conditions(), got(Conditions())) == []
+    assert violated(Conditions(), observe()) == []
+    assert violated(Conditions(), got(Conditions())) == []
 
 
 # --- refused before the start ------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_cpu_that_is_not_allowed_names_the_allowed(one_cpu: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("requested", "sentence"),
     [
         (Conditions(fifo_priority=0), "fifo_priority=0: it goes from 1 to 99"),
         (Conditions(fifo_priority=100), "it goes from 1 to 99"),
@@ -92,9 +92,9 @@ def test_cpu_that_is_not_allowed_names_the_allowed(one_cpu: int) -> None:
         (Conditions(huge_pages="nevr"), "did you mean 'never'"),  # type: ignore[arg-type]
     ],
 )
-def test_impossible_conditions_are_refused(asked: Conditions, sentence: str) -> None:
+def test_impossible_conditions_are_refused(requested: Conditions, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        check(asked)
+        check(requested)
 
 
 def test_preload_must_be_absolute_and_writable_as_a_list(
@@ -122,38 +122,38 @@ def test_environment_that_is_larger_names_the_sizes_that_can_be_had() -> None:
 
 def test_affinity() -> None:
     cpu = max(os.sched_getaffinity(0))
-    asked = Conditions(cpu=cpu)
-    seen = got(asked)
+    requested = Conditions(cpu=cpu)
+    seen = got(requested)
     assert seen["cpus"] == [cpu]
-    assert unmet(asked, seen) == []
+    assert violated(requested, seen) == []
 
 
 def test_fifo_priority_is_in_force_or_said_to_be_missing() -> None:
-    asked = Conditions(fifo_priority=2)
-    seen = got(asked)
+    requested = Conditions(fifo_priority=2)
+    seen = got(requested)
     if seen["scheduler"] == "FIFO":
         assert seen["fifo_priority"] == 2
-        assert unmet(asked, seen) == []
+        assert violated(requested, seen) == []
     else:
-        (sentence,) = unmet(asked, seen)
+        (sentence,) = violated(requested, seen)
         assert "CAP_SYS_NICE" in sentence
 
 
 def test_aslr_off_gives_every_process_the_same_addresses() -> None:
-    asked = Conditions(aslr=False)
-    seen = got(asked)
+    requested = Conditions(aslr=False)
+    seen = got(requested)
     if seen["aslr"] is not False:
-        assert "ASLR: asked for off, got on" in unmet(asked, seen)[0]
+        assert "ASLR: requested off, obtained on" in violated(requested, seen)[0]
         pytest.skip("this container forbids personality(2), and the run says so")
     show = "print([l for l in open('/proc/self/maps') if '[stack]' in l or 'libc' in l])"
-    argv, environment = command(asked, [sys.executable, "-c", show])
+    argv, environment = command(requested, [sys.executable, "-c", show])
     first, second = (
         subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout
         for _ in range(2)
     )
     assert "[stack]" in first
     assert first == second
-    assert unmet(asked, seen) == []
+    assert violated(requested, seen) == []
 
 
 @pytest.mark.parametrize("extra", [0, 17, 18, 4096])
@@ -168,12 +168,14 @@ def test_environment_size_is_exact(
     monkeypatch.setenv("PERFLIB_TEST", "größer")
     plain = Conditions(environment={"PERFLIB_MORE": "a=b"}, preload=(loaded_library(),))
     size = environment_bytes(plain.process_environment()) + extra
-    asked = Conditions(environment=plain.environment, preload=plain.preload, environment_bytes=size)
-    with started(asked) as pid:
+    requested = Conditions(
+        environment=plain.environment, preload=plain.preload, environment_bytes=size
+    )
+    with started(requested) as pid:
         assert len(Path(f"/proc/{pid}/environ").read_bytes()) == size
-        seen = observe(pid, asked.environment)
+        seen = observe(pid, requested.environment)
     assert seen["environment"] == {"PERFLIB_MORE": "a=b"}
-    assert unmet(asked, seen) == []
+    assert violated(requested, seen) == []
 
 
 def test_other_variables_stay_out_of_what_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,29 +185,29 @@ def test_other_variables_stay_out_of_what_is_observed(monkeypatch: pytest.Monkey
 
 def test_preload_is_mapped() -> None:
     library = loaded_library()
-    asked = Conditions(preload=(library,))
-    with started(asked) as pid:
+    requested = Conditions(preload=(library,))
+    with started(requested) as pid:
         assert f"LD_PRELOAD={library}\0" in Path(f"/proc/{pid}/environ").read_text()
-        assert unmet(asked, observe(pid)) == []
+        assert violated(requested, observe(pid)) == []
 
 
 def test_preload_of_something_that_is_no_library_is_unmet(tmp_path: Path) -> None:
     text = tmp_path / "text.so"
     text.write_text("no library")
-    asked = Conditions(preload=(str(text),))
-    (sentence,) = unmet(asked, got(asked))
+    requested = Conditions(preload=(str(text),))
+    (sentence,) = violated(requested, got(requested))
     assert f"{text}, which is not mapped" in sentence
 
 
 @pytest.mark.parametrize("policy", ["bind", "preferred", "interleave"])
 def test_memory_policy(policy: Any) -> None:
-    asked = Conditions(memory_policy=policy, memory_node=0)
-    seen = got(asked)
+    requested = Conditions(memory_policy=policy, memory_node=0)
+    seen = got(requested)
     if seen["memory_policy"] == policy:
         assert seen["memory_nodes"] == [0]
-        assert unmet(asked, seen) == []
+        assert violated(requested, seen) == []
     else:
-        assert "set_mempolicy(2)" in unmet(asked, seen)[0]
+        assert "set_mempolicy(2)" in violated(requested, seen)[0]
 
 
 def test_interleave_without_a_node_means_all_nodes() -> None:
@@ -213,10 +215,10 @@ def test_interleave_without_a_node_means_all_nodes() -> None:
 
 
 def test_huge_pages_never() -> None:
-    asked = Conditions(huge_pages="never")
-    seen = got(asked)
+    requested = Conditions(huge_pages="never")
+    seen = got(requested)
     assert seen["huge_pages"] == "never"
-    assert unmet(asked, seen) == []
+    assert violated(requested, seen) == []
 
 
 def test_huge_pages_that_a_process_has_are_counted() -> None:
@@ -241,7 +243,7 @@ def test_process_that_is_gone() -> None:
         observe(process.pid)
 
 
-# --- asked and got -----------------------------------------------------------------------------
+# --- requested and obtained ----------------------------------------------------------------------
 
 NOTHING: dict[str, Any] = {
     "cpus": [0, 1],
@@ -259,28 +261,34 @@ NOTHING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("requested", "sentence"),
     [
-        (Conditions(cpu=1), "CPU: asked for 1, may run on [0, 1]."),
-        (Conditions(fifo_priority=7), "asked for 7, got scheduler OTHER (priority 0)."),
+        (Conditions(cpu=1), "CPU: requested 1, may run on [0, 1]."),
+        (Conditions(fifo_priority=7), "requested 7, obtained scheduler OTHER (priority 0)."),
         (Conditions(fifo_priority=7), "'ulimit -r 7'"),
-        (Conditions(aslr=False), "ASLR: asked for off, got on."),
-        (Conditions(environment={"A": "1"}), "asked for A='1', got nothing that can be read back"),
-        (Conditions(environment_bytes=64), "asked for 64 bytes, got nothing that can be read back"),
-        (Conditions(preload=("/x.so",)), "preload: asked for /x.so, which is not mapped."),
+        (Conditions(aslr=False), "ASLR: requested off, obtained on."),
+        (
+            Conditions(environment={"A": "1"}),
+            "requested A='1', obtained nothing that can be read back",
+        ),
+        (
+            Conditions(environment_bytes=64),
+            "requested 64 bytes, obtained nothing that can be read back",
+        ),
+        (Conditions(preload=("/x.so",)), "preload: requested /x.so, which is not mapped."),
         (
             Conditions(memory_policy="bind", memory_node=1),
-            "memory policy: asked for bind on nodes [1], got 'default' on [].",
+            "memory policy: requested bind on nodes [1], obtained 'default' on [].",
         ),
         (
             Conditions(huge_pages="always"),
-            "huge pages: asked for always, got 'madvise'. The system setting thp=always gives it.",
+            "huge pages: requested always, obtained 'madvise'. The system setting thp=always gives it.",
         ),
-        (Conditions(huge_pages="never"), "huge pages: asked for never, got 'madvise'."),
+        (Conditions(huge_pages="never"), "huge pages: requested never, obtained 'madvise'."),
     ],
 )
-def test_unmet_says_what_was_asked_what_was_got_and_what_helps(
-    asked: Conditions, sentence: str
+def test_violated_says_what_was_requested_what_was_obtained_and_what_helps(
+    requested: Conditions, sentence: str
 ) -> None:
-    (said,) = unmet(asked, NOTHING)
+    (said,) = violated(requested, NOTHING)
     assert sentence in said

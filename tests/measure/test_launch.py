@@ -16,8 +16,8 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 
 
-def run(asked: Conditions, *argv: str) -> subprocess.CompletedProcess[str]:
-    words, environment = command(asked, argv)
+def run(requested: Conditions, *argv: str) -> subprocess.CompletedProcess[str]:
+    words, environment = command(requested, argv)
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -1,4 +1,4 @@
-"""Progress: a bar where somebody looks, lines in a log where nobody does, nothing when asked."""
+"""Progress: a bar where somebody looks, lines in a log where nobody does, nothing on request."""
 
 from __future__ import annotations
 

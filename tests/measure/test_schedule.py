@@ -140,27 +140,27 @@ def test_one_round_is_taken_whatever_the_budget(clock: Clock, journal: Journal) 
 
 
 def test_precise_enough_but_not_before_the_least_time(clock: Clock, journal: Journal) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def half_width(samples: pd.DataFrame) -> float:
-        asked.append(len(samples))
+        requested.append(len(samples))
         return 0.5
 
     stopped = take(journal, one_second(clock), half_width, budget_s=100.0, least_s=5.0)
     assert stopped == "precise enough"
-    assert asked == [12], "two rounds of three arms, two samples each"
+    assert requested == [12], "two rounds of three arms, two samples each"
 
 
 def test_precision_is_looked_at_more_and_more_rarely(clock: Clock, journal: Journal) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def half_width(samples: pd.DataFrame) -> float:
-        asked.append(len(samples))
+        requested.append(len(samples))
         return 30.0 / math.sqrt(len(samples))
 
     assert take(journal, one_second(clock), half_width, budget_s=1000.0) == "precise enough"
-    assert 900 <= asked[-1] < 900 * 1.2
-    assert len(asked) < 5 + math.log(900 / 6, 1.15)
+    assert 900 <= requested[-1] < 900 * 1.2
+    assert len(requested) < 5 + math.log(900 / 6, 1.15)
 
 
 def test_interval_without_a_width_is_never_precise(clock: Clock, journal: Journal) -> None:

@@ -215,7 +215,7 @@ def test_an_object_of_python_is_served_as_a_kernel_is() -> None:
         with pytest.raises(WorkerError, match=r"function 'counting', fail\(\): LookupError: as it"):
             result(worker, "fail")
         assert result(worker, "add", [1]) == {"sum": 14}, "it is the same object"
-        assert worker.got["cpus"] == [CPU]
+        assert worker.obtained["cpus"] == [CPU]
         with pytest.raises(WorkerError, match=f"leave, on CPU {CPU}: worker exit status 5"):
             result(worker, "leave")
         assert result(worker, "add", [1]) == {"sum": 11}, "the next call has a new one"
@@ -249,7 +249,7 @@ def test_crash_costs_that_call_only(
             assert word in str(caught.value)
         assert worker.pid is None
         assert result(worker, "faulty_count_calls") == 1, "the next call has a new process"
-        assert worker.got["cpus"] == [CPU], "with the same conditions"
+        assert worker.obtained["cpus"] == [CPU], "with the same conditions"
 
 
 def test_what_was_said_before_is_not_said_again(worker: Worker) -> None:
@@ -403,9 +403,9 @@ def test_pinned_where_it_was_asked_for_and_read_back(faulty: Build) -> None:
             worker.start()
             assert worker.pid is not None
             assert os.sched_getaffinity(worker.pid) == {cpu}
-            assert worker.got["cpus"] == [cpu]
-            assert worker.got["environment"] == {"PERFLIB_MARK": "x=y"}
-            assert worker.unmet == []
+            assert worker.obtained["cpus"] == [cpu]
+            assert worker.obtained["environment"] == {"PERFLIB_MARK": "x=y"}
+            assert worker.violated == []
 
 
 def test_condition_that_is_not_met_is_a_sentence(
@@ -418,11 +418,11 @@ def test_condition_that_is_not_met_is_a_sentence(
     monkeypatch.setattr(process_module, "observe", elsewhere)
     with Worker(faulty, Conditions(cpu=CPU, fifo_priority=5)) as worker:
         worker.start()
-        assert worker.unmet[0] == f"CPU: asked for {CPU}, may run on [0, 1, 2]."
-        assert worker.unmet[1].startswith("FIFO priority: asked for 5, got scheduler OTHER")
+        assert worker.violated[0] == f"CPU: requested {CPU}, may run on [0, 1, 2]."
+        assert worker.violated[1].startswith("FIFO priority: requested 5, obtained scheduler OTHER")
         assert result(worker, "faulty_add", 1, 2) == 3, "it is said, and measured all the same"
     with Workers(faulty, [Conditions(cpu=CPU), Conditions(cpu=CPU)]) as several:
-        assert several.unmet == worker.unmet[:1], "each sentence once"
+        assert several.violated == worker.violated[:1], "each sentence once"
 
 
 def test_cpu_that_is_not_allowed_is_refused_and_the_allowed_are_named() -> None:

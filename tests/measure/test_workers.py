@@ -14,8 +14,10 @@ def test_each_worker_has_its_conditions_and_all_end_together() -> None:
     with Workers(build("clock_gaps"), [Conditions(cpu=cpu) for cpu in cores]) as started:
         pids = [started[arm].pid for arm in range(len(cores))]
         recorded = started.provenance()
-        assert started.unmet == []
-        assert [entry["got"]["cpus"] for entry in recorded["conditions"]] == [[c] for c in cores]
+        assert started.violated == []
+        assert [entry["obtained"]["cpus"] for entry in recorded["conditions"]] == [
+            [c] for c in cores
+        ]
         assert recorded["kernel"]["kernel"] == "clock_gaps"
     for pid in pids:
         assert pid is not None
@@ -34,7 +36,7 @@ def test_several_kernels_have_a_worker_under_each_of_the_conditions() -> None:
     assert [one["kernel"] for one in recorded["kernels"]] == kernels
     assert len(recorded["conditions"]) == 4
     started.problems |= {"the thread migrated": None}
-    assert started.unmet == ["the thread migrated"]
+    assert started.violated == ["the thread migrated"]
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:

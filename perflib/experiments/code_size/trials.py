@@ -151,7 +151,7 @@ def calibrate(
                     answer, begin, end = _place(worker, pattern, max(numbers), name, 1)
                     if answer:
                         failed[name] = explain(name, answer)
-                    elif lacking := _unmet(name, worker, begin, end):
+                    elif lacking := _violated(name, worker, begin, end):
                         failed[name] = lacking
             for n in numbers:
                 answer, _, _ = _place(worker, pattern, n, SMALL_PAGES, 1)
@@ -163,8 +163,8 @@ def calibrate(
     return steps, failed
 
 
-def _unmet(backing: str, worker: Worker, begin: int, end: int) -> str:
-    return smaps.unmet(backing, _pages(worker, begin, end))
+def _violated(backing: str, worker: Worker, begin: int, end: int) -> str:
+    return smaps.violated(backing, _pages(worker, begin, end))
 
 
 def _pages(worker: Worker, begin: int, end: int) -> smaps.TextPages:
@@ -189,7 +189,7 @@ def page_reach(
                 "code_page_reach", BACKINGS[name], seed, Out("f8", 2), Out("u8", 2),
                 timeout_s=_TIMEOUT_S,
             )  # fmt: skip
-            failed = answer or _unmet(name, worker, int(where[0]), int(where[1]))
+            failed = answer or _violated(name, worker, int(where[0]), int(where[1]))
             return None if failed else list(times)
 
         return timed_pairs([name for name in backings if name in BACKINGS], pair)
@@ -280,7 +280,7 @@ class CodeTrials(Workers):
             return {"code_bytes": 0, "steps": 0, "time_ns": math.nan, "ok": False}
         self._write_map(worker)
         pages = _pages(worker, begin, end)
-        lacking = smaps.unmet(wanted.backing, pages)
+        lacking = smaps.violated(wanted.backing, pages)
         counters = self._opened(wanted.core, worker)
         before = core_activity(cpu)
         if counters is not None:
@@ -288,7 +288,7 @@ class CodeTrials(Workers):
         done = _run(worker, wanted.pattern, wanted.n, wanted.steps)
         misses = float(counters.read()["scaled"].iloc[0]) if counters is not None else None
         meanwhile = core_activity(cpu) - before
-        lacking = lacking or _unmet(wanted.backing, worker, begin, end)
+        lacking = lacking or _violated(wanted.backing, worker, begin, end)
         if lacking:
             self.problems[f"{wanted.backing}, in some trials: {lacking}"] = None
         right = self._right(wanted, round_, int(done["checksum"]), cpu)
@@ -396,7 +396,7 @@ def _activity(meanwhile: CoreActivity) -> dict[str, int]:
 
 def _unmet_by_program(pages: smaps.TextPages) -> str:
     """A program's text comes into memory as it is touched: what is there must be on huge pages."""
-    return smaps.unmet("hugectl", replace(pages, size_bytes=max(pages.resident_bytes, 1)))
+    return smaps.violated("hugectl", replace(pages, size_bytes=max(pages.resident_bytes, 1)))
 
 
 def _dumped_pages(text: str) -> list[smaps.TextPages]:

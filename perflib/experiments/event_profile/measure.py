@@ -303,7 +303,7 @@ class ProfiledJobs(Jobs):
 class ProfiledRunning:
     """A job that runs already, where it happens to run; its event is recorded once."""
 
-    unmet: ClassVar[list[str]] = []
+    violated: ClassVar[list[str]] = []
 
     def __init__(
         self,

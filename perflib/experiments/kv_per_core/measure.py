@@ -120,9 +120,9 @@ class KernelTrials(Workers):
         self._trials = [0] * len(conditions)
 
     @property
-    def unmet(self) -> list[str]:
+    def violated(self) -> list[str]:
         """Conditions that are not in force, and results that are not what they should be."""
-        return super().unmet + [
+        return super().violated + [
             f"cpu{cpu} computed events {sorted(events)} differently from the pilot run: a core or "
             "memory that is broken is the likeliest cause"
             for cpu, events in self._wrong.items()

@@ -55,9 +55,9 @@ class Trials:
         self._problems: dict[str, None] = {}
 
     @property
-    def unmet(self) -> list[str]:
+    def violated(self) -> list[str]:
         """Conditions that are not in force, and why some trials are not used."""
-        return [*self._arrays.unmet, *self._problems]
+        return [*self._arrays.violated, *self._problems]
 
     def provenance(self) -> dict[str, Any]:
         """Kernel and conditions."""

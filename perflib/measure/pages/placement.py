@@ -3,7 +3,7 @@
 First touch puts a page on the node of the core that touches it, if that node has room and the
 process's memory policy and control group allow it; if not, on another node, and nobody is told.
 /proc/PID/numa_maps counts whole mappings, and the kernel joins neighbouring ones: two arrays that
-were touched from two nodes can be one line of it. So pages are asked for one by one.
+were touched from two nodes can be one line of it. So pages are requested one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perflib.model.errors import MeasurementError
 __all__ = ["misplaced", "pages_by_node"]
 
 _PAGE_BYTES = 4096
-_MOST_PAGES = 4096  # that are asked for: a millisecond
+_MOST_PAGES = 4096  # that are requested: a millisecond
 _NUMBERS = {"x86_64": 279, "aarch64": 239}  # of the system call
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = ["TextPages", "backing_of", "read", "unmet"]
+__all__ = ["TextPages", "backing_of", "read", "violated"]
 
 # Each mapping begins with its addresses in lower case; all other lines begin with a capital.
 _HEADER = re.compile(r"\n([0-9a-f]+)-([0-9a-f]+) (.*)")
@@ -123,7 +123,7 @@ def backing_of(smaps: str, begin: int, end: int) -> TextPages:
     >>> pages = backing_of(text, 0x7F0000000000, 0x7F0000200000)
     >>> pages.mapped_bytes, pages.size_bytes, pages.by_kind
     (2097152, 4194304, {'AnonHugePages': 4194304})
-    >>> unmet("thp", pages)
+    >>> violated("thp", pages)
     ''
     """
     if not 0 <= begin < end:
@@ -179,12 +179,12 @@ def _counts(smaps: str, header: re.Match[str]) -> dict[str, int]:
     return counts
 
 
-def unmet(asked: str, found: TextPages) -> str:
-    """Say that a range does not lie on the pages that were asked for; empty: it does.
+def violated(requested: str, found: TextPages) -> str:
+    """Say that a range does not lie on the pages that were requested; empty: it does.
 
     Parameters
     ----------
-    asked
+    requested
         ``4k``: no huge page in any mapping that overlaps the range; ``thp`` and ``collapse``: all
         on transparent huge pages; ``hugetlb``: all on pages of the reserved pool; ``hugectl``:
         these, or a file on huge pages; ``loaded``: anything. All but ``loaded`` want the whole
@@ -197,19 +197,19 @@ def unmet(asked: str, found: TextPages) -> str:
     UserError
         There is no such backing.
     """
-    if asked == "loaded":
+    if requested == "loaded":
         return ""
-    if asked != "4k" and asked not in _WHOLLY:
-        raise UserError(choose("page backing", asked, ["loaded", "4k", *_WHOLLY]))
-    size = "4 KiB" if asked == "4k" else "2 MiB"
-    start = f"asked for pages of {size} ({asked})"
+    if requested != "4k" and requested not in _WHOLLY:
+        raise UserError(choose("page backing", requested, ["loaded", "4k", *_WHOLLY]))
+    size = "4 KiB" if requested == "4k" else "2 MiB"
+    start = f"requested pages of {size} ({requested})"
     if found.mapped_bytes < found.range_bytes:
         gap = found.range_bytes - found.mapped_bytes
         return f"{start}, but {_kib(gap)} of the {_kib(found.range_bytes)} are not mapped"
-    if asked == "4k":
+    if requested == "4k":
         small = not found.huge_bytes and found.kernel_page_bytes <= _SMALL_PAGE_BYTES
         return "" if small else f"{start}, found {_description(found)}{_unasked(found)}"
-    if sum(found.by_kind.get(kind, 0) for kind in _WHOLLY[asked]) >= found.size_bytes:
+    if sum(found.by_kind.get(kind, 0) for kind in _WHOLLY[requested]) >= found.size_bytes:
         return ""
     return f"{start}, found {_description(found)}"
 

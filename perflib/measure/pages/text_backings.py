@@ -128,7 +128,7 @@ def _chosen(switch: str | None) -> str | None:
 def _no_collapse(root: Path) -> str:
     release = text(root / "proc/sys/kernel/osrelease") or ""
     if root == Path("/"):
-        # Distributions bring new calls to old kernels: this one is asked, not its number.
+        # Distributions bring new calls to old kernels: this one is requested, not its number.
         known = _accepts(_MADV_COLLAPSE)
     else:
         numbers = release.split("-")[0].split(".")[:2]
@@ -279,7 +279,7 @@ _LIMITED_POOL = (
 )
 _CAUSES: Mapping[tuple[int, int], str] = {
     (_ARGUMENT, errno.EINVAL): _MISALIGNED,
-    (_ARGUMENT, errno.ERANGE): "there is less of this code than was asked for",
+    (_ARGUMENT, errno.ERANGE): "there is less of this code than was requested",
     (_MAP, errno.ENOMEM): _NO_MEMORY,
     (_ADVISE, errno.EINVAL): "this kernel was built without transparent huge pages",
     (_COLLAPSE, errno.EINVAL): _NO_COLLAPSE,

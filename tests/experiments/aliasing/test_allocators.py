@@ -400,8 +400,8 @@ def test_a_users_own_allocator_is_measured_as_it_behaves(tmp_path: Path) -> None
     assert set(timed["place"]) == {"given", "same", "far"}
     assert (timed["time_ns"] > 0).all()
     for condition, preload in zip(run.provenance["conditions"], ([], [path]), strict=True):
-        assert condition["got"]["preload"] == preload
-        assert condition["unmet"] == []
+        assert condition["obtained"]["preload"] == preload
+        assert condition["violated"] == []
     pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
     assert {"bump aliasing", "glibc aliasing", "bump cost copy 1024"} <= set(
         by_subject(experiment.analyse(run))
@@ -466,7 +466,7 @@ def test_a_sample_that_is_not_what_it_should_be_is_not_used(
 
     monkeypatch.setattr(taken, "_end", wrong)
     assert taken.take(5, 0)["ok"][:3] == [False, False, True]
-    migrated, differs = taken.unmet
+    migrated, differs = taken.violated
     assert f"migrated from cpu{SMALL['cores'][0]}" in migrated
     assert "its result differs" in differs
 

@@ -651,8 +651,8 @@ def test_a_start_that_was_not_as_requested_is_marked(monkeypatch: pytest.MonkeyP
         with made:
             columns = made.take(0, 0)
         assert columns["ok"] == [not words]
-        assert (words in " ".join(made.unmet)) is True
-        assert len(made.unmet) == bool(words)
+        assert (words in " ".join(made.violated)) is True
+        assert len(made.violated) == bool(words)
 
 
 def test_lines_that_cannot_be_read() -> None:

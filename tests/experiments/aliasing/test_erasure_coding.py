@@ -194,7 +194,7 @@ def test_a_trial_measures_every_layout_once_in_an_order_of_its_own() -> None:
     with trials(found) as taken:
         rounds = [taken.take(round_, 0) for round_ in range(6)]
         assert rounds[0]["layout"] == taken.take(0, 0)["layout"]
-        assert taken.unmet == []
+        assert taken.violated == []
     assert len({tuple(columns["layout"]) for columns in rounds}) > 1
     for columns in rounds:
         assert sorted(columns["layout"]) == sorted(LAYOUTS)
@@ -209,7 +209,7 @@ def test_other_parity_than_at_first_is_marked_and_said() -> None:
     found["ours_table"]["parity_checksum"] += 1
     with trials(found) as taken:
         assert taken.take(0, 0)["ok"] == [False] * 4
-        (said,) = taken.unmet
+        (said,) = taken.violated
         assert said.startswith(f"cpu{CPU} made other parity by ours_table than at first: a core")
 
 
@@ -220,7 +220,7 @@ def test_blocks_at_other_places_are_marked(monkeypatch: pytest.MonkeyPatch) -> N
         columns = taken.take(0, 0)
         assert columns["ok"] == [False, True, True, True]
         first = columns["layout"][0]
-        assert taken.unmet == [f"blocks did not begin where layout {first!r} has them"]
+        assert taken.violated == [f"blocks did not begin where layout {first!r} has them"]
 
 
 def test_a_killed_worker_costs_one_trial() -> None:
@@ -484,7 +484,7 @@ def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     assert set(table["layout"]) == set(LAYOUTS)
     assert (table["time_ns"] > 0).all()
     assert run.provenance["kernel"]["kernel"] == "erasure_coding"
-    assert [one["got"]["cpus"] for one in run.provenance["conditions"]] == [[CPU]]
+    assert [one["obtained"]["cpus"] for one in run.provenance["conditions"]] == [[CPU]]
     again = load(run.id)
     pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
     assert {one.subject for one in experiment.analyse(again)} >= {

@@ -301,7 +301,7 @@ def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     again = load(run.id)
     pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
     assert again.provenance["kernel"]["kernel"] == "code_segment"
-    assert [c["got"]["cpus"] for c in again.provenance["conditions"]] == [
+    assert [c["obtained"]["cpus"] for c in again.provenance["conditions"]] == [
         [cpu] for cpu in plan["cores"]
     ]
     assert [entry.status for entry in runs()] == ["saved"]

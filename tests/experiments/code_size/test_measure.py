@@ -189,7 +189,7 @@ def test_the_rings_control_is_measured_on_small_pages_alone(
 ) -> None:
     absent(monkeypatch)
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
-    monkeypatch.setattr("perflib.measure.pages.smaps.unmet", lambda *_: "")
+    monkeypatch.setattr("perflib.measure.pages.smaps.violated", lambda *_: "")
     made = plan(patterns=["line", "chase"], backings=["huge", "4k"])
     every = {(found[1], found[3]) for found in made["configurations"]}
     assert every == {("line", "4k"), ("chase", "thp"), ("chase", "4k")}
@@ -256,12 +256,12 @@ def test_none_that_is_available_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_fails_when_it_is_tried_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = smaps.unmet
+    real = smaps.violated
 
-    def unmet(asked: str, pages: Any) -> str:
+    def violated(asked: str, pages: Any) -> str:
         return "found something else" if asked == "thp" else str(real(asked, pages))
 
-    monkeypatch.setattr("perflib.measure.pages.smaps.unmet", unmet)
+    monkeypatch.setattr("perflib.measure.pages.smaps.violated", violated)
     absent(monkeypatch)
     made = plan(backings=["4k", "thp"]) if not why_not("thp") else None
     if made is None:

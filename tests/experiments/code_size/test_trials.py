@@ -89,7 +89,7 @@ def one(columns: Columns) -> dict[str, Any]:
 def test_a_trial_measures_what_was_requested(kernel: Build, backing: str, pattern: str) -> None:
     with trials_of(kernel, configuration(backing, pattern)) as trials:
         row = one(trials.take(0, 0))
-        assert trials.unmet == []
+        assert trials.violated == []
     assert row["ok"] is True
     assert (row["cpu"], row["pattern"], row["backing"], row["n"]) == (
         CPUS[0], pattern, backing, 512,
@@ -168,7 +168,7 @@ def test_all_cores_run_the_same_code_in_a_round_and_other_code_in_the_next(
         rows = [
             one(trials.take(round_, place)) for round_ in (0, 1) for place in range(len(wanted))
         ]
-        assert trials.unmet == []
+        assert trials.violated == []
     assert [row["cpu"] for row in rows] == [*cpus, *cpus]
     assert len(set(seen)) == 2
 
@@ -177,7 +177,7 @@ def test_conditions_of_the_workers_are_recorded(kernel: Build) -> None:
     with trials_of(kernel, configuration()) as trials:
         recorded = trials.provenance()
     (condition,) = recorded["conditions"]
-    assert condition["got"]["cpus"] == [CPUS[0]]
+    assert condition["obtained"]["cpus"] == [CPUS[0]]
     assert recorded["kernel"]["kernel"] == "code_segment"
     assert "program" not in recorded
 
@@ -189,11 +189,11 @@ def test_a_file_on_huge_pages_is_no_4k(kernel: Build, monkeypatch: pytest.Monkey
     monkeypatch.setattr(smaps, "read", lambda _pid: FILE_PAGES.format(begin=1 << 12, end=1 << 47))
     with trials_of(kernel, configuration()) as trials:
         row = one(trials.take(0, 0))
-        (problem,) = trials.unmet
+        (problem,) = trials.violated
     assert row["ok"] is False
     assert row["huge_bytes"] == 2048 * KIB
     assert row["time_ns"] > 0
-    assert problem.startswith("4k, in some trials: asked for pages of 4 KiB (4k), found Fi")
+    assert problem.startswith("4k, in some trials: requested pages of 4 KiB (4k), found Fi")
     assert "the file system gave" in problem
 
 
@@ -211,7 +211,7 @@ def test_pages_are_read_before_and_after(
     monkeypatch.setattr(smaps, "read", read)
     with trials_of(kernel, configuration(HUGE[0])) as trials:
         rows = [one(trials.take(round_, 0)) for round_ in range(2)]
-        (problem,) = trials.unmet
+        (problem,) = trials.violated
     assert [row["ok"] for row in rows] == [False, True]
     assert "no huge page" in problem
 
@@ -235,7 +235,7 @@ def test_a_backing_that_fails_in_some_trials_costs_these(
     monkeypatch.setattr(Worker, "call", failing(Worker.call, "code_lay", 1, 2))
     with trials_of(kernel, configuration()) as trials:
         rows = [one(trials.take(round_, 0)) for round_ in range(4)]
-        (problem,) = trials.unmet
+        (problem,) = trials.violated
     assert [row["ok"] for row in rows] == [True, False, False, True]
     assert math.isnan(rows[1]["time_ns"])
     assert "4k, in some trials: could not map memory for the copy: Cannot allocate" in problem
@@ -261,7 +261,7 @@ def test_other_results_than_the_first_core_are_not_used(
     wanted = [configuration(), configuration(core=1)]
     with trials_of(kernel, *wanted, cpus=[CPUS[0], CPUS[-1]]) as trials:
         rows = [one(trials.take(0, place)) for place in (0, 1, 0)]
-        (problem,) = trials.unmet
+        (problem,) = trials.violated
     assert [row["ok"] for row in rows] == [True, False, True]
     assert f"cpu{CPUS[-1]} ran other code" in problem
 
@@ -277,7 +277,7 @@ def test_a_thread_that_migrated_is_not_used(kernel: Build, monkeypatch: pytest.M
     monkeypatch.setattr(code_trials, "_run", run)
     with trials_of(kernel, configuration()) as trials:
         assert one(trials.take(0, 0))["ok"] is False
-        assert f"migrated from cpu{CPUS[0]}" in trials.unmet[0]
+        assert f"migrated from cpu{CPUS[0]}" in trials.violated[0]
 
 
 # --- killed --------------------------------------------------------------------------------------
@@ -363,8 +363,8 @@ def test_misses_are_counted_where_there_is_a_counter(
     monkeypatch.setattr(code_trials, "pmu", lambda: Pmu(available=True, reason=""))
     monkeypatch.setattr(code_trials, "_EVENT", "task-clock:u")
     with trials_of(kernel, configuration()) as trials:
-        if trials.unmet:
-            pytest.skip(trials.unmet[0])
+        if trials.violated:
+            pytest.skip(trials.violated[0])
         rows = [one(trials.take(round_, 0)) for round_ in (0, 1)]
         (worker,) = trials._workers
         worker.kill()
@@ -384,7 +384,7 @@ def test_a_counter_that_is_refused_is_a_problem_and_no_column(
     monkeypatch.setattr(groups.Group.__init__, "__kwdefaults__", {"name": "", "opener": refuse})
     with trials_of(kernel, configuration()) as trials:
         row = one(trials.take(0, 0))
-        (problem,) = trials.unmet
+        (problem,) = trials.violated
     assert row["ok"] is True
     assert "itlb_misses" not in row
     assert problem.startswith("iTLB misses are not counted: not allowed")

@@ -389,7 +389,7 @@ def test_a_short_run_counts_in_every_mode(measured: Run) -> None:
     assert (shared["running_ns"] < 1.2 * shared["cpu_time_ns"] / sets).all()
     read = table[table["mode"].isin([ONE_SET, ROTATED, KERNEL])]
     assert (read["obtained"] <= read["due"]).all()
-    assert measured.provenance["conditions"][0]["unmet"] == []
+    assert measured.provenance["conditions"][0]["violated"] == []
 
 
 def test_the_clock_agrees_with_the_time_that_the_job_had(measured: Run) -> None:

@@ -113,7 +113,7 @@ def test_a_named_event_of_any_job(tmp_path: Path) -> None:
     assert set(columns["cpu"]) == {CPU}
     noted = trials.provenance()
     assert noted["sampled"] == "cpu-clock"
-    assert noted["conditions"][0]["got"]["cpus"] == [CPU]
+    assert noted["conditions"][0]["obtained"]["cpus"] == [CPU]
     assert json.loads(json.dumps(noted))["instructions"] == noted["instructions"]
 
 
@@ -331,7 +331,7 @@ def test_a_running_job_is_recorded_and_goes_on(tmp_path: Path) -> None:
     noted = trials.provenance()
     assert noted["job"] == f"process {job.pid}, log log"
     assert noted["sampled"] == "cpu-clock"
-    assert trials.unmet == []
+    assert trials.violated == []
 
 
 @needs_perf

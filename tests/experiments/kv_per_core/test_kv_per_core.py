@@ -249,7 +249,7 @@ def test_a_short_run_measures_all_cores_and_is_saved() -> None:
     again = load(run.id)
     pd.testing.assert_frame_equal(again.samples, table, check_dtype=False)
     assert again.provenance["kernel"]["kernel"] == "kv"
-    assert [c["got"]["cpus"] for c in again.provenance["conditions"]] == [
+    assert [c["obtained"]["cpus"] for c in again.provenance["conditions"]] == [
         [cpu] for cpu in again.provenance["plan"]["cores"]
     ]
     assert [entry.status for entry in runs()] == ["saved"]
@@ -268,7 +268,7 @@ def test_the_job_as_a_program_gives_the_same_table() -> None:
     assert (run.samples["time_ns"] > 0).all()
     cores = run.provenance["plan"]["cores"]
     assert run.samples["cpu"].nunique() == len(cores)
-    assert [c["got"]["cpus"] for c in run.provenance["conditions"]] == [[cpu] for cpu in cores]
+    assert [c["obtained"]["cpus"] for c in run.provenance["conditions"]] == [[cpu] for cpu in cores]
 
 
 def test_any_job_with_a_log_takes_its_place() -> None:
@@ -331,10 +331,10 @@ def test_a_core_that_computes_wrongly_is_reported_and_its_samples_are_not_used()
         _, checksums = trials.pilot(range(4))
         expected = np.array(checksums, dtype=np.uint64)
         assert trials.take(0, range(4), expected)["ok"] == [True] * 4
-        assert trials.unmet == []
+        assert trials.violated == []
         expected[2] += np.uint64(1)
         assert trials.take(0, range(4), expected)["ok"] == [True, True, False, True]
-        assert f"cpu{cpu} computed events [2] differently" in trials.unmet[0]
+        assert f"cpu{cpu} computed events [2] differently" in trials.violated[0]
 
 
 def test_a_worker_is_replaced_when_it_is_old_and_has_done_enough(

@@ -273,7 +273,7 @@ def test_another_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 class FakeArrays:
     """Answers as given: why an array is not placed, the frequency, why the core cannot be used."""
 
-    unmet: tuple[str, ...] = ("the priority was not available",)
+    violated: tuple[str, ...] = ("the priority was not available",)
 
     def __init__(self, *, unplaced: str = "", gone: str = "", mhz: float = 2000.0) -> None:
         self.unplaced, self.gone, self.mhz = unplaced, gone, mhz
@@ -325,7 +325,7 @@ def test_a_trial_that_fails_is_marked_and_reported_once(
         assert len(frame) == rows
         assert not frame["ok"].any()
         assert set(frame.columns) | {"round", "position"} == {c.name for c in experiment.columns}
-    assert made.unmet == [FakeArrays.unmet[0], f"4k on cpu{CPU}, in some trials: {says}"]
+    assert made.violated == [FakeArrays.violated[0], f"4k on cpu{CPU}, in some trials: {says}"]
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="one CPU: there is no other to take away")

@@ -24,14 +24,14 @@ SHARE = 0.1  # of the threads' time, that each point costs
 
 
 class FakeLoop:
-    """Stands for `run_alone` and `profile_job`; notes what it was asked.
+    """Stands for `run_alone` and `profile_job`; notes what it was requested.
 
     ``cost``: the profile's, as a log ratio. ``off``: the profile's waits beside the reported ones.
     """
 
     def __init__(self, *, cost: float = 0.0, off: float = 0.0, noise: float = 0.01) -> None:
         self.cost, self.off = cost, off
-        self.asked: list[dict[str, Any]] = []
+        self.requested: list[dict[str, Any]] = []
         self.generator = np.random.default_rng(1)
         self.noise = noise
         self.meta: dict[str, Any] = {}
@@ -40,7 +40,7 @@ class FakeLoop:
 
     def run_alone(self, argv: Sequence[str], conditions: Any, **options: Any) -> Ran:
         """As `perflib.instruments.threads.record.run_alone`."""
-        self.asked.append({"argv": list(argv), "conditions": conditions, **options})
+        self.requested.append({"argv": list(argv), "conditions": conditions, **options})
         text = self.account(argv, 0.0)
         return Ran(0, text, Account.parse(text).duration_s + 0.03, self.problem)
 
@@ -50,7 +50,7 @@ class FakeLoop:
     ) -> Profiled:  # fmt: skip
         """As `perflib.instruments.threads.record.profile_job`."""
         given = {"backend": backend, "settings": settings, "conditions": conditions, **options}
-        self.asked.append({"argv": list(argv), **given})
+        self.requested.append({"argv": list(argv), **given})
         text = self.account(argv, self.cost)
         account = Account.parse(text)
         made = recording(folder, account, self.off, self.meta)

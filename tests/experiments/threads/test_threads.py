@@ -168,8 +168,8 @@ def test_a_run_has_all_configurations_and_keeps_a_recording_of_each_version(loop
     assert run.provenance["kernel"]
     again = load(run.id)
     assert experiment.analyse(again)[0].claim == experiment.analyse(run)[0].claim
-    assert loop.asked[0]["timeout_s"] == 600
-    argv = [asked["argv"] for asked in loop.asked]
+    assert loop.requested[0]["timeout_s"] == 600
+    argv = [requested["argv"] for requested in loop.requested]
     assert any("output,queue" in words for words in argv)
     assert any("none" in words for words in argv)
 

@@ -140,8 +140,14 @@ def test_the_rows_of_one_version(tmp_path: Path, loop: FakeLoop) -> None:
     assert (profiled["serial_begin_s"], profiled["serial_end_s"]) == pytest.approx((0.02, 0.01))
     assert profiled["backend"] == "fake"
     assert profiled["limiting"] == "output_module"
-    assert [bool(asked.get("backend")) for asked in loop.asked] == [False, False, True, False, True]
-    assert all(asked["cpus"] == [0] for asked in loop.asked)
+    assert [bool(requested.get("backend")) for requested in loop.requested] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert all(requested["cpus"] == [0] for requested in loop.requested)
 
 
 def test_the_last_recording_of_each_version_is_kept(tmp_path: Path, loop: FakeLoop) -> None:
@@ -152,7 +158,7 @@ def test_the_last_recording_of_each_version_is_kept(tmp_path: Path, loop: FakeLo
     assert taken.provenance()["recordings"] == {"Final": "Final", "CMSSW I": "CMSSW_I"}
     kept = sorted(path.name for path in (tmp_path / "recordings").iterdir())
     assert kept == ["CMSSW_I", "Final"]
-    assert loop.asked[-1]["settings"] == Settings()
+    assert loop.requested[-1]["settings"] == Settings()
     assert file_name("formula+queue") == "formula_queue"
 
 
@@ -259,17 +265,17 @@ def test_a_command_reports_no_waits_and_its_end_is_only_noted(
 def test_a_running_jobs_recording_is_cut_into_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    requested: list[Any] = []
 
     def attached(pid: int, *args: Any, **options: Any) -> Profiled:
-        asked.append((pid, args, options))
+        requested.append((pid, args, options))
         account = Account.parse(FakeLoop(noise=0.0).account(argv(2, "output"), 0.0))
         return Profiled(None, "", 1.0, "", recording(args[1], account))
 
     monkeypatch.setattr(threads_trials, "profile_job", attached)
     taken = trials(tmp_path, [Configuration("running", PROFILED, 1, [])], reports=False, pid=77)
     columns = taken.take(0, 0)
-    assert asked[0][0] == 77
+    assert requested[0][0] == 77
     assert len(columns["version"]) == SEGMENTS
     assert sum(columns["recorded_s"]) == pytest.approx(columns["whole_s"][0])
     assert columns["start_ns"] == sorted(set(columns["start_ns"]))
@@ -307,4 +313,4 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path, loop: Fa
     taken = trials(tmp_path)
     assert not left.exists()
     assert taken.provenance()["recordings"] == {"CMSSW I": "CMSSW_I"}
-    assert loop.asked == []
+    assert loop.requested == []

@@ -40,10 +40,10 @@ def test_pages_that_were_not_touched_are_not_in_memory(memory: tuple[mmap.mmap, 
 
 
 def test_a_large_range_is_looked_at_in_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[np.ndarray] = []
+    requested: list[np.ndarray] = []
 
     def kernel(_pid: int, pages: np.ndarray, status: np.ndarray) -> int:
-        asked.append(pages)
+        requested.append(pages)
         status[:] = pages // PAGE % 2  # every other page on node 1
         return 0
 
@@ -51,8 +51,8 @@ def test_a_large_range_is_looked_at_in_places(monkeypatch: pytest.MonkeyPatch) -
     found = pages_by_node(1, 0, 1 << 30)
     assert sum(found.values()) == 4096
     assert set(found) == {0, 1}
-    assert int(asked[0].min()) == 0
-    assert int(asked[0].max()) == (1 << 30) - PAGE
+    assert int(requested[0].min()) == 0
+    assert int(requested[0].max()) == (1 << 30) - PAGE
 
 
 def test_of_a_process_that_has_ended_nothing_is_known() -> None:

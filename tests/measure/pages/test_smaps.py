@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from perflib.measure.pages import smaps
-from perflib.measure.pages.smaps import TextPages, backing_of, unmet
+from perflib.measure.pages.smaps import TextPages, backing_of, violated
 from perflib.model.errors import MeasurementError, UserError
 from tests.machine import trees
 
@@ -78,10 +78,10 @@ def test_small_pages_are_4k_and_nothing_else() -> None:
         kernel_page_bytes=4096,
         files=("/tmp/lib.so",),
     )
-    assert unmet("4k", found) == unmet("loaded", found) == ""
-    for asked in HUGE:
-        assert unmet(asked, found) == (
-            f"asked for pages of 2 MiB ({asked}), found no huge page of 4096 KiB"
+    assert violated("4k", found) == violated("loaded", found) == ""
+    for requested in HUGE:
+        assert violated(requested, found) == (
+            f"requested pages of 2 MiB ({requested}), found no huge page of 4096 KiB"
         )
 
 
@@ -100,38 +100,39 @@ def test_each_kind_of_huge_page(kind: str, page_kib: int, fits: set[str]) -> Non
     assert found.by_kind == {kind: 4 * MIB}
     assert found.huge_bytes == found.resident_bytes == 4 * MIB
     assert found.kernel_page_bytes == page_kib << 10
-    assert {asked for asked in HUGE if not unmet(asked, found)} == fits
-    assert unmet("4k", found).startswith(
-        f"asked for pages of 4 KiB (4k), found {kind} 4096 KiB of 4096 KiB"
+    assert {requested for requested in HUGE if not violated(requested, found)} == fits
+    assert violated("4k", found).startswith(
+        f"requested pages of 4 KiB (4k), found {kind} 4096 KiB of 4096 KiB"
     )
-    assert unmet("loaded", found) == ""
+    assert violated("loaded", found) == ""
 
 
 def test_a_library_that_is_already_on_huge_pages_is_named() -> None:
     text = mapping(BEGIN, END, "/srv/my lib.so (deleted)", FilePmdMapped=2048)
-    sentence = unmet("4k", pages(text))
+    sentence = violated("4k", pages(text))
     assert sentence.startswith(
-        "asked for pages of 4 KiB (4k), found FilePmdMapped 2048 KiB of 4096 KiB: "
+        "requested pages of 4 KiB (4k), found FilePmdMapped 2048 KiB of 4096 KiB: "
         "the file system gave /srv/my lib.so (deleted) huge pages unasked"
     )
-    assert "file system" not in unmet("4k", pages(mapping(BEGIN, END, AnonHugePages=2048)))
+    assert "file system" not in violated("4k", pages(mapping(BEGIN, END, AnonHugePages=2048)))
 
 
 def test_one_huge_page_is_too_few_and_too_many() -> None:
     found = pages(mapping(BEGIN, END, AnonHugePages=2048))
-    assert unmet("thp", found) == (
-        "asked for pages of 2 MiB (thp), found AnonHugePages 2048 KiB of 4096 KiB"
+    assert violated("thp", found) == (
+        "requested pages of 2 MiB (thp), found AnonHugePages 2048 KiB of 4096 KiB"
     )
-    assert unmet("4k", found) == (
-        "asked for pages of 4 KiB (4k), found AnonHugePages 2048 KiB of 4096 KiB"
+    assert violated("4k", found) == (
+        "requested pages of 4 KiB (4k), found AnonHugePages 2048 KiB of 4096 KiB"
     )
 
 
 def test_pages_of_the_pool_that_nobody_has_touched() -> None:
     found = pages(mapping(BEGIN, END, "/anon_hugepage (deleted)", page_kib=2048))
     assert (found.resident_bytes, found.huge_bytes) == (0, 0)
-    for asked in ("4k", "hugetlb"):
-        assert unmet(asked, found).endswith("huge pages that are not there yet (of 4096 KiB)")
+    for requested in ("4k", "hugetlb"):
+        words = violated(requested, found)
+        assert words.endswith("huge pages that are not there yet (of 4096 KiB)")
 
 
 def test_a_kernel_that_counts_the_pool_as_resident() -> None:
@@ -147,11 +148,11 @@ def test_a_mapping_larger_than_the_range() -> None:
     found = pages(mapping(*larger, AnonHugePages=12 << 10))
     assert (found.range_bytes, found.mapped_bytes) == (4 * MIB, 4 * MIB)
     assert found.size_bytes == 12 * MIB
-    assert unmet("thp", found) == ""
-    # Where in the mapping its huge pages are, smaps does not say: no verdict holds but "unmet".
+    assert violated("thp", found) == ""
+    # Where in the mapping its huge pages are, smaps does not say: no verdict holds but "violated".
     partly = pages(mapping(*larger, AnonHugePages=4096))
-    assert unmet("thp", partly).endswith("found AnonHugePages 4096 KiB of 12288 KiB")
-    assert unmet("4k", partly).endswith("found AnonHugePages 4096 KiB of 12288 KiB")
+    assert violated("thp", partly).endswith("found AnonHugePages 4096 KiB of 12288 KiB")
+    assert violated("4k", partly).endswith("found AnonHugePages 4096 KiB of 12288 KiB")
 
 
 def test_two_mappings_of_which_one_is_huge() -> None:
@@ -162,13 +163,13 @@ def test_two_mappings_of_which_one_is_huge() -> None:
     assert found.by_kind == {"FilePmdMapped": 2 * MIB}
     assert found.resident_bytes == 2 * MIB + 8192
     assert found.files == ("/a", "/b")
-    assert all(unmet(asked, found) for asked in ("4k", *HUGE))
+    assert all(violated(requested, found) for requested in ("4k", *HUGE))
     whole = pages(
         mapping(BEGIN, middle, FilePmdMapped=2048),
         mapping(middle, END, page_kib=2048, Private_Hugetlb=2048),
     )
-    assert unmet("hugectl", whole) == ""
-    assert unmet("hugetlb", whole).endswith(
+    assert violated("hugectl", whole) == ""
+    assert violated("hugetlb", whole).endswith(
         "found FilePmdMapped 2048 KiB, Private_Hugetlb 2048 KiB of 4096 KiB"
     )
 
@@ -179,15 +180,15 @@ def test_a_gap_is_not_what_was_asked_for() -> None:
         mapping(BEGIN + 3 * MIB, END),
     )
     assert found.mapped_bytes == 2 * MIB
-    for asked in ("4k", *HUGE):
-        assert unmet(asked, found).endswith("but 2048 KiB of the 4096 KiB are not mapped")
-    assert unmet("loaded", found) == ""
+    for requested in ("4k", *HUGE):
+        assert violated(requested, found).endswith("but 2048 KiB of the 4096 KiB are not mapped")
+    assert violated("loaded", found) == ""
 
 
 def test_nothing_is_mapped_there() -> None:
     found = pages()
     assert (found.mapped_bytes, found.size_bytes, found.kernel_page_bytes) == (0, 0, 0)
-    assert unmet("4k", found).endswith("but 4096 KiB of the 4096 KiB are not mapped")
+    assert violated("4k", found).endswith("but 4096 KiB of the 4096 KiB are not mapped")
     assert backing_of("", BEGIN, END) == found
 
 
@@ -198,7 +199,7 @@ def test_neighbours_that_only_touch_the_range_are_left_out() -> None:
         mapping(END, END + 2 * MIB, AnonHugePages=2048),
     )
     assert found.size_bytes == 4 * MIB
-    assert unmet("4k", found) == ""
+    assert violated("4k", found) == ""
 
 
 # --- texts with odd things in them ---------------------------------------------------------------
@@ -209,7 +210,7 @@ def test_locked_and_named_mappings() -> None:
         mapping(BEGIN, BEGIN + 2 * MIB, "[anon:java heap]", AnonHugePages=2048, Locked=2048),
         mapping(BEGIN + 2 * MIB, END, AnonHugePages=2048, Locked=4),
     )
-    assert unmet("thp", found) == ""
+    assert violated("thp", found) == ""
     assert found.files == ()
 
 
@@ -227,8 +228,8 @@ def test_a_kernel_that_lacks_fields() -> None:
             line for line in old.splitlines(keepends=True) if not line.startswith(f"{name}")
         )
     assert "FilePmdMapped" not in old
-    assert unmet("thp", pages(old)) == ""
-    assert unmet("4k", pages(old))
+    assert violated("thp", pages(old)) == ""
+    assert violated("4k", pages(old))
 
 
 @pytest.mark.parametrize("after", ["Rss:", "AnonHugePages:", "FilePmdMapped:", "THPeligible:"])
@@ -254,7 +255,7 @@ def test_a_range_that_is_none(begin: int, end: int) -> None:
 
 def test_a_backing_that_does_not_exist() -> None:
     with pytest.raises(UserError, match=r"unknown page backing 'hugetbl'.*'hugetlb'"):
-        unmet("hugetbl", pages())
+        violated("hugetbl", pages())
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -376,9 +377,9 @@ def real(code: str, *words: str) -> Iterator[tuple[TextPages, int]]:
 def test_real_memory_that_was_told_not_to_be_huge() -> None:
     with real(_ANONYMOUS, "15") as (found, huge_kib):
         assert huge_kib == 0
-        assert unmet("4k", found) == ""
+        assert violated("4k", found) == ""
         assert found.resident_bytes >= 4 * MIB
-        assert all(unmet(asked, found) for asked in HUGE)
+        assert all(violated(requested, found) for requested in HUGE)
 
 
 def test_real_memory_on_transparent_huge_pages() -> None:
@@ -386,9 +387,9 @@ def test_real_memory_on_transparent_huge_pages() -> None:
         if not huge_kib:
             pytest.skip("the kernel gave no transparent huge page: never, or memory is fragmented")
         assert found.by_kind == {"AnonHugePages": huge_kib << 10}
-        assert (unmet("thp", found) == "") == (huge_kib == 4096)
-        assert "AnonHugePages" in unmet("4k", found)
-        assert unmet("hugetlb", found)
+        assert (violated("thp", found) == "") == (huge_kib == 4096)
+        assert "AnonHugePages" in violated("4k", found)
+        assert violated("hugetlb", found)
 
 
 def test_real_memory_that_was_collapsed() -> None:
@@ -396,7 +397,7 @@ def test_real_memory_that_was_collapsed() -> None:
         # The advice is taken, or refused: then the process ended, and this is skipped.
         assert huge_kib == 4096
         assert found.by_kind == {"AnonHugePages": 4 * MIB}
-        assert unmet("collapse", found) == unmet("thp", found) == ""
+        assert violated("collapse", found) == violated("thp", found) == ""
 
 
 def test_a_real_file_that_was_written_at_one_go(tmp_path: Path) -> None:
@@ -406,14 +407,14 @@ def test_a_real_file_that_was_written_at_one_go(tmp_path: Path) -> None:
             pytest.skip("this file system gives no huge pages unasked")
         assert found.huge_bytes == huge_kib << 10
         assert found.files == (str(file),)
-        sentence = unmet("4k", found)
+        sentence = violated("4k", found)
         assert "FilePmdMapped" not in found.by_kind or f"gave {file} huge pages" in sentence
-        assert sentence.startswith("asked for pages of 4 KiB (4k), found ")
+        assert sentence.startswith("requested pages of 4 KiB (4k), found ")
 
 
 def test_a_real_file_that_was_written_in_small_pieces(tmp_path: Path) -> None:
     with real(_FILE, str(tmp_path / "piece by piece"), "4096") as (found, huge_kib):
         if huge_kib:
             pytest.skip("this file system gives huge pages whatever is written")
-        assert unmet("4k", found) == ""
+        assert violated("4k", found) == ""
         assert found.resident_bytes == 8 * MIB

@@ -190,16 +190,16 @@ def test_whether_it_may_be_enlarged_is_seen_from_the_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine(tmp_path, **pool(0, 0))
-    asked: list[Path] = []
+    requested: list[Path] = []
 
     def access(path: Path, mode: int) -> bool:
-        asked.append(path)
+        requested.append(path)
         return mode != os.W_OK
 
     assert why_not("hugetlb", tmp_path, 4) == ""
     monkeypatch.setattr(os, "access", access)
     assert "pool of huge pages is empty" in why_not("hugetlb", tmp_path, 4)
-    assert asked == [tmp_path / "proc/sys/vm/nr_hugepages"]
+    assert requested == [tmp_path / "proc/sys/vm/nr_hugepages"]
 
 
 def test_a_machine_without_a_pool(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_hugectl_where_others_may_write(tmp_path: Path) -> None:
         ("hugetlb", 6, errno.EINVAL, "before 5.16"),
         ("loaded", 1, errno.EINVAL, "no loader mapped this pattern"),
         ("loaded", 2, errno.ESTALE, "deleted or replaced"),
-        ("4k", 1, errno.ERANGE, "less of this code than was asked for"),
+        ("4k", 1, errno.ERANGE, "less of this code than was requested"),
         ("4k", 3, errno.EINVAL, "built without transparent huge pages"),
         ("collapse", 4, errno.EINVAL, "older than 6.1"),
         ("collapse", 4, errno.EAGAIN, "fragmented"),

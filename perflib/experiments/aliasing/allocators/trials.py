@@ -19,7 +19,7 @@ from perflib.experiments.aliasing.allocators.claims import AGAIN, NEW
 from perflib.experiments.aliasing.allocators.table import FUNCTIONS, PLACES, TIMED
 from perflib.kernels import build
 from perflib.machine.libraries.allocators import Allocator
-from perflib.measure.conditions import Conditions, check, observe, unmet
+from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
@@ -88,19 +88,19 @@ class AllocatorTrials:
         self._work = work
         self._seed = seed
         self._build = build("allocator_pairs", variant=level, executable=True)
-        self._got: list[dict[str, Any]] = []
+        self._obtained: list[dict[str, Any]] = []
         self._checksums: dict[tuple[str, int], int] = {}
         self._problems: dict[str, None] = {}
 
     @property
-    def unmet(self) -> list[str]:
+    def violated(self) -> list[str]:
         """Conditions that are not in force, and what was wrong with some samples."""
-        lacking = [text for got in self._got for text in got["unmet"]]
+        lacking = [text for obtained in self._obtained for text in obtained["violated"]]
         return list(dict.fromkeys([*lacking, *self._problems]))
 
     def provenance(self) -> dict[str, Any]:
         """The program, and the conditions of each configuration: requested and observed."""
-        return {"kernel": self._build.provenance, "conditions": self._got}
+        return {"kernel": self._build.provenance, "conditions": self._obtained}
 
     def observe(self) -> None:
         """Start each configuration once and read back the conditions of its process.
@@ -110,15 +110,17 @@ class AllocatorTrials:
         MeasurementError
             The program does not run with that allocator, or does not use it.
         """
-        self._got = []
+        self._obtained = []
         for configuration in self._configurations:
             wanted = self._wanted(configuration)
             with self._started(configuration) as process:
                 self._verify(configuration, process)
-                got = observe(process.pid, wanted.environment)
+                obtained = observe(process.pid, wanted.environment)
                 self._end(configuration, process, "")
-            sentences = unmet(wanted, got)
-            self._got.append({"asked": asdict(wanted), "got": got, "unmet": sentences})
+            sentences = violated(wanted, obtained)
+            self._obtained.append(
+                {"requested": asdict(wanted), "obtained": obtained, "violated": sentences}
+            )
 
     def take(self, round_: int, which: int) -> Columns:
         """One process: pairs that are new, what is timed, then pairs after all is freed."""

@@ -200,9 +200,9 @@ def sweep_offsets(
     failed = [one["failed"] for one in journal.turns if "failed" in one]
     if samples.empty:
         raise MeasurementError(failed[-1]) if failed else KeyboardInterrupt
-    problems = [*worker.unmet, *dict.fromkeys(failed)]
+    problems = [*worker.violated, *dict.fromkeys(failed)]
     _mark_usable(samples, problems)
-    provenance = {"asked": asdict(conditions), "got": worker.got}
+    provenance = {"requested": asdict(conditions), "obtained": worker.obtained}
     return OffsetSweep(name, samples, threshold_percent, stopped, problems, provenance)
 
 

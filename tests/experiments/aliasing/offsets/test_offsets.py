@@ -303,7 +303,7 @@ def test_a_blas_that_uses_threads_all_the_same_is_found_out(threaded: Blas) -> N
         assert columns["ok"] == [False] * 3
         assert sorted(columns["offset_bytes"]) == [0, 8, 2048]
         assert all(others > 0 for others in columns["others_ns"])
-        (problem,) = trials.unmet
+        (problem,) = trials.violated
     assert problem.startswith("dgemv-threaded-column-256: other threads of the process took time")
 
 
@@ -330,7 +330,7 @@ def test_a_library_that_went_away_is_told() -> None:
 @needs_this_processor
 def test_one_thread_is_asked_for_before_the_library_is_loaded(threaded: Blas) -> None:
     with trials_of(threaded) as trials:
-        asked = trials.provenance()["conditions"][0]["got"]["environment"]
+        asked = trials.provenance()["conditions"][0]["obtained"]["environment"]
     assert asked["OPENBLAS_NUM_THREADS"] == asked["MKL_NUM_THREADS"] == "1"
 
 
@@ -350,8 +350,8 @@ def test_a_sample_whose_result_differs_is_not_used(monkeypatch: pytest.MonkeyPat
 
         monkeypatch.setattr(trials, "sweep", wrong)
         assert trials.take(1, 0)["ok"] == [True, False, False]
-        assert any("its result differs" in words for words in trials.unmet)
-        assert any(f"migrated from cpu{cpu}" in words for words in trials.unmet)
+        assert any("its result differs" in words for words in trials.violated)
+        assert any(f"migrated from cpu{cpu}" in words for words in trials.violated)
 
 
 def test_calls_fill_the_time_and_long_calls_are_single() -> None:

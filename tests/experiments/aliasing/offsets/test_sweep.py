@@ -304,7 +304,7 @@ def test_a_python_function_is_swept_with_copies() -> None:
     assert swept.stopped == "budget spent"
     assert len(swept.findings()) == 2
     assert "copyto" in repr(swept)
-    assert swept.provenance["got"]["environment"]["OMP_NUM_THREADS"] == "1"
+    assert swept.provenance["obtained"]["environment"]["OMP_NUM_THREADS"] == "1"
     assert swept.figure().axes
 
 
