@@ -282,7 +282,7 @@ NOTHING: dict[str, Any] = {
         ),
         (
             Conditions(huge_pages="always"),
-            "huge pages: requested always, obtained 'madvise'. The system setting thp=always gives it.",
+            "huge pages: requested always, obtained 'madvise'. The system setting thp=always gives",
         ),
         (Conditions(huge_pages="never"), "huge pages: requested never, obtained 'madvise'."),
     ],

@@ -59,7 +59,7 @@ def test_each_core_s_first_touch_lies_on_its_node(layout: Layout, arrays: Arrays
         assert lay(arrays, cpu, node) == ""
     for cpu, node in enumerate(layout.nodes):
         assert arrays.nodes(cpu) == {node: 512}
-    assert arrays.unmet == []
+    assert arrays.violated == []
 
 
 def test_numa_maps_say_the_same(layout: Layout, arrays: Arrays) -> None:
@@ -96,7 +96,7 @@ def test_a_policy_decides_instead_of_first_touch(policy: MemoryPolicy, layout: L
     with Arrays(Conditions(memory_policy=policy, memory_node=node)) as made:
         assert lay(made, 0, node) == ""
         assert made.nodes(0) == {node: 512}
-        assert made.unmet == []
+        assert made.violated == []
         got = observe(worker_of(made))
         assert (got["memory_policy"], got["memory_nodes"]) == (policy, [node])
 
@@ -106,7 +106,7 @@ def test_interleaved_pages_go_round_the_nodes(layout: Layout) -> None:
     with Arrays(Conditions(memory_policy="interleave")) as made:
         assert lay(made, 0, None) == ""
         assert made.nodes(0) == {node: 512 // len(nodes) for node in nodes}
-        assert made.unmet == []
+        assert made.violated == []
         got = observe(worker_of(made))
         assert (got["memory_policy"], got["memory_nodes"]) == ("interleave", list(nodes))
 
