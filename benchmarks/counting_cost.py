@@ -1,9 +1,9 @@
-"""What counting and sampling cost the job: a kv worker, all arms in turn in one run.
+"""What counting and sampling cost the job: a kv worker, all configurations in turn in one run.
 
     python benchmarks/counting_cost.py [--rounds 60] [--turn-ms 200]
 
-Each round visits every arm in a fresh random order with the same events; costs are paired within
-rounds, with intervals from blocks of time. "nothing, again" is the null comparison: what this
+Each round visits every configuration in a fresh random order with the same events; costs are paired
+within rounds, with intervals from batch means. "nothing, again" is the null comparison: what this
 machine shows where there is no cost.
 """
 
@@ -33,7 +33,7 @@ _NOTHING = "nothing"
 _SETS = ("software", "faults", "generic", "memory")
 _TIMES = np.dtype({"names": ["time_ns"], "formats": ["i8"], "offsets": [16], "itemsize": 104})
 
-Arm = Callable[[], contextlib.AbstractContextManager[object]]
+Configuration = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 def run_ms(worker: Worker, events: int) -> float:
@@ -46,12 +46,12 @@ def run_ms(worker: Worker, events: int) -> float:
     return 1e-6 * float(done["time_ns"].sum())
 
 
-def arms_of(pid: int, recorder: Recorder) -> dict[str, tuple[Arm, float]]:
-    """Each arm's way to count, and the most it may cost in percent."""
+def arms_of(pid: int, recorder: Recorder) -> dict[str, tuple[Configuration, float]]:
+    """Each configuration's way to count, and the most it may cost in percent."""
     sets = {name: events_of(name) for name in _SETS}
     watched = watch(pid=pid)
 
-    def followed(period_s: float) -> Arm:
+    def followed(period_s: float) -> Configuration:
         return lambda: Monitor(sets, watched, period_s=period_s)
 
     @contextlib.contextmanager
@@ -83,19 +83,19 @@ def main() -> None:
         events = max(1, round(1000 * asked.turn_ms / run_ms(worker, 1000)))
         assert worker.pid is not None
         with Recorder(worker.pid, folder=Path(folder), frequency_hz=1000) as recorder:
-            arms = arms_of(worker.pid, recorder)
-            names = list(arms)
+            configurations = arms_of(worker.pid, recorder)
+            names = list(configurations)
             times_ms = np.zeros((asked.rounds, len(names)))
             start_s = np.zeros(asked.rounds)
             for number in range(asked.rounds):
                 start_s[number] = time.monotonic()
-                for arm in generator.permutation(len(names)):
-                    with arms[names[arm]][0]():
-                        times_ms[number, arm] = run_ms(worker, events)
+                for configuration in generator.permutation(len(names)):
+                    with configurations[names[configuration]][0]():
+                        times_ms[number, configuration] = run_ms(worker, events)
             print(f"sampled: {recorder.event}; {events} events a turn", flush=True)
     for index, name in enumerate(names[1:], start=1):
         cost = compare_cores(np.log(times_ms[:, [0, index]]), start_s).effects[1].slowdown
-        limit = arms[name][1]
+        limit = configurations[name][1]
         verdict = "reached" if cost.effect <= limit else "MISSED"
         verdict = f"at most {limit:g}: {verdict}" if limit else "the null comparison"
         print(

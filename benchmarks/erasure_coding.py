@@ -35,54 +35,56 @@ _PACKETS = (512, 1024, 4096, 16384)
 _REPEATS = 2
 
 
-class Arm(NamedTuple):
+class Configuration(NamedTuple):
     name: str
     kernel: Kernel
     method: int
 
 
-def arms() -> list[Arm]:
+def configurations() -> list[Configuration]:
     """Everything that can be had here."""
     ours = load("erasure_coding")
-    found = [Arm("ours, tables", ours, 0), Arm(_OURS, ours, 1)]
+    found = [Configuration("ours, tables", ours, 0), Configuration(_OURS, ours, 1)]
     try:
         isal = load("erasure_isal")
-        found += [Arm(_ISAL[1], isal, 0), Arm(_ISAL[0], isal, 1)]
+        found += [Configuration(_ISAL[1], isal, 0), Configuration(_ISAL[0], isal, 1)]
     except MeasurementError as error:
         print(f"no ISA-L: {str(error).splitlines()[-1]}")
     try:
-        found.append(Arm("Jerasure, reed_sol_van w=8", load("erasure_jerasure"), 0))
+        found.append(Configuration("Jerasure, reed_sol_van w=8", load("erasure_jerasure"), 0))
         for bits in (4, 8):
             for packet in _PACKETS:
                 define = {"CAUCHY_BITS": bits, "PACKET_BYTES": packet}
                 kernel = load("erasure_jerasure", define=define)
-                found.append(Arm(f"Jerasure, cauchy_good w={bits}, packets {packet} B", kernel, 1))
+                found.append(
+                    Configuration(f"Jerasure, cauchy_good w={bits}, packets {packet} B", kernel, 1)
+                )
     except MeasurementError as error:
         print(f"no Jerasure: {str(error).splitlines()[-1]}")
     return found
 
 
-def once(arm: Arm, layout: str) -> float:
+def once(configuration: Configuration, layout: str) -> float:
     """Log of ns a byte."""
-    lib, ffi = arm.kernel.lib, arm.kernel.ffi
+    lib, ffi = configuration.kernel.lib, configuration.kernel.ffi
     count = _DATA + _PARITY
     addresses, sample = ffi.new("uint64_t[]", count), ffi.new("erasure_sample *")
     offsets = layout_offsets(layout, _DATA, _PARITY)
     for answer in (
-        lib.erasure_open(arm.method, _DATA, _PARITY, _BLOCK_BYTES),
+        lib.erasure_open(configuration.method, _DATA, _PARITY, _BLOCK_BYTES),
         lib.erasure_lay(offsets, 1, addresses),
         lib.erasure_encode(1, _REPEATS, sample),
         lib.erasure_close(),
     ):
         if answer:
-            msg = f"{arm.name}: {os.strerror(answer)}"
+            msg = f"{configuration.name}: {os.strerror(answer)}"
             raise MeasurementError(msg)
     return float(np.log(sample.time_ns / sample.data_bytes))
 
 
 def speed(seconds: float, layout: str) -> None:
     """Times within rounds, ours over the others'."""
-    found = arms()
+    found = configurations()
     logs: list[list[float]] = []
     starts: list[float] = []
     begin = time.monotonic()
@@ -92,7 +94,7 @@ def speed(seconds: float, layout: str) -> None:
         for place in random.Random(len(logs)).sample(range(len(found)), len(found)):
             row[place] = once(found[place], layout)
         logs.append(row)
-    values, names = np.array(logs), [arm.name for arm in found]
+    values, names = np.array(logs), [configuration.name for configuration in found]
     blocks = time_blocks(np.array(starts), len(values))
     means = np.array([robust_mean(values[blocks == b]) for b in range(int(blocks.max()) + 1)])
     print(f"{layout} blocks, {len(values)} rounds")

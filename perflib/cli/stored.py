@@ -171,7 +171,7 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 
 def _differences(a: Run, b: Run) -> dict[str, tuple[Any, Any]]:
     """Everything recorded that differs, but what differs between any two runs."""
-    always = ("start", "end", "measured_s", "turns", "plan.", "conditions", "tag")
+    always = ("start", "end", "measured_s", "trials", "plan.", "conditions", "tag")
     flat = [_flat({"params": run.params, **run.provenance}) for run in (a, b)]
     return {
         name: (flat[0].get(name), flat[1].get(name))

@@ -306,15 +306,15 @@ class Experiment:
             try:
                 save(run)
             except MeasurementError as error:
-                msg = f"{error}. All {len(journal.turns)} trials are kept: make room, then "
+                msg = f"{error}. All {len(journal.trials)} trials are kept: make room, then "
                 msg += f"'perflib run --resume {run.id}'"
                 raise MeasurementError(msg) from error
         except BaseException:
-            journal.close(remove=not any("columns" in turn for turn in journal.turns))
+            journal.close(remove=not any("columns" in trial for trial in journal.trials))
             raise
         journal.close(remove=True)
         if stopped == "failed":
-            last = journal.turns[-1]["failed"]
+            last = journal.trials[-1]["failed"]
             msg = f"{last}\nWhat was measured before is saved as run {run.id}"
             raise MeasurementError(msg)
         return run
@@ -325,8 +325,8 @@ class Experiment:
         from perflib.measure.schedule import frame_of
         from perflib.model.run import Run
 
-        turns = session.journal.turns
-        failed = [turn["failed"] for turn in turns if "failed" in turn]
+        trials = session.journal.trials
+        failed = [trial["failed"] for trial in trials if "failed" in trial]
         session.problems = list(dict.fromkeys([*session.problems, *failed]))
         provenance = {
             "machine": header["machine"],
@@ -334,9 +334,9 @@ class Experiment:
             "tag": header["tag"],
             "start": header["start"],
             "end": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "measured_s": round(sum(turn["wall_s"] for turn in turns), 3),
-            "turns": len(turns),
-            "failed_turns": len(failed),
+            "measured_s": round(sum(trial["wall_s"] for trial in trials), 3),
+            "trials": len(trials),
+            "failed_trials": len(failed),
             "stopped": stopped,
             "problems": session.problems,
             "versions": {
@@ -347,7 +347,7 @@ class Experiment:
             },
             **session.provenance,
         }
-        samples = frame_of(turns)
+        samples = frame_of(trials)
         if samples.empty:
             why = session.problems[-1] if session.problems else f"the run was {stopped}"
             msg = f"nothing was measured: {why}"

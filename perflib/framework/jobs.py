@@ -108,19 +108,25 @@ class Jobs:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def read_back(self, arm: int, pid: int) -> None:
-        """Look once, at an event of an arm's first turn, at what the process really has."""
-        if arm not in self._obtained:
+    def read_back(self, which: int, pid: int) -> None:
+        """Read once, at an event of the first trial, what the process really has."""
+        if which not in self._obtained:
             with contextlib.suppress(MeasurementError):  # it has ended already: the next one tells
-                self._obtained[arm] = observe(pid, self.conditions[arm].environment)
+                self._obtained[which] = observe(pid, self.conditions[which].environment)
 
-    def _violated(self, arm: int) -> list[str]:
-        return violated(self.conditions[arm], self._obtained[arm]) if arm in self._obtained else []
+    def _violated(self, which: int) -> list[str]:
+        return (
+            violated(self.conditions[which], self._obtained[which])
+            if which in self._obtained
+            else []
+        )
 
     @property
     def violated(self) -> list[str]:
-        """Conditions that are not in force, as far as a job could be requested."""
-        return list(dict.fromkeys(text for arm in self._obtained for text in self._violated(arm)))
+        """Conditions that are not in force, as far as a job could be read."""
+        return list(
+            dict.fromkeys(text for which in self._obtained for text in self._violated(which))
+        )
 
     def provenance(self) -> dict[str, Any]:
         """The job, the conditions requested and those obtained (empty: it ended too soon)."""
@@ -129,9 +135,9 @@ class Jobs:
             "conditions": [
                 {
                     "requested": asdict(wanted),
-                    "obtained": self._obtained.get(arm, {}),
-                    "violated": self._violated(arm),
+                    "obtained": self._obtained.get(which, {}),
+                    "violated": self._violated(which),
                 }
-                for arm, wanted in enumerate(self.conditions)
+                for which, wanted in enumerate(self.conditions)
             ],
         }

@@ -1,7 +1,7 @@
 """The form: an experiment's parameters as fields, run, live plot, stop, save.
 
 All of a measurement's calls stay in one background thread: worker processes die with the thread
-that started them. Figures are drawn in that thread too, between turns, so that drawing takes no
+that started them. Figures are drawn in that thread too, between trials, so that drawing takes no
 core from a sample; at most a tenth of the time goes into them.
 """
 

@@ -112,8 +112,8 @@ def _details(run: Run) -> Table:
         "machine": run.provenance["machine"]["hostname"],
         "measured": f"{run.provenance['start']} to {run.provenance['end']}",
         "stopped": run.provenance["stopped"],
-        "samples": f"{len(run.samples)} in {run.provenance['turns']} turns",
-        "failed turns": str(run.provenance["failed_turns"]),
+        "samples": f"{len(run.samples)} in {run.provenance['trials']} trials",
+        "failed trials": str(run.provenance["failed_trials"]),
         "parameters": ", ".join(f"{name}={value}" for name, value in run.params.items()),
         "compiler": " ".join(
             [kernel.get("compiler_version", "–"), *kernel.get("flags", []), *kernel.get("link", [])]

@@ -1,4 +1,4 @@
-"""A run while it is being measured: a file to which every turn is appended as it ends.
+"""A run while it is being measured: a file to which every trial is appended as it ends.
 
 The first line holds what is needed to go on (experiment, parameters, provenance, plan). Each other
 line is one trial; a line ``pilot`` adds to the plan what was measured before the first trial. A
@@ -26,10 +26,10 @@ _FLUSH_S = 1.0  # at most this much is lost when the *machine* dies; a killed pr
 class Journal:
     """An append-only record of one run; only one process has it open."""
 
-    def __init__(self, path: Path, header: dict[str, Any], turns: list[dict[str, Any]]) -> None:
+    def __init__(self, path: Path, header: dict[str, Any], trials: list[dict[str, Any]]) -> None:
         self.path = path
         self.header = header
-        self.turns = turns
+        self.trials = trials
         self.piloted = False
         self._file = path.open("ab", buffering=0)
         self._synced = time.monotonic()
@@ -79,7 +79,7 @@ class Journal:
                 journal.header["plan"] |= record["pilot"]
                 journal.piloted = True
             else:
-                journal.turns.append(record)
+                journal.trials.append(record)
         return journal
 
     def add_to_plan(self, pilot: dict[str, Any]) -> None:
@@ -88,10 +88,10 @@ class Journal:
         self.header["plan"] |= pilot
         self.piloted = True
 
-    def append(self, turn: dict[str, Any]) -> None:
-        """Record one turn; it survives the death of this process from here on."""
-        self._write(turn)
-        self.turns.append(turn)
+    def append(self, trial: dict[str, Any]) -> None:
+        """Record one trial; it survives the death of this process from here on."""
+        self._write(trial)
+        self.trials.append(trial)
 
     def _write(self, record: dict[str, Any]) -> None:
         line = memoryview(json.dumps(record, separators=(",", ":")).encode() + b"\n")
@@ -107,9 +107,9 @@ class Journal:
             if not isinstance(error, OSError):
                 raise
             kept = "Nothing was measured yet: make room and start anew"
-            if self.turns:
+            if self.trials:
                 kept = (
-                    f"The {len(self.turns)} turns before are in it: make room, then "
+                    f"The {len(self.trials)} trials before are in it: make room, then "
                     f"'perflib run --resume {self.path.stem}'"
                 )
             msg = f"the journal {self.path} cannot be written: {error}. {kept}"

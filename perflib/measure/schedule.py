@@ -104,14 +104,14 @@ def take_rounds(
     -------
     Why it ended: ``precise enough``, ``budget spent``, ``interrupted`` or ``failed``.
     """
-    taken = {(entry["round"], entry["arm"]) for entry in journal.turns}
-    begin = time.monotonic() - sum(entry["wall_s"] for entry in journal.turns)
+    taken = {(entry["round"], entry["configuration"]) for entry in journal.trials}
+    begin = time.monotonic() - sum(entry["wall_s"] for entry in journal.trials)
     next_check_s = least_s
     width: float | None = None
     failures = [0] * configurations
 
     def samples() -> pd.DataFrame:
-        return frame_of(journal.turns)
+        return frame_of(journal.trials)
 
     round_ = 0
     try:
@@ -122,7 +122,11 @@ def take_rounds(
                 if stop is not None and stop.is_set():
                     return "interrupted"
                 started = time.monotonic()
-                entry: dict[str, Any] = {"round": round_, "position": position, "arm": which}
+                entry: dict[str, Any] = {
+                    "round": round_,
+                    "position": position,
+                    "configuration": which,
+                }
                 try:
                     columns = trial(round_, which)
                     failures[which] = 0
@@ -152,7 +156,7 @@ def take_rounds(
     except KeyboardInterrupt:
         return "interrupted"
     except MeasurementError as error:
-        if not journal.turns:
+        if not journal.trials:
             raise
-        msg = f"{error}\n{len(journal.turns)} trials are kept: see 'perflib runs'"
+        msg = f"{error}\n{len(journal.trials)} trials are kept: see 'perflib runs'"
         raise MeasurementError(msg) from error

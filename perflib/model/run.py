@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "UNFINISHED", "Run", "experiment_of", "new_id"]
 
-SCHEMA = 1  # of the saved file; raised when an old reader could not understand a new file
+SCHEMA = 2  # of the saved file; raised when an old reader could not understand a new file
 UNFINISHED = "unfinished"  # the id of a run that is drawn while it is being measured
 
 

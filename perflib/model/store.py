@@ -36,6 +36,14 @@ __all__ = [
     "saved_path",
 ]
 
+# What schema 1 called otherwise in a run's provenance.
+_RENAMED = {
+    "turns": "trials",
+    "failed_turns": "failed_trials",
+    "asked": "requested",
+    "got": "obtained",
+    "unmet": "violated",
+}
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError)  # what else reading a file may raise
 _MOST_LISTED = 10
 
@@ -182,6 +190,16 @@ def _record(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]
     return record
 
 
+def _current(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Provenance by the names of this schema; conditions by theirs, too."""
+    found = {_RENAMED.get(key, key): value for key, value in provenance.items()}
+    if isinstance(conditions := found.get("conditions"), list):
+        found["conditions"] = [
+            {_RENAMED.get(key, key): value for key, value in one.items()} for one in conditions
+        ]
+    return found
+
+
 def _read(path: Path) -> Run:
     import duckdb
 
@@ -195,6 +213,7 @@ def _read(path: Path) -> Run:
                 )
                 raise UserError(msg)
             samples = connection.execute(f"SELECT * FROM read_parquet({_quoted(path)})").df()
+        record["provenance"] = _current(record["provenance"])
         return Run(samples=samples, **record)
     except (duckdb.Error, *_DAMAGED) as error:
         msg = (

@@ -46,16 +46,18 @@ def params(**given: Any) -> TinyParams:
     return made
 
 
-def schedule(seed: int, turns: int) -> list[tuple[int, int]]:
-    """The first turns of a run, as the seed has it."""
-    order = [(n, arm) for n in range(turns) for arm in round_order(seed, n, ARMS)]
-    return order[:turns]
+def schedule(seed: int, trials: int) -> list[tuple[int, int]]:
+    """The first trials of a run, as the seed has it."""
+    order = [(n, which) for n in range(trials) for which in round_order(seed, n, ARMS)]
+    return order[:trials]
 
 
 def check_whole(run: Run, seed: int, offset: int) -> None:
-    """Every turn of the schedule from the first on, each once, with the right answer."""
+    """Every trial of the schedule from the first on, each once, with the right answer."""
     samples = run.samples
-    assert list(zip(samples["round"], samples["arm"], strict=True)) == schedule(seed, len(samples))
+    assert list(zip(samples["round"], samples["configuration"], strict=True)) == schedule(
+        seed, len(samples)
+    )
     assert (samples["sum"] == offset + samples["round"]).all()
     assert len(set(tokens(samples))) == len(samples)
 
@@ -68,7 +70,7 @@ def test_measured_saved_and_the_journal_removed(folder: Path) -> None:
     run = Tiny().measure(params(rounds=4, seed=5), progress=seen.append, tag="rack 3")
     assert files(folder) == [f"{run.id}.parquet"]
     check_whole(run, 5, run.provenance["plan"]["offset"])
-    assert len(seen) == len(run.samples) == run.provenance["turns"]
+    assert len(seen) == len(run.samples) == run.provenance["trials"]
     back = store.load(run.id)
     assert back.provenance == json.loads(json.dumps(run.provenance))
     assert tokens(back.samples) == tokens(run.samples)
@@ -80,7 +82,7 @@ def test_provenance_says_where_how_and_with_what() -> None:
     provenance = Tiny().measure(params(rounds=1), tag="rack 3").provenance
     assert provenance["tag"] == "rack 3"
     assert provenance["stopped"] == "precise enough"
-    assert (provenance["problems"], provenance["failed_turns"]) == ([], 0)
+    assert (provenance["problems"], provenance["failed_trials"]) == ([], 0)
     assert provenance["machine"]["hostname"] == os.uname().nodename
     assert provenance["start"] < provenance["end"]
     assert provenance["versions"]["python"] == sys.version.split()[0]
@@ -117,7 +119,7 @@ def test_interrupt_saves_what_there_is_or_leaves_nothing(folder: Path) -> None:
             raise KeyboardInterrupt
 
     tiny = Tiny()
-    tiny.before_turn = interrupt
+    tiny.before_trial = interrupt
     first = 0
     with pytest.raises(MeasurementError, match="nothing was measured: the run was interrupted"):
         tiny.measure(params())
@@ -129,22 +131,22 @@ def test_interrupt_saves_what_there_is_or_leaves_nothing(folder: Path) -> None:
 
 
 def test_crashing_kernel_ends_it_and_what_was_measured_is_saved(folder: Path) -> None:
-    def crash(round_: int, arm: int) -> None:
-        if round_ >= 2 and arm == 1:
+    def crash(round_: int, which: int) -> None:
+        if round_ >= 2 and which == 1:
             msg = "kernel 'faulty' crashed"
             raise WorkerError(msg)
 
     tiny = Tiny()
-    tiny.before_turn = crash
+    tiny.before_trial = crash
     with pytest.raises(MeasurementError, match="kernel 'faulty' crashed\nWhat was") as caught:
         tiny.measure(params(rounds=10**9))
     (name,) = files(folder)
     run = store.load(folder / name)
     assert str(caught.value).endswith(f"is saved as run {run.id}")
     assert run.provenance["stopped"] == "failed"
-    assert run.provenance["failed_turns"] == 3
+    assert run.provenance["failed_trials"] == 3
     assert run.provenance["problems"] == ["kernel 'faulty' crashed"]
-    assert run.samples[run.samples["arm"] == 1]["round"].tolist() == [0, 1]
+    assert run.samples[run.samples["configuration"] == 1]["round"].tolist() == [0, 1]
     assert run.samples["round"].max() in (3, 4)
 
 
@@ -154,7 +156,7 @@ def test_mistake_in_an_experiment_keeps_the_journal() -> None:
             raise ZeroDivisionError
 
     tiny = Tiny()
-    tiny.before_turn = mistake
+    tiny.before_trial = mistake
     with pytest.raises(ZeroDivisionError):
         tiny.measure(params())
     ((name, status),) = [(entry.id, entry.status) for entry in store.runs()]
@@ -185,7 +187,7 @@ def wait_for(what: Any) -> None:
 
 
 def kill_while_measuring(folder: Path, seed: int) -> tuple[str, list[str]]:
-    """A process that measures is killed (SIGKILL): its run, and the tokens of its whole turns."""
+    """A process that measures is killed (SIGKILL): its run, and the tokens of its whole trials."""
     argv = [sys.executable, "-m", "tests.framework.tiny", str(seed)]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -246,7 +248,7 @@ def interrupted_run(folder: Path) -> str:
             raise SystemExit
 
     tiny = Tiny()
-    tiny.before_turn = end
+    tiny.before_trial = end
     with pytest.raises(SystemExit):
         tiny.measure(params())
     (journal,) = folder.glob("*.journal")
@@ -269,7 +271,7 @@ def check_full_disk(error: MeasurementError, folder: Path) -> tuple[str, list[st
     assert f"perflib run --resume {journal.stem}" in str(error)
     assert "make room" in str(error)
     opened = Journal.reopen(journal)
-    before = [token for turn in opened.turns for token in turn["columns"]["token"]]
+    before = [token for trial in opened.trials for token in trial["columns"]["token"]]
     opened.close()
     assert f"{len(before)} trials" in str(error)
     assert [(entry.id, entry.status) for entry in store.runs()] == [(journal.stem, "interrupted")]
@@ -329,7 +331,7 @@ def test_tmpfs_full_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def table(**changed: Any) -> pd.DataFrame:
-    return pd.DataFrame({"round": [0, 0], "arm": [0, 1], "sum": [1.5, 2.5], **changed})
+    return pd.DataFrame({"round": [0, 0], "configuration": [0, 1], "sum": [1.5, 2.5], **changed})
 
 
 def test_table_of_a_user_is_compared_with_the_columns() -> None:
@@ -342,12 +344,12 @@ def test_table_of_a_user_is_compared_with_the_columns() -> None:
         (table(sum=["a", "b"]), r"the column 'sum' holds no numbers, but \['a'\]"),
         (table(time_ns=["a", "b"]), "the column 'time_ns' holds no numbers"),
         (table(sum=[1.0, np.nan]), "the column 'sum' has no value in row 2"),
-        (table(arm=[None, None]), "the column 'arm'"),
+        (table(configuration=[None, None]), "the column 'configuration'"),
         (table().iloc[:0], "the samples have no rows"),
     ):
         with pytest.raises(UserError, match=said):
             tiny.check_samples(wrong)
-    with pytest.raises(UserError, match="tiny needs round, arm, sum"):
+    with pytest.raises(UserError, match="tiny needs round, configuration, sum"):
         tiny.check_samples(table().drop(columns="sum"))
 
 

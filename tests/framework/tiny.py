@@ -51,7 +51,7 @@ class Tiny(Experiment):
     Params = TinyParams
     columns = (
         Column("round", "integer", "", "number of the round", required=True),
-        Column("arm", "integer", "", "which worker", required=True),
+        Column("configuration", "integer", "", "which worker", required=True),
         Column("sum", "number", "", "what it answered", required=True),
         Column("token", "text", "", "no other sample has it"),
         Column("time_ns", "number", "ns", "not needed"),
@@ -60,7 +60,7 @@ class Tiny(Experiment):
     claims = ()
     tables: ClassVar[Mapping[str, str]] = {}
     plots: ClassVar[Mapping[str, str]] = {}
-    before_turn: Callable[[int, int], None] | None = None  # a test's way in
+    before_trial: Callable[[int, int], None] | None = None  # a test's way in
 
     def plan(self, params: TinyParams) -> dict[str, Any]:
         """One number that must stay the same."""
@@ -74,7 +74,7 @@ class Tiny(Experiment):
         return {}
 
     def take(self, params: TinyParams, session: Session) -> str:
-        """Ask the workers in turn."""
+        """Ask the workers in trial."""
         offset = session.plan["offset"]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kernels, "kernels_dir", lambda: KERNELS)
@@ -84,18 +84,18 @@ class Tiny(Experiment):
             session.provenance.update(workers.provenance())
             session.problems += workers.violated
             if __name__ == "__main__":
-                print(*(workers[arm].pid for arm in range(ARMS)), flush=True)
+                print(*(workers[which].pid for which in range(ARMS)), flush=True)
 
-            def turn(round_: int, arm: int) -> Columns:
-                if self.before_turn is not None:
-                    self.before_turn(round_, arm)
-                total, _ = workers[arm].call("faulty_add", offset, round_, timeout_s=30.0)
-                return {"arm": [arm], "sum": [total], "token": [secrets.token_hex(8)]}
+            def trial(round_: int, which: int) -> Columns:
+                if self.before_trial is not None:
+                    self.before_trial(round_, which)
+                total, _ = workers[which].call("faulty_add", offset, round_, timeout_s=30.0)
+                return {"configuration": [which], "sum": [total], "token": [secrets.token_hex(8)]}
 
             return take_rounds(
                 session.journal,
                 3,
-                turn,
+                trial,
                 seed=params.seed,
                 budget_s=params.budget_s,
                 least_s=0.0,

@@ -1,4 +1,4 @@
-"""The journal of a running measurement: whole turns survive a kill, a full disk, a dead machine."""
+"""The journal of a running measurement: trials survive a kill, a full disk, a dead machine."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ from perflib.model.errors import MeasurementError, UserError
 from tests.disk import files_no_larger_than, small_disk
 
 HEADER = {"id": "test-1", "experiment": "test", "params": {"text": 'ä"\n'}, "plan": {"n": 1}}
-TURNS = [
-    {"round": n // 2, "arm": n % 2, "wall_s": 0.5, "columns": {"time_ns": [n, None, 0.1 * n]}}
+TRIALS = [
+    {
+        "round": n // 2,
+        "configuration": n % 2,
+        "wall_s": 0.5,
+        "columns": {"time_ns": [n, None, 0.1 * n]},
+    }
     for n in range(6)
 ]
 
@@ -39,11 +44,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextmanager
-def created(path: Path, turns: list[dict[str, Any]]) -> Iterator[Journal]:
+def created(path: Path, trials: list[dict[str, Any]]) -> Iterator[Journal]:
     journal = Journal.create(path, HEADER)
     try:
-        for turn in turns:
-            journal.append(turn)
+        for trial in trials:
+            journal.append(trial)
         yield journal
     finally:
         journal.close()
@@ -60,13 +65,13 @@ def reopened(path: Path) -> Iterator[Journal]:
 
 def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "test-1.journal"
-    with created(path, TURNS) as journal:
-        assert (journal.header, journal.turns) == (HEADER, TURNS)
+    with created(path, TRIALS) as journal:
+        assert (journal.header, journal.trials) == (HEADER, TRIALS)
     with reopened(path) as journal:
-        assert (journal.header, journal.turns) == (HEADER, TURNS)
+        assert (journal.header, journal.trials) == (HEADER, TRIALS)
         journal.append({"round": 3})
     with reopened(path) as journal:
-        assert journal.turns == [*TURNS, {"round": 3}]
+        assert journal.trials == [*TRIALS, {"round": 3}]
         journal.close(remove=True)
     assert not path.exists()
 
@@ -74,9 +79,9 @@ def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
 def test_a_turn_is_on_the_disk_when_append_returns(tmp_path: Path) -> None:
     path = tmp_path / "test.journal"
     with created(path, []) as journal:
-        for turn in TURNS:
-            journal.append(turn)
-            assert json.loads(path.read_bytes().splitlines()[-1]) == turn
+        for trial in TRIALS:
+            journal.append(trial)
+            assert json.loads(path.read_bytes().splitlines()[-1]) == trial
 
 
 def test_killed_process_loses_no_turn(tmp_path: Path) -> None:
@@ -84,18 +89,18 @@ def test_killed_process_loses_no_turn(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
     assert done.returncode == -signal.SIGKILL
     with reopened(path) as journal:
-        assert [turn["round"] for turn in journal.turns] == list(range(50))
+        assert [trial["round"] for trial in journal.trials] == list(range(50))
 
 
 def test_only_one_process_has_it(tmp_path: Path) -> None:
     path = tmp_path / "test-1.journal"
     with (
-        created(path, TURNS),
+        created(path, TRIALS),
         pytest.raises(UserError, match="run test-1 is being measured right now"),
     ):
         Journal.reopen(path)
     with reopened(path) as journal:
-        assert journal.turns == TURNS
+        assert journal.trials == TRIALS
 
 
 @given(data=st.data())
@@ -103,7 +108,7 @@ def test_cut_anywhere_it_keeps_all_whole_turns(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("cut") / "test.journal"
-    with created(path, TURNS):
+    with created(path, TRIALS):
         pass
     whole = path.read_bytes()
     ends = [n + 1 for n, byte in enumerate(whole) if byte == ord("\n")]
@@ -111,9 +116,9 @@ def test_cut_anywhere_it_keeps_all_whole_turns(
     path.write_bytes(whole[:cut])
     kept = sum(end <= cut for end in ends) - 1
     with reopened(path) as journal:
-        assert journal.turns == TURNS[:kept]
-        for turn in TURNS[kept:]:
-            journal.append(turn)
+        assert journal.trials == TRIALS[:kept]
+        for trial in TRIALS[kept:]:
+            journal.append(trial)
     assert path.read_bytes() == whole
 
 
@@ -121,16 +126,16 @@ def test_damaged_line_ends_what_is_kept(tmp_path: Path) -> None:
     """A machine that lost its power may leave blocks of zeros, or of something else."""
     path = tmp_path / "test.journal"
     for damage in (b"\0\0\0\0", b"\xff\xfe", b"[1]", b"{"):
-        with created(path, TURNS):
+        with created(path, TRIALS):
             pass
         lines = path.read_bytes().splitlines()
         lines[4] = damage
         path.write_bytes(b"\n".join(lines) + b"\n")
         with reopened(path) as journal:
-            assert journal.turns == TURNS[:3]
-            journal.append(TURNS[3])
+            assert journal.trials == TRIALS[:3]
+            journal.append(TRIALS[3])
         with reopened(path) as journal:
-            assert journal.turns == TURNS[:4]
+            assert journal.trials == TRIALS[:4]
         path.unlink()
 
 
@@ -170,12 +175,12 @@ def fill(journal: Journal, text_bytes: int) -> MeasurementError:
     pytest.fail("the disk never was full")
 
 
-def check_after_full_disk(path: Path, error: MeasurementError, turns: int) -> None:
+def check_after_full_disk(path: Path, error: MeasurementError, trials: int) -> None:
     assert f"the journal {path} cannot be written" in str(error)
-    assert f"The {turns} turns before are in it" in str(error)
+    assert f"The {trials} trials before are in it" in str(error)
     assert "make room, then 'perflib run --resume test-1'" in str(error)
     with reopened(path) as journal:
-        assert [turn["round"] for turn in journal.turns] == list(range(turns))
+        assert [trial["round"] for trial in journal.trials] == list(range(trials))
 
 
 @pytest.mark.parametrize("text_bytes", [100, 5000, 12_000])
@@ -184,9 +189,9 @@ def test_full_disk_keeps_every_turn_before(tmp_path: Path, text_bytes: int) -> N
     with created(path, []) as journal:
         with files_no_larger_than(30_000):
             error = fill(journal, text_bytes)
-        turns = len(journal.turns)
+        trials = len(journal.trials)
         assert 0 < 30_000 - path.stat().st_size < text_bytes + 40, "as many as fit"
-    check_after_full_disk(path, error, turns)
+    check_after_full_disk(path, error, trials)
 
 
 def test_full_tmpfs_keeps_every_turn_before(tmp_path: Path) -> None:
@@ -194,10 +199,10 @@ def test_full_tmpfs_keeps_every_turn_before(tmp_path: Path) -> None:
         path = disk / "test-1.journal"
         with created(path, []) as journal:
             error = fill(journal, 3000)
-            turns = len(journal.turns)
+            trials = len(journal.trials)
         assert "No space left on device" in str(error)
-        assert turns > 10
-        check_after_full_disk(path, error, turns)
+        assert trials > 10
+        check_after_full_disk(path, error, trials)
 
 
 def test_full_disk_from_the_start_leaves_nothing(tmp_path: Path) -> None:
@@ -217,11 +222,11 @@ def test_interrupted_append_is_whole_or_not_at_all(
         raise KeyboardInterrupt
 
     path = tmp_path / "test.journal"
-    with created(path, TURNS) as journal:
+    with created(path, TRIALS) as journal:
         monkeypatch.setattr(journal_module, "_FLUSH_S", -1.0)
         monkeypatch.setattr(os, "fdatasync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             journal.append({"round": 9})
-        assert journal.turns == TURNS
+        assert journal.trials == TRIALS
     with reopened(path) as journal:
-        assert journal.turns == TURNS
+        assert journal.trials == TRIALS

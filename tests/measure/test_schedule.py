@@ -52,25 +52,25 @@ def never(_samples: pd.DataFrame) -> float:
 
 
 def one_second(clock: Clock, calls: list[tuple[int, int]] | None = None) -> Any:
-    """A turn that takes a second of the clock."""
+    """A trial that takes a second of the clock."""
 
-    def turn(round_: int, arm: int) -> Columns:
+    def trial(round_: int, arm: int) -> Columns:
         clock.now_s += 1.0
         if calls is not None:
             calls.append((round_, arm))
         return {"cpu": [arm] * 2, "time_ns": [100 * round_ + arm, 7]}
 
-    return turn
+    return trial
 
 
 def take(
     journal: Journal,
-    turn: Callable[[int, int], Columns],
+    trial: Callable[[int, int], Columns],
     half_width: Callable[[pd.DataFrame], float] = never,
     **changed: Any,
 ) -> str:
     wanted: dict[str, Any] = {"seed": 3, "budget_s": 12.0, "least_s": 0.0, "target": 1.0}
-    return take_rounds(journal, len(ARMS), turn, half_width=half_width, **{**wanted, **changed})
+    return take_rounds(journal, len(ARMS), trial, half_width=half_width, **{**wanted, **changed})
 
 
 # --- the order ---------------------------------------------------------------------------------
@@ -111,15 +111,15 @@ def test_an_arm_that_returns_nothing_is_left_out_of_the_round(
 ) -> None:
     takes = one_second(clock)
 
-    def turn(round_: int, arm: int) -> Columns:
+    def trial(round_: int, arm: int) -> Columns:
         columns: Columns = takes(round_, arm)
         return columns if round_ > 0 or arm == 1 else {}
 
-    take(journal, turn)
-    taken = {(entry["round"], entry["arm"]) for entry in journal.turns}
+    take(journal, trial)
+    taken = {(entry["round"], entry["configuration"]) for entry in journal.trials}
     assert {arm for round_, arm in taken if round_ == 0} == {1}
     assert {arm for round_, arm in taken if round_ == 1} == {0, 1, 2}
-    assert frame_of(journal.turns).groupby("round")["cpu"].nunique().tolist()[:2] == [1, 3]
+    assert frame_of(journal.trials).groupby("round")["cpu"].nunique().tolist()[:2] == [1, 3]
 
 
 # --- when it ends ------------------------------------------------------------------------------
@@ -129,14 +129,14 @@ def test_whole_rounds_until_the_budget_is_spent(clock: Clock, journal: Journal) 
     calls: list[tuple[int, int]] = []
     assert take(journal, one_second(clock, calls), budget_s=10.0) == "budget spent"
     assert calls == [(n, arm) for n in range(4) for arm in round_order(3, n, 3)]
-    assert [turn["position"] for turn in journal.turns] == [0, 1, 2] * 4
-    assert [(turn["round"], turn["arm"]) for turn in journal.turns] == calls
-    assert {turn["wall_s"] for turn in journal.turns} == {1.0}
+    assert [trial["position"] for trial in journal.trials] == [0, 1, 2] * 4
+    assert [(trial["round"], trial["configuration"]) for trial in journal.trials] == calls
+    assert {trial["wall_s"] for trial in journal.trials} == {1.0}
 
 
 def test_one_round_is_taken_whatever_the_budget(clock: Clock, journal: Journal) -> None:
     assert take(journal, one_second(clock), budget_s=0.001) == "budget spent"
-    assert len(journal.turns) == 3
+    assert len(journal.trials) == 3
 
 
 def test_precise_enough_but_not_before_the_least_time(clock: Clock, journal: Journal) -> None:
@@ -170,87 +170,87 @@ def test_interval_without_a_width_is_never_precise(clock: Clock, journal: Journa
 def test_stop_ends_it_after_the_turn(clock: Clock, journal: Journal) -> None:
     stop = threading.Event()
 
-    def turn(round_: int, arm: int) -> Columns:
-        if len(journal.turns) == 4:
+    def trial(round_: int, arm: int) -> Columns:
+        if len(journal.trials) == 4:
             stop.set()
         return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
 
-    assert take(journal, turn, stop=stop) == "interrupted"
-    assert len(journal.turns) == 5
-    assert take(journal, turn, stop=stop) == "interrupted"
-    assert len(journal.turns) == 5
+    assert take(journal, trial, stop=stop) == "interrupted"
+    assert len(journal.trials) == 5
+    assert take(journal, trial, stop=stop) == "interrupted"
+    assert len(journal.trials) == 5
 
 
 def test_interrupt_keeps_what_there_is(clock: Clock, journal: Journal) -> None:
-    def turn(round_: int, arm: int) -> Columns:
-        if len(journal.turns) == 4:
+    def trial(round_: int, arm: int) -> Columns:
+        if len(journal.trials) == 4:
             raise KeyboardInterrupt
         return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
 
-    assert take(journal, turn) == "interrupted"
-    assert len(journal.turns) == 4
+    assert take(journal, trial) == "interrupted"
+    assert len(journal.trials) == 4
 
 
 # --- failures ----------------------------------------------------------------------------------
 
 
 def failing(clock: Clock, fails: Callable[[int, int], bool]) -> Callable[[int, int], Columns]:
-    def turn(round_: int, arm: int) -> Columns:
+    def trial(round_: int, arm: int) -> Columns:
         if fails(round_, arm):
             msg = f"arm {arm} crashed"
             raise WorkerError(msg)
         return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
 
-    return turn
+    return trial
 
 
 def test_failure_costs_its_turn_only(clock: Clock, journal: Journal) -> None:
-    turn = failing(clock, lambda n, arm: arm == 1 and n % 3 != 2)
-    assert take(journal, turn, budget_s=14.0) == "budget spent"
-    failed = [(entry["round"], entry["failed"]) for entry in journal.turns if "failed" in entry]
+    trial = failing(clock, lambda n, arm: arm == 1 and n % 3 != 2)
+    assert take(journal, trial, budget_s=14.0) == "budget spent"
+    failed = [(entry["round"], entry["failed"]) for entry in journal.trials if "failed" in entry]
     assert failed == [(n, "arm 1 crashed") for n in (0, 1, 3, 4)]
-    assert Counter(entry["arm"] for entry in journal.turns) == {0: 6, 1: 6, 2: 6}
-    samples = frame_of(journal.turns)
+    assert Counter(entry["configuration"] for entry in journal.trials) == {0: 6, 1: 6, 2: 6}
+    samples = frame_of(journal.trials)
     assert Counter(samples["cpu"]) == {0: 12, 1: 4, 2: 12}
 
 
 def test_precision_is_asked_of_samples_only(clock: Clock, journal: Journal) -> None:
-    """Where every turn of the first rounds failed there is nothing to ask it of."""
+    """Where every trial of the first rounds failed there is nothing to ask it of."""
 
     def half_width(samples: pd.DataFrame) -> float:
         assert set(samples["cpu"]) == {0, 1, 2}
         return 0.5
 
     assert take(journal, failing(clock, lambda n, _: n < 2), half_width) == "precise enough"
-    assert frame_of(journal.turns)["round"].unique().tolist() == [2]
+    assert frame_of(journal.trials)["round"].unique().tolist() == [2]
 
 
 def test_three_failures_in_a_row_end_it(clock: Clock, journal: Journal) -> None:
     assert take(journal, failing(clock, lambda _n, arm: arm == 1)) == "failed"
-    last = journal.turns[-1]
-    assert (last["round"], last["arm"]) == (2, 1)
-    assert frame_of(journal.turns)["round"].max() <= 2
+    last = journal.trials[-1]
+    assert (last["round"], last["configuration"]) == (2, 1)
+    assert frame_of(journal.trials)["round"].max() <= 2
 
 
 def test_error_of_the_measurement_says_that_turns_are_kept(clock: Clock, journal: Journal) -> None:
-    def turn(round_: int, arm: int) -> Columns:
+    def trial(round_: int, arm: int) -> Columns:
         if round_ == 1:
             msg = "the disk is full"
             raise MeasurementError(msg)
         return one_second(clock)(round_, arm)  # type: ignore[no-any-return]
 
     with pytest.raises(MeasurementError, match=r"the disk is full\n3 trials are kept"):
-        take(journal, turn)
-    assert len(journal.turns) == 3
+        take(journal, trial)
+    assert len(journal.trials) == 3
 
 
 def test_mistake_in_an_experiment_is_not_hidden(clock: Clock, journal: Journal) -> None:
-    def turn(_round: int, _arm: int) -> Columns:
+    def trial(_round: int, _arm: int) -> Columns:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        take(journal, turn)
-    assert journal.turns == []
+        take(journal, trial)
+    assert journal.trials == []
     assert clock.now_s == 1000
 
 
@@ -261,7 +261,7 @@ def test_mistake_in_an_experiment_is_not_hidden(clock: Clock, journal: Journal) 
 def test_killed_anywhere_it_goes_on_as_if_nothing_had_been(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The journal is cut at any byte; the same turns are taken in the same order, each once."""
+    """The journal is cut at any byte; the same trials are taken in the same order, each once."""
     folder = tmp_path_factory.mktemp("resumed")
     path = folder / "test.journal"
     clock = Clock()
@@ -274,7 +274,7 @@ def test_killed_anywhere_it_goes_on_as_if_nothing_had_been(
         cut = data.draw(st.integers(3, len(whole)))
         path.write_bytes(whole[:cut])
         journal = Journal.reopen(path)
-        before = len(journal.turns)
+        before = len(journal.trials)
         calls: list[tuple[int, int]] = []
         clock.now_s += data.draw(st.integers(0, 10**6))
         assert take(journal, one_second(clock, calls)) == "budget spent"
@@ -288,7 +288,7 @@ def test_time_before_a_kill_counts(clock: Clock, journal: Journal) -> None:
     take(journal, one_second(clock), budget_s=6.0)
     clock.now_s += 5000
     assert take(journal, one_second(clock), budget_s=8.0, progress=seen.append) == "budget spent"
-    assert len(journal.turns) == 9
+    assert len(journal.trials) == 9
     assert [status.elapsed_s for status in seen] == [7.0, 8.0, 9.0]
     assert {status.rounds for status in seen} == {2}
 
@@ -317,7 +317,7 @@ def test_progress_after_every_turn(clock: Clock, journal: Journal) -> None:
 
 def test_table_has_one_row_a_sample(clock: Clock, journal: Journal) -> None:
     take(journal, one_second(clock), budget_s=3.0)
-    samples = frame_of(journal.turns)
+    samples = frame_of(journal.trials)
     assert list(samples) == ["round", "position", "cpu", "time_ns"]
     order = round_order(3, 0, 3)
     assert samples["cpu"].tolist() == [arm for arm in order for _ in range(2)]

@@ -361,3 +361,13 @@ def test_nothing_is_written_into_the_current_folder(
     store.save(run())
     store.query("SELECT * FROM samples ORDER BY time_ns")
     assert list(here.iterdir()) == []
+
+
+def test_runs_of_the_first_schema_have_the_names_of_this_one() -> None:
+    old = store.load(DATA / "runs" / "kv_per_core.parquet")
+    assert old.schema == 1
+    assert old.provenance["trials"] > 0
+    assert old.provenance["failed_trials"] == 0
+    assert [set(one) for one in old.provenance["conditions"]] == [
+        {"requested", "obtained", "violated"}
+    ] * len(old.provenance["conditions"])

@@ -19,7 +19,7 @@ def ended_coarse(session: Session, whole_round: int, trials: int, pairs: int) ->
     trials, pairs
         How many such a round has.
     """
-    taken = [trial for trial in session.journal.turns if "columns" in trial]
+    taken = [trial for trial in session.journal.trials if "columns" in trial]
     if max((trial["round"] for trial in taken), default=0) >= whole_round:
         return []
     round_s = trials * sum(trial["wall_s"] for trial in taken) / max(len(taken), 1)

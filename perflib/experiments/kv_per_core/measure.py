@@ -128,9 +128,9 @@ class KernelTrials(Workers):
             for cpu, events in self._wrong.items()
         ]
 
-    def _simulate(self, arm: int, events: Events, timeout_s: float) -> Any:
+    def _simulate(self, which: int, events: Events, timeout_s: float) -> Any:
         wanted = np.asarray(events, dtype=np.int64)
-        code, (done,) = self[arm].call(
+        code, (done,) = self[which].call(
             "kv_run",
             self._seed,
             wanted,
@@ -149,23 +149,26 @@ class KernelTrials(Workers):
         done = self._simulate(0, events, _PILOT_TIMEOUT_S)
         return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], done["checksum"].tolist()
 
-    def _renew(self, arm: int, events: Events) -> None:
+    def _renew(self, which: int, events: Events) -> None:
         """Replace an old worker by a new one, and warm that up; before anything is timed."""
-        old = time.monotonic() - self._born_s[arm] > _LIFE_S and self._trials[arm] >= _LEAST_TRIALS
-        if old or self._trials[arm] == 0:
-            self[arm].kill()
-            self._simulate(arm, events[:1], _PILOT_TIMEOUT_S)
-            self._born_s[arm], self._trials[arm] = time.monotonic(), 0
-        self._trials[arm] += 1
+        old = (
+            time.monotonic() - self._born_s[which] > _LIFE_S
+            and self._trials[which] >= _LEAST_TRIALS
+        )
+        if old or self._trials[which] == 0:
+            self[which].kill()
+            self._simulate(which, events[:1], _PILOT_TIMEOUT_S)
+            self._born_s[which], self._trials[which] = time.monotonic(), 0
+        self._trials[which] += 1
 
-    def take(self, arm: int, events: Events, checksums: Checksums) -> Columns:
+    def take(self, which: int, events: Events, checksums: Checksums) -> Columns:
         """Simulate events on a core: one row each, ``ok`` if it is what the pilot computed."""
-        self._renew(arm, events)
+        self._renew(which, events)
         begun = time.monotonic()
         timeout_s = max(60.0, 100 * self._slowest_ms / 1e3) if self._slowest_ms else 600.0
-        done = self._simulate(arm, events, timeout_s)
+        done = self._simulate(which, events, timeout_s)
         self._slowest_ms = max(self._slowest_ms, 1e3 * (time.monotonic() - begun))
-        cpu = self._conditions[arm].cpu
+        cpu = self._conditions[which].cpu
         right = done["checksum"] == checksums
         if not right.all():
             self._wrong.setdefault(cpu, set()).update(done["event"][~right].tolist())
@@ -205,10 +208,10 @@ class JobTrials(Jobs):
             raise MeasurementError(str(error)) from None
         return [time_ns / 1e6 for time_ns in columns["time_ns"]], []
 
-    def take(self, arm: int, events: Events, _checksums: Checksums) -> Columns:
+    def take(self, which: int, events: Events, _checksums: Checksums) -> Columns:
         """Run the job for these events on a core: one row for each event in its log."""
         wanted = job_argv(self.template, first=events[0], events=len(events), seed=self._seed)
-        argv, environment = command(self.conditions[arm], wanted)
+        argv, environment = command(self.conditions[which], wanted)
         environment.setdefault("PYTHONUNBUFFERED", "1")
         try:
             result = run_job(
@@ -216,7 +219,7 @@ class JobTrials(Jobs):
                 self._format,
                 environment=environment,
                 timeout_s=self._timeout_s,
-                on_event=lambda _event, pid: self.read_back(arm, pid),
+                on_event=lambda _event, pid: self.read_back(which, pid),
             )
         except MeasurementError as error:
             raise WorkerError(str(error)) from error
@@ -236,7 +239,7 @@ class JobTrials(Jobs):
             for event in result.events
         ]
         return {
-            "cpu": [self.conditions[arm].cpu] * len(found),
+            "cpu": [self.conditions[which].cpu] * len(found),
             "event": found,
             "start_ns": [event.begin_ns for event in result.events],
             "time_ns": times,

@@ -48,9 +48,9 @@ def look(cores: Sequence[int], spin_ms: float = 200.0, gap_us: float = 1.0) -> p
     """One trial on each core, without a run: the doctor's glance at the noise."""
     trials = []
     with Workers(build("clock_gaps"), [Conditions(cpu=cpu) for cpu in cores]) as workers:
-        for arm, cpu in enumerate(cores):
-            columns = _spin(workers[arm], cpu, spin_ms, gap_us)
-            trials.append({"round": 0, "position": arm, "columns": columns})
+        for which, cpu in enumerate(cores):
+            columns = _spin(workers[which], cpu, spin_ms, gap_us)
+            trials.append({"round": 0, "position": which, "columns": columns})
     return frame_of(trials)
 
 

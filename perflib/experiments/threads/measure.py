@@ -67,7 +67,7 @@ def take(params: ThreadsParams, session: Session) -> str:
             least_s=0.0 if running else _LEAST_S,
         )
     finally:
-        if not any("columns" in trial for trial in session.journal.turns):
+        if not any("columns" in trial for trial in session.journal.trials):
             shutil.rmtree(folder_of(session.journal.path), ignore_errors=True)
     if params.job == "event_loop":
         session.provenance["kernel"] = build("event_loop", executable=True).provenance

@@ -325,7 +325,7 @@ print("end abc")
     (saved,) = runs()
     run = load(saved.id)
     assert run.provenance["stopped"] == "failed"
-    assert run.provenance["failed_turns"] == 3
+    assert run.provenance["failed_trials"] == 3
     assert sorted(run.samples["round"].unique()) == [0, 1]
     # A slow perf misses much of so short an event, which is said, too.
     assert sum("out of licences" in problem for problem in run.provenance["problems"]) == 1
@@ -374,7 +374,7 @@ def test_a_running_job_is_profiled_once(tmp_path: Path) -> None:
         finally:
             job.kill()
     assert run.provenance["plan"] == {"cores": [-1], "reference": -1}
-    assert (run.provenance["turns"], run.provenance["stopped"]) == (1, "precise enough")
+    assert (run.provenance["trials"], run.provenance["stopped"]) == (1, "precise enough")
     assert set(run.samples["core"]) == {-1}
     assert set(run.samples["pid"]) == {job.pid}
     assert by_subject(EVENT.analyse(run))["standing out"].verdict == "inconclusive"

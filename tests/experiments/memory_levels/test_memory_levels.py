@@ -381,7 +381,7 @@ def test_a_worker_that_dies_costs_its_trial(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Trials, "take", take)
     run = experiment.measure(params(backings="4k", budget_s=60.0))
     assert len(killed) == 1
-    assert run.provenance["failed_turns"] == 1
+    assert run.provenance["failed_trials"] == 1
     assert any("SIGKILL" in problem for problem in run.provenance["problems"])
     assert run.samples["ok"].all()
     rows = run.samples.groupby("round").size()

@@ -253,7 +253,7 @@ def _simulate(params: AliasEnvironmentParams, session: Session) -> None:
         if session.progress is not None:
             spent = time.monotonic() - begin
             left = spent * (len(plan["sizes"]) - done) / done
-            taken = session.journal.turns
+            taken = session.journal.trials
             session.progress(Status(spent, left, taken[-1]["round"], None, lambda: frame_of(taken)))
 
     try:

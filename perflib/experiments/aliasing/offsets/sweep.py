@@ -196,8 +196,8 @@ def sweep_offsets(
                 journal, 1, trial, seed=seed, budget_s=budget_s, least_s=0.0,
                 target=precision_percent, half_width=_half_width,
             )  # fmt: skip
-    samples = frame_of(journal.turns)
-    failed = [one["failed"] for one in journal.turns if "failed" in one]
+    samples = frame_of(journal.trials)
+    failed = [one["failed"] for one in journal.trials if "failed" in one]
     if samples.empty:
         raise MeasurementError(failed[-1]) if failed else KeyboardInterrupt
     problems = [*worker.violated, *dict.fromkeys(failed)]

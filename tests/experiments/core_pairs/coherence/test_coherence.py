@@ -225,7 +225,7 @@ def test_a_run_that_was_killed_is_resumed(monkeypatch: pytest.MonkeyPatch) -> No
 
     def dies(self: Journal, trial: dict[str, Any]) -> None:
         append(self, trial)
-        if len(self.turns) == 2:
+        if len(self.trials) == 2:
             raise CutError
 
     params = COHERENCE.params({**SMALL, "states": [], "protocols": list(CAS)})

@@ -423,7 +423,7 @@ def test_a_worker_that_dies_costs_one_trial(
 
     monkeypatch.setattr(two_sockets, "run", dies_once)
     run = measured(4)
-    assert run.provenance["failed_turns"] == 1
+    assert run.provenance["failed_trials"] == 1
     assert "worker ended by signal SIGKILL" in run.provenance["problems"]
 
 
