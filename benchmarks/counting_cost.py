@@ -1,6 +1,6 @@
-"""What counting and sampling cost the job: a kv worker, all configurations in turn in one run.
+"""What counting and sampling cost the job: a kv worker, all configurations in trial in one run.
 
-    python benchmarks/counting_cost.py [--rounds 60] [--turn-ms 200]
+    python benchmarks/counting_cost.py [--rounds 60] [--trial-ms 200]
 
 Each round visits every configuration in a fresh random order with the same events; costs are paired
 within rounds, with intervals from batch means. "nothing, again" is the null comparison: what this
@@ -74,13 +74,13 @@ def arms_of(pid: int, recorder: Recorder) -> dict[str, tuple[Configuration, floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--turn-ms", type=float, default=200.0)
+    parser.add_argument("--trial-ms", type=float, default=200.0)
     asked = parser.parse_args()
     generator = np.random.default_rng(_SEED)
     conditions = Conditions(cpu=max(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory() as folder, Worker(build("kv"), conditions) as worker:
         run_ms(worker, 100)
-        events = max(1, round(1000 * asked.turn_ms / run_ms(worker, 1000)))
+        events = max(1, round(1000 * asked.trial_ms / run_ms(worker, 1000)))
         assert worker.pid is not None
         with Recorder(worker.pid, folder=Path(folder), frequency_hz=1000) as recorder:
             configurations = arms_of(worker.pid, recorder)
@@ -92,7 +92,7 @@ def main() -> None:
                 for configuration in generator.permutation(len(names)):
                     with configurations[names[configuration]][0]():
                         times_ms[number, configuration] = run_ms(worker, events)
-            print(f"sampled: {recorder.event}; {events} events a turn", flush=True)
+            print(f"sampled: {recorder.event}; {events} events a trial", flush=True)
     for index, name in enumerate(names[1:], start=1):
         cost = compare_cores(np.log(times_ms[:, [0, index]]), start_s).effects[1].slowdown
         limit = configurations[name][1]

@@ -117,17 +117,17 @@ def worker_start(repetitions: int) -> None:
 
 
 def bookkeeping(repetitions: int) -> None:
-    """Time that a run of 50 ms turns spends outside its turns' events, as a share of them."""
+    """Time that a run of 50 ms trials spends outside its trials' events, as a share of them."""
     experiment = get("kv_per_core")
     shares = []
     for _ in range(repetitions):
-        params = experiment.Params.make({"budget_s": 4.0, "turn_ms": 50.0})
+        params = experiment.Params.make({"budget_s": 4.0, "trial_ms": 50.0})
         run = experiment.measure(params, stop=threading.Event())
         samples = run.samples
-        turns = samples.groupby(["round", "cpu"])["time_ns"].agg(["sum"])
+        trials = samples.groupby(["round", "cpu"])["time_ns"].agg(["sum"])
         starts = samples.groupby(["round", "cpu"])["start_ns"].min()
         begin = starts.sort_values()
-        gaps = begin.diff().iloc[1:].to_numpy() - turns.loc[begin.index, "sum"].to_numpy()[:-1]
+        gaps = begin.diff().iloc[1:].to_numpy() - trials.loc[begin.index, "sum"].to_numpy()[:-1]
         shares.append(100 * float(statistics.median(gaps)) / 50e6)
     _show("design and bookkeeping add to samples of 50 ms", shares, "percent", 2.0)
 

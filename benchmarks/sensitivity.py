@@ -22,7 +22,7 @@ from perflib.model.finding import Finding
 _SLICE_S = 0.001
 
 
-def disturb(cpu: int, share: float) -> None:
+def interfere(cpu: int, share: float) -> None:
     """Take a share of a core in slices, until killed; print the share on SIGTERM."""
     os.sched_setaffinity(0, {cpu})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
@@ -47,7 +47,7 @@ def measure(budget_s: float, seed: int) -> list[Finding]:
 
 def disturbed_run(cpu: int, share: float, budget_s: float, seed: int) -> bool:
     """Measure with a disturber on a core; print what was found and what is true."""
-    argv = [sys.executable, __file__, "--disturb", str(cpu), "--share", str(100 * share)]
+    argv = [sys.executable, __file__, "--interfere", str(cpu), "--share", str(100 * share)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as disturber:
         assert disturber.stdout is not None
         disturber.stdout.readline()
@@ -71,31 +71,31 @@ def disturbed_run(cpu: int, share: float, budget_s: float, seed: int) -> bool:
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run what was given for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--share", type=float, default=5.0, help="percent of the core")
     parser.add_argument("--runs", type=int, default=3, help="runs with a disturber, cores in turn")
     parser.add_argument("--null", type=int, default=0, help="runs without")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds a run")
-    parser.add_argument("--disturb", type=int, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.disturb is not None:
-        disturb(asked.disturb, asked.share / 100)
+    parser.add_argument("--interfere", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.interfere is not None:
+        interfere(given.interfere, given.share / 100)
     cores = topology().one_per_core()
     good = [
-        disturbed_run(cores[number % len(cores)], asked.share / 100, asked.budget, number)
-        for number in range(asked.runs)
+        disturbed_run(cores[number % len(cores)], given.share / 100, given.budget, number)
+        for number in range(given.runs)
     ]
     if good:
         print(f"{sum(good)} of {len(good)} runs name the core, cover the truth, within 1.5 points")
     named = 0
-    for number in range(asked.null):
-        findings = measure(asked.budget, number)
+    for number in range(given.null):
+        findings = measure(given.budget, number)
         found = [finding.subject for finding in findings if finding.verdict == "supported"]
         named += len(found)
         print("null: " + "; ".join(str(finding) for finding in findings), flush=True)
-    if asked.null:
-        print(f"{named} cores named in {asked.null} null runs")
+    if given.null:
+        print(f"{named} cores named in {given.null} null runs")
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ static inline void team_note(team *t, int role, coherence_sample *sample) {
 }
 
 // What one look at a clock takes. Many in a row, for a clock may advance in steps (of 10 ns on
-// AMD's Zen 4); the best of some rows, for one may be disturbed.
+// AMD's Zen 4); the best of some rows, for one may be interrupted.
 static inline double team_empty_ns(int64_t (*stamp_ns)(void)) {
   enum { ROWS = 3, STAMPS = 32 };
   double best_ns = 0;

@@ -3,7 +3,7 @@
 // In a virtual machine it need not be: an entry covers no more than the host's page behind it. So a
 // chain of dependent loads is timed, once through neighbouring lines and once through as many lines
 // in as many pages of 4 KiB; both fit into the first-level data cache. If the second takes longer
-// on pages of 2 MiB as it does on pages of 4 KiB, the huge ones are broken up. Loads stand for
+// on pages of 2 MiB as it does on pages of 4 KiB, the host does not back them. Loads stand for
 // instructions here: their TLB is another, but their pages are the same.
 #ifndef PAGE_REACH_H
 #define PAGE_REACH_H

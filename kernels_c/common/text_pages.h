@@ -90,7 +90,7 @@ static inline unsigned char *text_map_hugetlb(size_t bytes) {
 
 // Touches each page for the first time, in random order. The kernel hands out pages in runs, and a
 // core may hold physically neighbouring 4 KiB pages in one entry of its TLB (AMD since Zen does):
-// pages touched in order would reach further or less far as luck has it.
+// pages touched in order would reach further or less far by chance.
 static inline int text_touch_shuffled(unsigned char *copy, size_t bytes, uint64_t seed) {
   uint32_t pages = (uint32_t)(bytes / TEXT_PAGE);
   uint32_t *order = malloc(pages * sizeof *order);

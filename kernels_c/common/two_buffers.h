@@ -84,8 +84,8 @@ static inline unsigned char *two_map(const two_function *function) {
   return base;
 }
 
-// Sweep over offsets in the order given. The buffers are mapped anew, so that the luck of which
-// physical pages they get is scatter from sweep to sweep, not an offset's.
+// Sweep over offsets in the order given. The buffers are mapped anew, so that which physical
+// pages they get varies from sweep to sweep, and is not an offset's.
 static inline int64_t two_sweep(const two_function *function, const int64_t *offsets, int64_t count,
                                 int together, int64_t warm_calls, int64_t calls,
                                 offset_sample *out) {

@@ -142,15 +142,15 @@ def _block_effects(levels: Floats) -> Floats:
 def compare_cores(
     log_time: Floats, start_s: Floats | None = None, confidence: float = 0.95
 ) -> CoreComparison:
-    """Compare cores that took turns in rounds.
+    """Compare cores that had one trial each in every round.
 
     Parameters
     ----------
     log_time
-        ``[round, core]``: log of each turn's time; NaN where a turn is missing. The turns of one
-        round did the same work.
+        ``[round, core]``: log of each trial's time; NaN where one is missing. The trials of a round
+        did the same work.
     start_s
-        When each round began, in seconds, ascending; ``None`` if unknown. Gives the blocks of
+        When each round began, in seconds, ascending; ``None`` if unknown. Gives the batches of
         time and each round's weight in the share of time with interference.
     confidence
         What share of the intervals cover the truth.

@@ -41,12 +41,12 @@ class KvTable:
         self.samples = samples
         self.cost_ns = samples.groupby("event")["time_ns"].median()
         expected = samples["event"].map(self.cost_ns)
-        turns = (
+        trials = (
             samples.assign(expected_ns=expected)
             .groupby(["round", "cpu"])[["time_ns", "expected_ns"]]
             .sum()
         )
-        ratio = (turns["time_ns"] / turns["expected_ns"]).unstack("cpu")
+        ratio = (trials["time_ns"] / trials["expected_ns"]).unstack("cpu")
         self.start_s = round_starts(samples, ratio.index)
         self.rounds = ratio.index.to_numpy()
         self.cores = [int(cpu) for cpu in ratio.columns]
