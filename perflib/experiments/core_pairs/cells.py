@@ -1,4 +1,4 @@
-"""Samples of pairs of cores as matrices: one core holds something, the other asks for it."""
+"""Samples of pairs of cores as matrices: one core has something, the other asks for it."""
 
 from __future__ import annotations
 

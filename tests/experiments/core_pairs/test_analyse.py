@@ -208,8 +208,8 @@ def test_two_cores_of_two_nodes_of_which_the_kernel_names_one() -> None:
     hidden = kernel_of(table, machine([0, 0]))
     assert (hidden.verdict, hidden.effect) == ("refuted", 0.0)
     assert "core" not in hidden.evidence["kernel"]
-    told = kernel_of(table, machine([0, 1]))
-    assert (told.verdict, told.facts["kind"]) == ("supported", "node")
+    named = kernel_of(table, machine([0, 1]))
+    assert (named.verdict, named.facts["kind"]) == ("supported", "node")
 
 
 @pytest.mark.parametrize("seed", range(5))

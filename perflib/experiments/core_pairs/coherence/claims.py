@@ -171,7 +171,7 @@ MIGRATED = Claim(
     },
     reasons={
         "batches": "It takes two batches or more.",
-        "same_place": "It is the same place that they had, as far as this tells.",
+        "same_place": "They stayed as far apart as they were, as far as latencies show.",
         "other_places": "A host that migrates virtual cores does that: to hardware threads of one "
         "core, to cores that share a cache, and to others. Then medians of this run are of several "
         "distances.",
