@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import json
 from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ def parameters(experiment: Experiment, namespace: MutableMapping[str, Any]) -> P
     unknown = [word for word in injected | _assigned(_plain_cells(history)) if word not in known]
     if unknown:
         raise UserError("; ".join(choose("parameter", word, known) for word in sorted(unknown)))
-    conditions = namespace.get("conditions", {})
+    conditions = _conditions(namespace.get("conditions", {}))
     for name in conditions:
         if name not in Params.model_fields:
             raise UserError(choose("condition", str(name), Params.model_fields))
@@ -50,6 +51,20 @@ def parameters(experiment: Experiment, namespace: MutableMapping[str, Any]) -> P
         if field in namespace and (field in injected or namespace[field] != info.default)
     }
     return experiment.params(given, namespace.get("preset"))
+
+
+def _conditions(given: object) -> dict[str, Any]:
+    """Conditions by name; ``papermill -p`` hands a JSON object over as text."""
+    found = given
+    if isinstance(given, str):
+        try:
+            found = json.loads(given)
+        except ValueError:
+            found = None
+    if not isinstance(found, dict):
+        msg = f'conditions: {given!r} has no names; write {{"budget_s": 30}}'
+        raise UserError(msg)
+    return found
 
 
 def _plain_cells(history: Sequence[str]) -> list[str]:

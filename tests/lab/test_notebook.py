@@ -46,6 +46,18 @@ def test_conditions_are_reached_by_their_names() -> None:
     assert (found.budget_s, found.seed) == (7.0, 3)
 
 
+def test_conditions_may_be_a_json_object_as_papermill_hands_it_over() -> None:
+    cells = namespace(defaults("machine"), "# Parameters\nconditions = '{\"budget_s\": 7}'\n")
+    assert parameters("machine", cells).budget_s == 7.0
+
+
+@pytest.mark.parametrize("conditions", ["'budget_s=7'", "7", "[1]", "'{'"])
+def test_conditions_without_names_are_an_error(conditions: str) -> None:
+    cell = defaults("machine").replace("conditions = {}", f"conditions = {conditions}")
+    with pytest.raises(UserError, match="conditions: .* has no names"):
+        parameters("machine", namespace(cell))
+
+
 @pytest.mark.parametrize("conditions", ['{"bugdet_s": 7}', '{"spin_ms": 5}'])
 def test_a_condition_that_is_none_is_an_error(conditions: str) -> None:
     cell = defaults("machine").replace("conditions = {}", f"conditions = {conditions}")
