@@ -54,7 +54,7 @@ def test_conditions_may_be_a_json_object_as_papermill_hands_it_over() -> None:
 @pytest.mark.parametrize("conditions", ["'budget_s=7'", "7", "[1]", "'{'"])
 def test_conditions_without_names_are_an_error(conditions: str) -> None:
     cell = defaults("machine").replace("conditions = {}", f"conditions = {conditions}")
-    with pytest.raises(UserError, match="conditions: .* has no names"):
+    with pytest.raises(UserError, match=r"conditions: .* has no names"):
         parameters("machine", namespace(cell))
 
 
