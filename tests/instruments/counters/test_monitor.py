@@ -130,7 +130,8 @@ def test_the_series_has_its_columns_and_a_row_for_each_reading() -> None:
         begin_ns = time.monotonic_ns()
         with Monitor({"a": [FAULTS]}, watch(pid=one.pid), period_s=0.02) as monitor:
             one.tell()
-            until(lambda: monitor.samples[0] >= 6)
+            # Beside a load the job runs in some of the periods only.
+            until(lambda: (monitor.series()["status"] == "counted").sum() >= 5)
         end_ns = time.monotonic_ns()
     series = monitor.series()
     assert list(series.columns) == [
@@ -144,7 +145,6 @@ def test_the_series_has_its_columns_and_a_row_for_each_reading() -> None:
         series["time_ns"].iloc[0] - series["elapsed_ns"].iloc[0]
     )
     counted = series[series["status"] == "counted"]
-    assert len(counted) >= 5
     assert (counted["value"] >= 0).all()
     assert (counted["clock_ns"] > 0).all()
 

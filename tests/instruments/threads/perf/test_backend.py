@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perflib.instruments.perf.control import ControlledPerf
 from perflib.instruments.perf.tool import PerfUnavailableError
 from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import Flag, State
@@ -229,6 +230,12 @@ def pid_of(turning: Callable[[int], None]) -> int:
     return int(turning.pid)  # type: ignore[attr-defined]
 
 
+def sleeps(pid: int) -> int:
+    """How often a process's first thread has gone to sleep."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def perf_of(recorder: PerfThreads) -> int:
     assert recorder._process is not None
     return recorder._process.pid
@@ -260,20 +267,25 @@ def test_killed_perf_leaves_what_it_had(turning: Callable[[int], None], tmp_path
     with PerfThreads(tmp_path, Settings()) as recorder:
         recorder.enable()
         begun = recorder.path.stat().st_size
-        while recorder.path.stat().st_size < begun + 4_000_000:
-            turning(1000)
+        waited = 0
+        while waited < 200 or recorder.path.stat().st_size < begun + 4_000_000:
+            before = sleeps(pid_of(turning))
+            turning(1000)  # how often it waits is left to chance
+            waited += sleeps(pid_of(turning)) - before - 2  # for its input, and for the other's end
+        for _ in range(4):  # told something, perf answers, and then writes what it has
+            ControlledPerf.enable(recorder)
         os.kill(perf_of(recorder), signal.SIGKILL)
         turning(10)
         recorder.disable()
     found = recorder.recording(pid_of(turning), tmp_path / "recording")
     assert found.meta["cut"] == "perf was killed by signal 9: the recording ends there."
     assert {"turning", "answer"} <= set(found.threads["name"])
-    assert lock_waits(found)["waits"].sum() > 100
+    assert (found.intervals["state"] == State.WAITING).sum() > 100
     assert any("answer" in stack for stack in found.stacks)
     data = recorder.path.read_bytes()
-    for size in (len(data) // 2, len(data) // 3 + 1):
-        recorder.path.write_bytes(data[:size])
-        part = recorder.recording(pid_of(turning), tmp_path / f"cut-{size}")
+    for share in (0.75, 0.5):
+        recorder.path.write_bytes(data[: begun + int(share * (len(data) - begun))])
+        part = recorder.recording(pid_of(turning), tmp_path / f"cut-{share}")
         assert part.end_ns <= found.end_ns
 
 
