@@ -145,10 +145,14 @@ class Experiment:
         UserError
             This machine cannot do what the parameters ask for.
         """
-        if reason := self.unavailable():
-            raise UserError(reason)
+        if not params.settings:  # what is missing may be what a setting brings
+            self._check_available()
         plan: dict[str, Any] = self._part("measure").plan(params)
         return plan
+
+    def _check_available(self) -> None:
+        if reason := self.unavailable():
+            raise UserError(reason)
 
     def pilot(self, params: Any, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Measure what the plan still lacks, with the journal open and all settings in force."""
@@ -298,6 +302,8 @@ class Experiment:
         try:
             with settings(self.system_settings(params, session.plan)) as changed:
                 session.problems += changed.notes  # what a killed process had left changed
+                if params.settings:
+                    self._check_available()
                 if not journal.piloted:
                     journal.add_to_plan(self.pilot(params, session.plan))
                 stopped = self.take(params, session)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -388,3 +389,26 @@ def test_every_experiment_is_documented_as_data(experiment: Experiment) -> None:
                 assert column["unit"] == unit
     for name in experiment.presets:
         experiment.params({}, preset=name)
+
+
+class Lacking(Experiment):
+    """An experiment that this machine can measure only while a setting is in force."""
+
+    name = "lacking"
+    Params = TinyParams
+
+    def unavailable(self) -> str:
+        return "perf is not allowed here"
+
+    def _part(self, module: str) -> Any:
+        return SimpleNamespace(plan=lambda _: {"module": module})
+
+
+def test_what_a_machine_lacks_is_said_before_anything_is_made() -> None:
+    with pytest.raises(UserError, match="perf is not allowed here"):
+        Lacking().plan(TinyParams.make({}))
+
+
+def test_what_a_setting_may_bring_is_asked_for_while_it_is_in_force() -> None:
+    with_setting = TinyParams.make({"settings": "perf_event_paranoid=-1"})
+    assert Lacking().plan(with_setting) == {"module": "measure"}

@@ -9,12 +9,10 @@ allocator, nothing but the mechanism. What it costs a pair is the bound for whol
 from __future__ import annotations
 
 import platform
-from typing import Any
 
 from perflib.experiments.aliasing.map.claims import WAITS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.params import Params, budget, parameter, precision
-from perflib.model.errors import UserError
 
 __all__ = ["AliasMap", "AliasMapParams", "experiment"]
 
@@ -83,12 +81,6 @@ class AliasMap(Experiment):
         here = platform.machine()
         known = here in ("x86_64", "aarch64")
         return "" if known else f"alias_map runs on x86-64 and aarch64 only, and this is {here}"
-
-    def plan(self, params: Any) -> dict[str, Any]:
-        """The cores, where this processor has the kernel."""
-        if reason := self.unavailable():
-            raise UserError(reason)
-        return super().plan(params)
 
 
 experiment = AliasMap()
