@@ -25,7 +25,10 @@ del np, scipy
 END_S = 60.0  # how long a run whose tests are over may take to end
 _FEW_SKIPS = 10  # the table of skips is short enough to be read
 
-hypothesis.settings.register_profile("perflib", deadline=None)
+# The same examples in every run: a change is judged, not luck. New ones, to look for errors:
+# make test ARGS=--hypothesis-profile=explore
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.register_profile("perflib", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("perflib")
 
 

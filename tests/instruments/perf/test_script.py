@@ -82,7 +82,7 @@ def test_a_text_made_from_a_table_reads_back(tmp_path: Path, text: Text) -> None
 def test_anything_is_a_table_or_a_users_mistake(tmp_path: Path, data: bytes) -> None:
     expected = perf_script(data)
     path = written(tmp_path, data)
-    if expected.samples:
+    if expected.samples and not data.startswith(tuple(perfscript._COMPRESSED)):
         profile = read(path)
         assert plain(profile.samples) == expected.samples
         assert profile.unread_count == len(expected.unread)
