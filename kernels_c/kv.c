@@ -42,6 +42,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "common/bracket.h"
 #include "common/kv_tables.h"
 #include "common/kv_transport.h"
 
@@ -51,7 +52,7 @@ typedef struct {
   int64_t start_ns;             // CLOCK_MONOTONIC when the event began
   int64_t time_ns;              // wall time of the event
   int64_t cpu_time_ns;          // CLOCK_THREAD_CPUTIME_ID spent in it
-  int64_t involuntary_switches; // of the thread, during the event
+  int64_t involuntary_switches; // of the thread, during the event (kv_run only)
   int64_t cpu;                  // where it ran; -1 if it moved meanwhile
   uint64_t checksum;
   int64_t steps, particles;
@@ -59,8 +60,19 @@ typedef struct {
   int64_t truncated; // 1 if a safety limit was hit (the rest was deposited where it was)
 } kv_event;
 
+typedef struct {
+  int64_t event, slice; // the slice-th part of the event: the same steps wherever it runs
+  int64_t cpu;          // where it ran; -1 if it moved meanwhile
+  bracket sample;
+} kv_slice;
+
 // Simulate events[0 .. count - 1] of a seed into out. 0, or 1 for bad arguments.
 int64_t kv_run(uint64_t seed, const int64_t *events, int64_t count, kv_event *out);
+// The same in slices of so many steps, each between two probes; an event's times are the sums of
+// its slices'. Returns the number of slices, or -1 for bad arguments; those beyond most are not
+// noted.
+int64_t kv_run_slices(uint64_t seed, const int64_t *events, int64_t count, int64_t slice_steps,
+                      kv_event *out, kv_slice *slices, int64_t most);
 int64_t kv_code_bytes(void); // extent of the repeated code
 int64_t kv_copies(void);
 
@@ -149,6 +161,32 @@ static kv_particle kv_primary(kv_state *s) {
   return p;
 }
 
+// The slices of a call, as they come; those that find no room are counted only.
+typedef struct {
+  int64_t slice_steps, count, most;
+  kv_slice *out, now;
+} kv_slices;
+
+static void kv_note_slice(kv_slices *slices) {
+  kv_slice *now = &slices->now;
+  bracket_end(&now->sample);
+  if (sched_getcpu() != now->cpu)
+    now->cpu = -1;
+  if (slices->count < slices->most)
+    slices->out[slices->count] = *now;
+  slices->count++;
+}
+
+static void kv_slice_ends(kv_state *s) {
+  kv_slices *slices = s->slices;
+  kv_note_slice(slices);
+  s->next_slice += slices->slice_steps;
+  bracket last = slices->now.sample;
+  slices->now.slice++;
+  slices->now.cpu = sched_getcpu();
+  bracket_next(&last, &slices->now.sample);
+}
+
 // Follow a particle to its end, and fold that into the checksum.
 static void kv_follow(kv_state *s, kv_particle *p) {
   int alive = 1;
@@ -158,7 +196,8 @@ static void kv_follow(kv_state *s, kv_particle *p) {
       kv_deposit(s, p, kv_total_energy(p));
       break;
     }
-    s->steps++;
+    if (s->steps++ == s->next_slice)
+      kv_slice_ends(s);
     int64_t module = (int64_t)p->volume * KV_SECTORS + kv_sector(p->position[0], p->position[1]);
     alive = kv_cell[module * KV_KINDS + p->kind](s, p);
   }
@@ -189,16 +228,19 @@ static void kv_simulate(kv_state *s, kv_event *out) {
   out->truncated = s->truncated;
 }
 
-static int64_t kv_clock(clockid_t clock) {
-  struct timespec now;
-  clock_gettime(clock, &now);
-  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
 static int64_t kv_switches(void) {
   struct rusage usage;
   getrusage(RUSAGE_THREAD, &usage);
   return usage.ru_nivcsw;
+}
+
+static kv_state kv_begin(uint64_t seed, int64_t event) {
+  return (kv_state){.volumes = kv_volumes,
+                    .volume_count = kv_volume_count,
+                    .seed = seed,
+                    .event = (uint64_t)event,
+                    .stack = kv_stack,
+                    .next_slice = -1};
 }
 
 int64_t kv_run(uint64_t seed, const int64_t *events, int64_t count, kv_event *out) {
@@ -207,22 +249,44 @@ int64_t kv_run(uint64_t seed, const int64_t *events, int64_t count, kv_event *ou
   pthread_once(&kv_ready, kv_prepare);
   for (int64_t i = 0; i < count; i++) {
     kv_event *e = &out[i];
-    kv_state state = {.volumes = kv_volumes,
-                      .volume_count = kv_volume_count,
-                      .seed = seed,
-                      .event = (uint64_t)events[i],
-                      .stack = kv_stack};
+    kv_state state = kv_begin(seed, events[i]);
     e->event = events[i];
     int64_t switches = kv_switches(), cpu = sched_getcpu();
-    int64_t cpu_time = kv_clock(CLOCK_THREAD_CPUTIME_ID);
-    e->start_ns = kv_clock(CLOCK_MONOTONIC);
+    int64_t cpu_time = bracket_cpu_ns();
+    e->start_ns = clock_ns();
     kv_simulate(&state, e);
-    e->time_ns = kv_clock(CLOCK_MONOTONIC) - e->start_ns;
-    e->cpu_time_ns = kv_clock(CLOCK_THREAD_CPUTIME_ID) - cpu_time;
+    e->time_ns = clock_ns() - e->start_ns;
+    e->cpu_time_ns = bracket_cpu_ns() - cpu_time;
     e->involuntary_switches = kv_switches() - switches;
     e->cpu = sched_getcpu() == cpu ? cpu : -1;
   }
   return 0;
+}
+
+int64_t kv_run_slices(uint64_t seed, const int64_t *events, int64_t count, int64_t slice_steps,
+                      kv_event *out, kv_slice *slices, int64_t most) {
+  if (count < 0 || slice_steps < 1 || most < 0 ||
+      (count > 0 && (events == NULL || out == NULL || slices == NULL)))
+    return -1;
+  pthread_once(&kv_ready, kv_prepare);
+  kv_slices noted = {.slice_steps = slice_steps, .most = most, .out = slices};
+  for (int64_t i = 0; i < count; i++) {
+    kv_state state = kv_begin(seed, events[i]);
+    state.next_slice = slice_steps;
+    state.slices = &noted;
+    noted.now = (kv_slice){.event = events[i], .cpu = sched_getcpu()};
+    int64_t first = noted.count;
+    out[i] = (kv_event){.event = events[i], .cpu = noted.now.cpu};
+    bracket_begin(&noted.now.sample);
+    kv_simulate(&state, &out[i]);
+    kv_note_slice(&noted);
+    for (int64_t j = first; j < noted.count && j < most; j++) {
+      out[i].time_ns += slices[j].sample.time_ns;
+      out[i].cpu_time_ns += slices[j].sample.cpu_time_ns;
+      out[i].cpu = slices[j].cpu < 0 ? -1 : out[i].cpu;
+    }
+  }
+  return noted.count;
 }
 
 int64_t kv_code_bytes(void) { return kv_step_end - kv_step_begin; }

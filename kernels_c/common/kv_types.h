@@ -98,6 +98,8 @@ typedef struct {
   uint64_t checksum;
   double escaped;
   double deposited[KV_MAX_VOLUMES];
+  int64_t next_slice; // the step before which the next slice begins; -1: none does
+  void *slices;       // whatever kv_slice_ends() notes them in
 } kv_state;
 
 // --- random numbers ----------------------------------------------------------------------------

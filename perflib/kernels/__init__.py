@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perflib.kernels.records import declarations, open_interface, parsed, record
+from perflib.kernels.records import declarations, included, open_interface, parsed, record
 from perflib.model.errors import MeasurementError, UserError, choose
 from perflib.model.paths import cache_dir, kernels_dir
 
@@ -54,7 +54,6 @@ __all__ = [
     "source",
 ]
 
-_INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 BASE_FLAGS = ("-std=gnu11", "-Wall", "-Wextra")
 _FORMAT = 2  # part of every key: raised when the way kernels are built changes
 
@@ -147,7 +146,7 @@ def _parse(path: Path, _mtime_ns: int) -> Source:
     return Source(
         name=path.stem,
         path=path,
-        cdef=declarations(text, path),
+        cdef=declarations(path),
         flags=tuple(options.get("flags", ())),
         link=tuple(options.get("link", ())),
         copied=path.parent / copied if copied else None,
@@ -252,16 +251,8 @@ def _unusable(error: OSError) -> UserError:
 
 def _included(declared: Source) -> list[Path]:
     """The kernel's other files: its copied part, and every header of ours that either includes."""
-    found: list[Path] = [declared.copied] if declared.copied else []
-    open_ = [declared.path, *found]
-    while open_:
-        file = open_.pop()
-        for name in _INCLUDE.findall(file.read_bytes()):
-            for header in {folder / name.decode() for folder in (file.parent, kernels_dir())}:
-                if header.is_file() and header not in found:
-                    found.append(header)
-                    open_.append(header)
-    return sorted(found)
+    copied = [declared.copied] if declared.copied else []
+    return sorted([*copied, *included([declared.path, *copied])])
 
 
 def _digest(*parts: str | bytes) -> str:

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,24 +18,42 @@ if TYPE_CHECKING:
 
     from perflib.kernels import Build
 
-__all__ = ["declarations", "open_interface", "parsed", "record"]
+__all__ = ["declarations", "included", "open_interface", "parsed", "record"]
 
 _INTERFACE = re.compile(r"^// @interface\s*$(.*?)^// @end\s*$", re.MULTILINE | re.DOTALL)
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
-def declarations(text: str, path: Path) -> str:
+def included(files: Iterable[Path]) -> list[Path]:
+    """Every header of ours that C files include, directly or through another, sorted."""
+    found: list[Path] = []
+    open_ = list(files)
+    while open_:
+        file = open_.pop()
+        for name in _INCLUDE.findall(file.read_text()):
+            for header in {folder / name for folder in (file.parent, kernels_dir())}:
+                if header.is_file() and header not in found:
+                    found.append(header)
+                    open_.append(header)
+    return sorted(found)
+
+
+def declarations(path: Path) -> str:
     """The declarations of a C file, which stand between ``// @interface`` and ``// @end``.
+
+    Those of the headers that it includes come first: what they declare, its own may use.
 
     Raises
     ------
     UserError
         There are none.
     """
-    found = _INTERFACE.search(text)
-    if found is None:
+    headers = [_INTERFACE.search(header.read_text()) for header in included([path])]
+    own = _INTERFACE.search(path.read_text())
+    if own is None:
         msg = f"{path}: no declarations between '// @interface' and '// @end'"
         raise UserError(msg)
-    return found.group(1)
+    return "".join(found.group(1) for found in (*headers, own) if found is not None)
 
 
 def parsed(cdef: str, path: Path) -> Any:
@@ -116,7 +135,7 @@ def _of_file(name: str) -> Any:
     files = {path.stem: path for path in kernels_dir().glob("**/*.[ch]")}
     if name not in files:
         raise UserError(choose("C file", name, files))
-    return parsed(declarations(files[name].read_text(), files[name]), files[name])
+    return parsed(declarations(files[name]), files[name])
 
 
 def _dtype(ffi: Any, kind: Any, where: str) -> np.dtype[Any]:

@@ -1,0 +1,118 @@
+"""Samples that know whether their core was alone: their columns, from C to the analysis.
+
+A kernel whose resource belongs to a core takes each sample in a slice of less than a millisecond
+between two probes (``kernels_c/common/bracket.h``). The table of samples keeps what the probes
+said; what it means is worked out when the table is analysed, so that an old table, or one from
+elsewhere, is analysed without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perflib.framework.experiment import Column
+from perflib.stats.alone import STATES, Calibration, Probes, calibrate, states
+
+__all__ = ["BRACKET_COLUMNS", "Told", "bracket_columns", "core_mhz", "tell"]
+
+_ADDITIONS = 6400  # of the chain: BRACKET_ADDITIONS in bracket.h
+_PROBES = ("probe_before_ns", "probe_after_ns")
+_CHAINS = ("chain_before_ns", "chain_after_ns")
+_UNKNOWN = -1  # what the kernel writes for a value that it could not get
+
+BRACKET_COLUMNS = (
+    Column("cpu_time_ns", "number", "ns", "time the thread had the core"),
+    Column("run_delay_ns", "number", "ns", "time it was ready to run and waited for the core"),
+    Column("throttled_ns", "number", "ns", "time it was stopped because a CPU quota was spent"),
+    Column("probe_before_ns", "number", "ns", "a loop that fills the execution ports, just before"),
+    Column("probe_after_ns", "number", "ns", "the same just after"),
+    Column("chain_before_ns", "number", "ns", "6400 dependent additions (a cycle each) before"),
+    Column("chain_after_ns", "number", "ns", "the same after"),
+)
+
+
+def bracket_columns(samples: NDArray[Any]) -> dict[str, list[Any]]:
+    """What goes into the table of each record of type ``bracket``; unknown values are ``None``.
+
+    ``start_ns`` and ``time_ns`` are the experiment's own columns.
+    """
+    return {
+        column.name: [
+            None if value == _UNKNOWN else value for value in samples[column.name].tolist()
+        ]
+        for column in BRACKET_COLUMNS
+    }
+
+
+def core_mhz(samples: NDArray[Any]) -> NDArray[np.float64]:
+    """The core's frequency around each record of type ``bracket``; NaN without a chain."""
+    chains = np.array([samples[name] for name in _CHAINS], dtype=np.float64)
+    chains[chains <= 0] = np.nan
+    return np.asarray(1e3 * _ADDITIONS / chains.mean(axis=0), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the probes of a table tell, in the order of its rows.
+
+    Parameters
+    ----------
+    states
+        Each sample's, as an index into ``perflib.stats.alone.STATES``.
+    clock
+        How much longer than the fastest core's its probes are, when alone: the logarithm of the
+        clock's factor; NaN where the sample was not alone.
+    calibrations
+        By core.
+    """
+
+    states: NDArray[np.int8]
+    clock: NDArray[np.float64]
+    calibrations: Mapping[int, Calibration]
+
+    @property
+    def alone(self) -> NDArray[np.bool_]:
+        """Which samples had their core for themselves, at whatever clock."""
+        return np.isin(self.states, (STATES.index("alone"), STATES.index("lower clock")))
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """The samples to compare: those alone, and all where nothing can be told on any core."""
+        return self.alone if self.any_told else np.ones(len(self.states), dtype=np.bool_)
+
+    @property
+    def any_told(self) -> bool:
+        """Whether the probes of any core told anything."""
+        return any(one.told == "told" for one in self.calibrations.values())
+
+
+def tell(samples: pd.DataFrame) -> Told | None:
+    """What the probes say about each row; ``None`` where the table has no probes.
+
+    The rows need ``cpu``. Chains are used where all four columns are there.
+    """
+    if not all(name in samples and samples[name].notna().any() for name in _PROBES):
+        return None
+    chained = all(name in samples and samples[name].notna().any() for name in _CHAINS)
+    names = (*_PROBES, *_CHAINS) if chained else _PROBES
+    values = {name: samples[name].to_numpy(np.float64, na_value=np.nan) for name in names}
+    cpus = samples["cpu"].to_numpy()
+    rows = {int(cpu): np.flatnonzero(cpus == cpu) for cpu in np.unique(cpus)}
+    probes = {cpu: Probes(*(values[name][at] for name in names)) for cpu, at in rows.items()}
+    calibrations = calibrate(probes)
+    found = np.empty(len(samples), dtype=np.int8)
+    clock = np.full(len(samples), np.nan)
+    known = [one.levels[0] for one in calibrations.values() if one.levels]
+    for cpu, at in rows.items():
+        found[at] = states(probes[cpu], calibrations[cpu])
+        if known:
+            clock[at] = probes[cpu].ports().mean(axis=0) - min(known)
+    told = Told(found, clock, calibrations)
+    clock[~told.alone] = np.nan
+    return told

@@ -1,0 +1,210 @@
+"""Was a core alone while a sample ran? What probes before and after it say, calibrated by the run.
+
+A probe (``kernels_c/common/bracket.h``) fills the execution ports. Its times have a sharp lowest
+level, when the core is alone at its highest clock, and longer ones while a thread on the same
+physical core works. What the levels are differs from processor to processor, so they are found in
+each core's own distribution: a spike, nearly nothing below it, much less right above it, and a
+second state far above. A chain of additions, timed with each probe, tells a lower clock from a
+busy sibling: at a lower clock both take longer by the same factor.
+
+Where there is no such spike, or never a second state, nothing is told: a state that was never
+seen to end cannot be known to be the core's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["STATES", "Calibration", "Probes", "State", "Told", "calibrate", "states"]
+
+Floats = NDArray[np.float64]
+State = Literal["alone", "lower clock", "shared", "interrupted", "cannot tell"]
+STATES: tuple[State, ...] = ("alone", "lower clock", "shared", "interrupted", "cannot tell")
+Told = Literal["told", "no probes", "few probes", "no second state", "no first state"]
+
+_WINDOW = math.log(1.015)  # a spike lies within so much ...
+_ABOVE = (math.log(1.03), math.log(1.08))  # ... and is denser than what lies there
+_CONTRAST = 3.0
+_LEAST_PROBES, _LEAST_SPIKE, _LEAST_SHARE = 60, 20, 0.005
+_LOWER_SHARE = 0.02  # of the probes are at a lower clock, if there is one
+_SECOND, _SECOND_SHARE, _LEAST_SECOND = math.log(1.1), 0.005, 5
+_NARROW, _WIDE = math.log(1.008), math.log(1.03)  # how far from its spike a probe may lie
+_SAME_RATIO = math.log(1.02)
+_OTHER_CORE = math.log(1.04)  # a spike so far above another core's is no core that is alone
+_INTERRUPTED = math.log(4.0)  # no sibling makes a probe so long
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The probes of one core's samples, in ns: before and after each, ports and chain.
+
+    NaN: no probe. The chains may be missing: then a lower clock is not told from a sibling.
+    """
+
+    before: Floats
+    after: Floats
+    chain_before: Floats | None = None
+    chain_after: Floats | None = None
+
+    def ports(self) -> Floats:
+        """``[2, sample]``: logarithms."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            both = np.log(np.array([self.before, self.after], dtype=np.float64))
+        return np.where(np.isfinite(both), both, np.nan)
+
+    def ratios(self) -> Floats | None:
+        """``[2, sample]``: logarithms of ports over chain; ``None`` without chains."""
+        if self.chain_before is None or self.chain_after is None:
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            chains = np.log(np.array([self.chain_before, self.chain_after], dtype=np.float64))
+        ratios = self.ports() - chains
+        return ratios if np.isfinite(ratios).any() else None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What one core's probes can tell.
+
+    Parameters
+    ----------
+    told
+        ``told``, or why nothing is.
+    levels
+        Of the ports alone, as logarithms of ns: the highest clock's first, then lower clocks'.
+    width
+        How far from a level a probe may lie, as a logarithm.
+    ratio
+        Ports over chain when alone; NaN without chains.
+    """
+
+    told: Told
+    levels: tuple[float, ...] = ()
+    width: float = math.nan
+    ratio: float = math.nan
+
+    @property
+    def alone_ns(self) -> float:
+        """The probe's time when the core is alone at its highest clock; NaN if not known."""
+        return math.exp(self.levels[0]) if self.levels else math.nan
+
+
+def _spike(values: Floats) -> tuple[float, float] | None:
+    """The lowest spike of sorted values, and its half width; ``None`` if there is none."""
+    least = max(_LEAST_SPIKE, _LEAST_SHARE * len(values))
+    starts = np.arange(len(values))
+    ends = np.searchsorted(values, values + _WINDOW, side="right")
+    inside = ends - starts
+    above = np.searchsorted(values, values + _ABOVE[1]) - np.searchsorted(
+        values, values + _ABOVE[0]
+    )
+    density, density_above = inside / _WINDOW, above / (_ABOVE[1] - _ABOVE[0])
+    spikes = (inside >= least) & (density >= _CONTRAST * density_above) & (starts <= inside / 4)
+    if not spikes.any():
+        return None
+    # The window that holds the most, not the first that holds enough: that one cuts the spike.
+    first = int(np.flatnonzero(spikes)[0])
+    near = np.flatnonzero(spikes & (values <= values[first] + 2 * _WINDOW))
+    best = near[int(np.argmax(inside[near]))]
+    members = values[best : ends[best]]
+    middle = float(np.median(members))
+    width = 4 * 1.4826 * float(np.median(np.abs(members - middle)))
+    return middle, min(max(width, _NARROW), _WIDE)
+
+
+def _own(probes: Probes) -> Calibration:
+    """What a core's own probes tell, before it is compared with other cores."""
+    ports, ratios = probes.ports().ravel(), probes.ratios()
+    there = np.isfinite(ports)
+    if not there.any():
+        return Calibration("no probes")
+    if there.sum() < _LEAST_PROBES:
+        return Calibration("few probes")
+    values = np.sort(ports[there])
+    found = _spike(values)
+    if found is None:
+        return Calibration("no first state")
+    level, width = found
+    levels, ratio = [level], math.nan
+    others = ports[there & (np.abs(ports - level) > width)]
+    if ratios is not None:
+        flat = ratios.ravel()
+        ratio = float(np.nanmedian(flat[there & (np.abs(ports - level) <= width)]))
+        # What is longer as the chain is, and in a spike of its own, is the core at a lower clock.
+        slower = there & (ports > level + 2 * width) & (np.abs(flat - ratio) < _SAME_RATIO)
+        lower = np.sort(ports[slower])
+        least = max(_LEAST_SPIKE, _LOWER_SHARE * len(values))
+        while len(lower) >= least and (further := _spike(lower)) is not None:
+            if (np.abs(lower - further[0]) <= width).sum() >= least:
+                levels.append(further[0])
+            lower = lower[lower > further[0] + further[1]]
+        others = ports[there & (ports > level + width) & ~_near(ports, flat, levels, width, ratio)]
+    beyond = int((others > level + _SECOND).sum())
+    second = beyond >= max(_LEAST_SECOND, _SECOND_SHARE * len(values))
+    if not second and len(levels) == 1:
+        return Calibration("no second state", (level,), width, ratio)
+    return Calibration("told", tuple(levels), width, ratio)
+
+
+def _near(
+    ports: Floats, ratios: Floats | None, levels: list[float], width: float, ratio: float
+) -> NDArray[np.bool_]:
+    """Which probes lie at one of the levels."""
+    distance = np.min([np.abs(ports - level) for level in levels], axis=0)
+    near = distance <= width
+    if ratios is not None and math.isfinite(ratio):
+        near &= ~(np.abs(ratios - ratio) > _SAME_RATIO)  # without a chain: NaN, not far
+    return np.asarray(near, dtype=np.bool_)
+
+
+def calibrate(probes: Mapping[int, Probes]) -> dict[int, Calibration]:
+    """What the probes of each core of a run can tell.
+
+    A core is judged by its own distribution, then beside the others. One whose level lies more
+    than 4 % above another core's was never alone, if chains show the same clock; without chains
+    it may also be at a lower clock, and is not told either. One that never had company is told
+    where another core that had has the same level when alone.
+    """
+    own = {cpu: _own(of) for cpu, of in probes.items()}
+    known = [one for one in own.values() if one.levels]
+    by_ratio = bool(known) and all(math.isfinite(one.ratio) for one in known)
+
+    def place(one: Calibration) -> float:
+        return one.ratio if by_ratio else one.levels[0]
+
+    least = min(map(place, known), default=math.nan)
+    seen = any(one.told == "told" and place(one) <= least + _OTHER_CORE for one in known)
+
+    def beside(one: Calibration) -> Calibration:
+        if one.levels and place(one) > least + _OTHER_CORE:
+            return Calibration("no first state")
+        return replace(one, told="told") if one.levels and seen else one
+
+    return {cpu: beside(one) for cpu, one in own.items()}
+
+
+def states(probes: Probes, calibration: Calibration) -> NDArray[np.int8]:
+    """Each sample's state, as an index into ``STATES``.
+
+    A sample is alone if both probes are, at the highest clock; a sample between an alone probe and
+    one that is not has had company for a part of it, and counts as shared.
+    """
+    ports, ratios = probes.ports(), probes.ratios()
+    found = np.full(ports.shape[1], STATES.index("cannot tell"), dtype=np.int8)
+    if calibration.told != "told":
+        return found
+    levels, width, ratio = list(calibration.levels), calibration.width, calibration.ratio
+    at_any = _near(ports, ratios, levels, width, ratio)
+    at_top = _near(ports, ratios, levels[:1], width, ratio)
+    there = np.isfinite(ports).all(axis=0)
+    found[there] = STATES.index("shared")
+    found[there & (ports > levels[0] + _INTERRUPTED).any(axis=0)] = STATES.index("interrupted")
+    found[there & at_any.all(axis=0)] = STATES.index("lower clock")
+    found[there & at_top.all(axis=0)] = STATES.index("alone")
+    return found
