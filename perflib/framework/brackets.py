@@ -4,20 +4,24 @@ A kernel whose resource belongs to a core takes each sample in a slice of less t
 between two probes (``kernels_c/common/bracket.h``). The table of samples keeps what the probes
 said; what it means is worked out when the table is analysed, so that an old table, or one from
 elsewhere, is analysed without it.
+
+Light: declarations of experiments use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from perflib.framework.experiment import Column
-from perflib.stats.alone import STATES, Calibration, Probes, calibrate, states
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from perflib.stats.alone import Calibration
 
 __all__ = ["BRACKET_COLUMNS", "Told", "bracket_columns", "core_mhz", "tell"]
 
@@ -52,6 +56,8 @@ def bracket_columns(samples: NDArray[Any]) -> dict[str, list[Any]]:
 
 def core_mhz(samples: NDArray[Any]) -> NDArray[np.float64]:
     """The core's frequency around each record of type ``bracket``; NaN without a chain."""
+    import numpy as np
+
     chains = np.array([samples[name] for name in _CHAINS], dtype=np.float64)
     chains[chains <= 0] = np.nan
     return np.asarray(1e3 * _ADDITIONS / chains.mean(axis=0), dtype=np.float64)
@@ -79,11 +85,17 @@ class Told:
     @property
     def alone(self) -> NDArray[np.bool_]:
         """Which samples had their core for themselves, at whatever clock."""
+        import numpy as np
+
+        from perflib.stats.alone import STATES
+
         return np.isin(self.states, (STATES.index("alone"), STATES.index("lower clock")))
 
     @property
     def usable(self) -> NDArray[np.bool_]:
         """The samples to compare: those alone, and all where nothing can be told on any core."""
+        import numpy as np
+
         return self.alone if self.any_told else np.ones(len(self.states), dtype=np.bool_)
 
     @property
@@ -97,6 +109,10 @@ def tell(samples: pd.DataFrame) -> Told | None:
 
     The rows need ``cpu``. Chains are used where all four columns are there.
     """
+    import numpy as np
+
+    from perflib.stats.alone import Probes, calibrate, states
+
     if not all(name in samples and samples[name].notna().any() for name in _PROBES):
         return None
     chained = all(name in samples and samples[name].notna().any() for name in _CHAINS)
