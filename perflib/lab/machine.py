@@ -79,15 +79,20 @@ def _features() -> list[FeatureState]:
 
 def _tlb_reach(machine: Machine) -> Table:
     """How far each TLB reaches in pages of 4 KiB."""
-    from perflib.machine.hardware.cpuid import leaves_or_reason
-    from perflib.machine.hardware.tlbs import decode_tlbs, reach_bytes
+    from perflib.machine.hardware.known_tlbs import tlbs_of
+    from perflib.machine.hardware.tlbs import reach_bytes
 
-    found = decode_tlbs(leaves_or_reason()[0])
+    known = tlbs_of(machine)
     rows: list[dict[str, Any]] = [
-        {"level": level, "use": use, "KiB reached in 4 KiB pages": reach // 1024}
+        {
+            "level": level,
+            "use": use,
+            "KiB reached in 4 KiB pages": reach // 1024,
+            "says": known.origin,
+        }
         for level in (1, 2)
         for use in ("instruction", "data")
-        if (reach := reach_bytes(found, use, level))
+        if (reach := reach_bytes(known.tlbs, use, level))
     ]
     unknown = machine["cpuid_missing"] or "the processor does not say"
     return table(rows or [{"level": "unknown", "reason": unknown}])
@@ -175,21 +180,23 @@ def caches(machine: Machine) -> Table:
 
 def tlbs(machine: Machine) -> Table:
     """Every TLB and the memory it reaches in pages of each size that it holds."""
-    rows = []
-    for tlb in machine["tlbs"]:
-        ways = tlb["ways"]
-        rows.append(
-            [
-                f"L{tlb['level']} {tlb['kind']}",
-                str(tlb["entries"]),
-                "any" if ways == tlb["entries"] else str(ways or "–"),
-                "; ".join(
-                    f"{_bytes(tlb['entries'] * page)} in pages of {_bytes(page)}"
-                    for page in tlb["page_bytes"]
-                ),
-            ]
-        )
-    return Table(("TLB", "entries", "ways", "reach"), rows, {})
+    from perflib.machine.hardware.known_tlbs import tlbs_of
+
+    known = tlbs_of(machine)
+    rows = [
+        [
+            f"L{tlb.level} {tlb.kind}",
+            str(tlb.entries),
+            "any" if tlb.ways == tlb.entries else str(tlb.ways or "–"),
+            "; ".join(
+                f"{_bytes(tlb.entries * page)} in pages of {_bytes(page)}"
+                for page in tlb.page_bytes
+            ),
+            known.origin,
+        ]
+        for tlb in known.tlbs
+    ]
+    return Table(("TLB", "entries", "ways", "reach", "says"), rows, {})
 
 
 def features(states: Iterable[FeatureState]) -> Table:

@@ -20,8 +20,8 @@ from perflib.machine.files import assignments, fields, integer, kib_of, text
 from perflib.machine.hardware import cgroup, hypervisor, pmu
 from perflib.machine.hardware.caches import Cache, caches
 from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason, signature
+from perflib.machine.hardware.known_tlbs import known_tlbs
 from perflib.machine.hardware.microarch import microarchitecture
-from perflib.machine.hardware.tlbs import decode_tlbs
 from perflib.machine.hardware.topology import Topology, topology
 from perflib.machine.settings.knobs import KNOBS
 
@@ -50,6 +50,7 @@ def describe(root: Path = Path("/"), *, leaves: Leaves | None = None) -> dict[st
     cpuinfo = fields(root / "proc/cpuinfo")
     places = topology(root)
     found = caches(root)
+    tlbs = known_tlbs(leaves, name)
     host = hypervisor.hypervisor(root, leaves)
     flags = (cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()
     record: dict[str, Any] = {
@@ -72,7 +73,9 @@ def describe(root: Path = Path("/"), *, leaves: Leaves | None = None) -> dict[st
         "cpus": [asdict(cpu) | {"where": places.where(cpu.cpu)} for cpu in places.cpus],
         "nodes": [asdict(node) for node in places.nodes],
         "caches": _cache_summary(found),
-        "tlbs": [asdict(tlb) for tlb in decode_tlbs(leaves)],
+        "tlbs": [asdict(tlb) for tlb in tlbs.tlbs],
+        "tlbs_origin": tlbs.origin or None,
+        "tlbs_source": tlbs.source or None,
         "cpuid_missing": missing or None,
         "limits": asdict(cgroup.limits(root)),
         "pmu": asdict(pmu.pmu(root, virtual=host is not None)),

@@ -32,6 +32,7 @@ def test_a_recorded_server(tmp_path: Path) -> None:
     last = record["caches"][-1]
     assert (last["name"], len(last["shared_by"])) == ("L3 30 MiB", 2)
     assert record["tlbs"][0]["entries"] == 64
+    assert record["tlbs_origin"] == "CPUID"
     assert record["cpuid_missing"] is None
     assert record["settings"]["governor"] == "powersave"
     assert record["pmu"]["available"] is None
@@ -41,7 +42,8 @@ def test_a_recorded_server(tmp_path: Path) -> None:
 def test_without_cpuid_the_name_still_comes_from_cpuinfo(tmp_path: Path) -> None:
     record = describe(trees.epyc(tmp_path))
     assert record["microarchitecture"] == "Zen 2"
-    assert record["tlbs"] == []
+    assert record["tlbs_origin"] == "published for Zen 2"
+    assert record["tlbs"][0]["entries"] == 64
     assert "cannot be read" in record["cpuid_missing"]
 
 

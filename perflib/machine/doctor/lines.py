@@ -7,6 +7,7 @@ from typing import Any
 
 from perflib.machine.doctor.checkup import Check
 from perflib.machine.hardware.features import FeatureState
+from perflib.machine.hardware.known_tlbs import tlbs_of
 from perflib.model.sentences import size
 
 __all__ = ["check_lines", "feature_lines", "machine_lines"]
@@ -47,14 +48,17 @@ def machine_lines(machine: Mapping[str, Any]) -> Iterator[str]:
             f"{cache['name']}, {cache['ways']} ways, lines of {cache['line_bytes']} B; shared by "
             f"CPUs {' | '.join(cache['shared_by'])}"
         )
-    for tlb in machine["tlbs"]:
-        pages = " or ".join(size(page) for page in tlb["page_bytes"])
-        reach = size(tlb["entries"] * min(tlb["page_bytes"]))
+    known = tlbs_of(machine)
+    for tlb in known.tlbs:
+        pages = " or ".join(size(page) for page in tlb.page_bytes)
+        reach = size(tlb.entries * min(tlb.page_bytes))
         yield (
-            f"L{tlb['level']} {tlb['kind']} TLB for pages of {pages}: {tlb['entries']} entries, "
-            f"reach {reach}"
+            f"L{tlb.level} {tlb.kind} TLB for pages of {pages}: {tlb.entries} entries, "
+            f"reach {reach} ({known.origin})"
         )
-    if machine["cpuid_missing"]:
+    if known.source:
+        yield f"CPUID reports no TLBs; {known.origin}: {known.source}"
+    elif machine["cpuid_missing"]:
         yield f"TLBs unknown: {machine['cpuid_missing']}"
     open_ = [name for name, text in machine["mitigations"].items() if "Vulnerable" in text]
     active = [name for name, text in machine["mitigations"].items() if "Mitigation" in text]

@@ -1,0 +1,66 @@
+"""The TLBs of a machine and who says so: its CPUID, or what is published of its kind.
+
+Many hypervisors hide what CPUID says about TLBs, but few hide the processor's family and model. So
+where CPUID is silent, published numbers of the microarchitecture stand in, and are marked so.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perflib.machine.hardware.cpuid import Leaves
+from perflib.machine.hardware.microarch import Microarchitecture
+from perflib.machine.hardware.tlb_descriptors import G1, K4, M2, M4
+from perflib.machine.hardware.tlbs import Tlb, decode_tlbs
+
+__all__ = ["KnownTlbs", "known_tlbs", "tlbs_of"]
+
+_TABLE = Path(__file__).with_name("published_tlbs.toml")
+_PAGES = {"4K": K4, "2M": M2, "4M": M4, "1G": G1}
+
+
+@dataclass(frozen=True)
+class KnownTlbs:
+    """TLBs, and where the knowledge comes from.
+
+    ``origin``: ``CPUID``, ``published for Golden Cove``, or empty where nothing is known.
+    ``source``: the citation of what is published, else empty.
+    """
+
+    tlbs: tuple[Tlb, ...] = ()
+    origin: str = ""
+    source: str = ""
+
+
+def known_tlbs(leaves: Leaves, name: Microarchitecture) -> KnownTlbs:
+    """What CPUID reports, or what is published of the microarchitecture.
+
+    >>> from perflib.machine.hardware.microarch import Microarchitecture
+    >>> known = known_tlbs({}, Microarchitecture("Golden Cove", "Sapphire Rapids"))
+    >>> known.origin, known.tlbs[0].entries
+    ('published for Golden Cove', 256)
+    """
+    reported = decode_tlbs(leaves)
+    if reported:
+        return KnownTlbs(reported, "CPUID")
+    row = tomllib.loads(_TABLE.read_text()).get(name.name)
+    if row is None:
+        return KnownTlbs()
+    published = tuple(
+        Tlb(level, kind, tuple(_PAGES[page] for page in pages), entries, ways)
+        for level, kind, pages, entries, ways in row["tlbs"]
+    )
+    return KnownTlbs(published, f"published for {name.name}", row["source"])
+
+
+def tlbs_of(machine: Mapping[str, Any]) -> KnownTlbs:
+    """From the description of a machine in a run's provenance; old ones knew CPUID's only."""
+    found = tuple(
+        Tlb(**{**tlb, "page_bytes": tuple(tlb["page_bytes"])}) for tlb in machine.get("tlbs") or ()
+    )
+    origin = machine.get("tlbs_origin") or ("CPUID" if found else "")
+    return KnownTlbs(found, origin, machine.get("tlbs_source") or "")
