@@ -73,7 +73,7 @@ class Told:
         Each sample's, as an index into ``perflib.stats.alone.STATES``.
     clock
         How much longer than the fastest core's its probes are, when alone: the logarithm of the
-        clock's factor; NaN where the sample was not alone.
+        clock's factor; NaN where the sample was not alone, or the clock is not known.
     calibrations
         By core.
     """
@@ -111,7 +111,7 @@ def tell(samples: pd.DataFrame) -> Told | None:
     """
     import numpy as np
 
-    from perflib.stats.alone import Probes, calibrate, states
+    from perflib.stats.alone import Probes, at_a_level, calibrate, states
 
     if not all(name in samples and samples[name].notna().any() for name in _PROBES):
         return None
@@ -124,11 +124,11 @@ def tell(samples: pd.DataFrame) -> Told | None:
     calibrations = calibrate(probes)
     found = np.empty(len(samples), dtype=np.int8)
     clock = np.full(len(samples), np.nan)
-    known = [one.levels[0] for one in calibrations.values() if one.levels]
+    known = [one.levels[0] for one in calibrations.values() if one.clock_known]
     for cpu, at in rows.items():
         found[at] = states(probes[cpu], calibrations[cpu])
-        if known:
-            clock[at] = probes[cpu].ports().mean(axis=0) - min(known)
-    told = Told(found, clock, calibrations)
-    clock[~told.alone] = np.nan
-    return told
+        if calibrations[cpu].clock_known:
+            ports = probes[cpu].ports()
+            near = at_a_level(probes[cpu], calibrations[cpu]).all(axis=0)
+            clock[at] = np.where(near, ports.mean(axis=0) - min(known), np.nan)
+    return Told(found, clock, calibrations)

@@ -21,7 +21,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["STATES", "Calibration", "Probes", "State", "Told", "calibrate", "states"]
+__all__ = [
+    "STATES",
+    "Calibration",
+    "Probes",
+    "State",
+    "Told",
+    "at_a_level",
+    "calibrate",
+    "states",
+]
 
 Floats = NDArray[np.float64]
 State = Literal["alone", "lower clock", "shared", "interrupted", "cannot tell"]
@@ -36,6 +45,7 @@ _LOWER_SHARE = 0.02  # of the probes are at a lower clock, if there is one
 _SECOND, _SECOND_SHARE, _LEAST_SECOND = math.log(1.1), 0.005, 5
 _NARROW, _WIDE = math.log(1.008), math.log(1.03)  # how far from its spike a probe may lie
 _SAME_RATIO = math.log(1.02)
+_CLEAR_SECOND_SHARE = 0.05  # of the probes: a second state that no interrupts make
 _OTHER_CORE = math.log(1.04)  # a spike so far above another core's is no core that is alone
 _INTERRUPTED = math.log(4.0)  # no sibling makes a probe so long
 
@@ -82,12 +92,20 @@ class Calibration:
         How far from a level a probe may lie, as a logarithm.
     ratio
         Ports over chain when alone; NaN without chains.
+    second_share
+        Of the probes, those of a second state.
     """
 
     told: Told
     levels: tuple[float, ...] = ()
     width: float = math.nan
     ratio: float = math.nan
+    second_share: float = 0.0
+
+    @property
+    def clock_known(self) -> bool:
+        """Whether its levels are those of clocks: not of a sibling that is always busy."""
+        return self.told == "told" or (bool(self.levels) and math.isfinite(self.ratio))
 
     @property
     def alone_ns(self) -> float:
@@ -147,9 +165,8 @@ def _own(probes: Probes) -> Calibration:
         others = ports[there & (ports > level + width) & ~_near(ports, flat, levels, width, ratio)]
     beyond = int((others > level + _SECOND).sum())
     second = beyond >= max(_LEAST_SECOND, _SECOND_SHARE * len(values))
-    if not second and len(levels) == 1:
-        return Calibration("no second state", (level,), width, ratio)
-    return Calibration("told", tuple(levels), width, ratio)
+    told: Told = "told" if second or len(levels) > 1 else "no second state"
+    return Calibration(told, tuple(levels), width, ratio, beyond / len(values))
 
 
 def _near(
@@ -168,8 +185,9 @@ def calibrate(probes: Mapping[int, Probes]) -> dict[int, Calibration]:
 
     A core is judged by its own distribution, then beside the others. One whose level lies more
     than 4 % above another core's was never alone, if chains show the same clock; without chains
-    it may also be at a lower clock, and is not told either. One that never had company is told
-    where another core that had has the same level when alone.
+    it may also be at a lower clock, which is believed where it had a second state of its own for
+    a good part of the time. One that never had company is told where another core that had has
+    the same level when alone.
     """
     own = {cpu: _own(of) for cpu, of in probes.items()}
     known = [one for one in own.values() if one.levels]
@@ -182,11 +200,18 @@ def calibrate(probes: Mapping[int, Probes]) -> dict[int, Calibration]:
     seen = any(one.told == "told" and place(one) <= least + _OTHER_CORE for one in known)
 
     def beside(one: Calibration) -> Calibration:
-        if one.levels and place(one) > least + _OTHER_CORE:
+        slower_clock = not by_ratio and one.second_share >= _CLEAR_SECOND_SHARE
+        if one.levels and place(one) > least + _OTHER_CORE and not slower_clock:
             return Calibration("no first state")
         return replace(one, told="told") if one.levels and seen else one
 
     return {cpu: beside(one) for cpu, one in own.items()}
+
+
+def at_a_level(probes: Probes, calibration: Calibration) -> NDArray[np.bool_]:
+    """``[2, sample]``: which probes lie at one of the levels, whether or not they tell anything."""
+    levels, width, ratio = list(calibration.levels), calibration.width, calibration.ratio
+    return _near(probes.ports(), probes.ratios(), levels, width, ratio)
 
 
 def states(probes: Probes, calibration: Calibration) -> NDArray[np.int8]:
@@ -200,7 +225,7 @@ def states(probes: Probes, calibration: Calibration) -> NDArray[np.int8]:
     if calibration.told != "told":
         return found
     levels, width, ratio = list(calibration.levels), calibration.width, calibration.ratio
-    at_any = _near(ports, ratios, levels, width, ratio)
+    at_any = at_a_level(probes, calibration)
     at_top = _near(ports, ratios, levels[:1], width, ratio)
     there = np.isfinite(ports).all(axis=0)
     found[there] = STATES.index("shared")
