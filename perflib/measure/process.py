@@ -16,12 +16,14 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perflib.kernels import Build
+from perflib.machine.hardware.cgroup import limits
 from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
@@ -109,6 +111,8 @@ class Worker:
         if kernel:
             argv += [str(self.target.library), str(self.target.module)]
         argv, environment = command(self.conditions, argv)
+        if self.conditions.environment_bytes is None:  # else its size is what is measured
+            environment.update(_cpu_stat())
         said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the pipes)
         self._process = subprocess.Popen(
             argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
@@ -243,6 +247,17 @@ class Worker:
             self._process.kill()
             self._process.wait()
             self._forget()
+
+
+def _cpu_stat(root: Path = Path("/")) -> dict[str, str]:
+    """The variable by which a bracketed kernel (bracket.h) finds how long a quota stopped it.
+
+    Empty where no quota is in force, or where its group keeps no account.
+    """
+    quota = limits(root).quota_path
+    stat = None if quota is None else root / quota.lstrip("/")
+    stat = None if stat is None else stat.with_name("cpu.stat")
+    return {} if stat is None or not stat.is_file() else {"PERFLIB_CPU_STAT": str(stat)}
 
 
 def _encode(argument: Argument) -> Any:

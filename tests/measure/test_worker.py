@@ -22,10 +22,11 @@ import pytest
 from perflib import kernels
 from perflib.kernels import Build
 from perflib.measure import process as process_module
-from perflib.measure.conditions import Conditions, observe
+from perflib.measure.conditions import Conditions, environment_bytes, observe
 from perflib.measure.process import Out, Served, Worker, WorkerError
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError
+from tests.machine import trees
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 MANY_S = 60.0  # for what should answer at once, on a machine that is busy
@@ -457,3 +458,29 @@ def test_worker_imports_next_to_nothing() -> None:
     assert "perflib.kernels" in modules
     heavy = {"numpy", "pandas", "scipy", "duckdb", "pydantic", "cffi", "pycparser", "matplotlib"}
     assert modules.isdisjoint(heavy)
+
+
+# --- quotas --------------------------------------------------------------------------------------
+
+
+def test_kernels_are_told_where_a_quota_in_force_keeps_its_account(tmp_path: Path) -> None:
+    trees.container(tmp_path)
+    where = {"PERFLIB_CPU_STAT": str(tmp_path / "sys/fs/cgroup/cpu.stat")}
+    assert process_module._cpu_stat(tmp_path) == where
+    (tmp_path / "sys/fs/cgroup/cpu.stat").unlink()
+    assert process_module._cpu_stat(tmp_path) == {}
+    trees.write(tmp_path, {"sys/fs/cgroup/cpu.max": "max 100000"})
+    assert process_module._cpu_stat(tmp_path) == {}
+
+
+def test_an_environment_whose_size_is_requested_is_left_alone(
+    faulty: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "_cpu_stat", lambda: {"PERFLIB_CPU_STAT": "/stat"})
+    size = environment_bytes(dict(os.environ)) + 4096
+    for conditions, set_ in ((Conditions(), True), (Conditions(environment_bytes=size), False)):
+        with Worker(faulty, conditions) as worker:
+            worker.start()
+            block = Path(f"/proc/{worker.pid}/environ").read_bytes()
+            assert (b"PERFLIB_CPU_STAT=/stat\0" in block) == set_
+            assert worker.violated == []
