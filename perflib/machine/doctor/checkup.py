@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from perflib.machine.hardware import cgroup, hypervisor
 from perflib.machine.hardware.cpuid import Leaves
@@ -21,7 +21,8 @@ class Check:
     """One thing that spoils measurements.
 
     ``now``: what it is. ``cost``: what that does to a measurement, and why. ``command``: what
-    changes it; empty where no command on this machine does.
+    changes it; empty where no command on this machine does. ``values``: what was measured for it,
+    as JSON can hold it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Check:
     now: str
     cost: str
     command: str
+    values: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

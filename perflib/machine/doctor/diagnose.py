@@ -11,6 +11,7 @@ from pathlib import Path
 
 from perflib.machine.activity import activity
 from perflib.machine.doctor.check_settings import check_settings
+from perflib.machine.doctor.check_sharing import check_sharing
 from perflib.machine.doctor.check_speed import check_speed
 from perflib.machine.doctor.check_surroundings import check_surroundings
 from perflib.machine.doctor.check_tools import check_tools
@@ -21,7 +22,11 @@ __all__ = ["Check", "State", "diagnose"]
 
 
 def diagnose(
-    root: Path = Path("/"), *, leaves: Leaves | None = None, interval_s: float = 0.5
+    root: Path = Path("/"),
+    *,
+    leaves: Leaves | None = None,
+    interval_s: float = 0.5,
+    probe_s: float | None = None,
 ) -> list[Check]:
     """Check everything that is known to spoil measurements.
 
@@ -33,6 +38,8 @@ def diagnose(
         The processor's CPUID leaves; read if this is the machine itself.
     interval_s
         How long to watch what runs and what is stolen, besides the sums since the start.
+    probe_s
+        How long to probe the cores of this machine, in all; ``None``: 1.5 to 3 s, by their number.
     """
     if leaves is None:
         leaves = leaves_or_reason()[0] if root == Path("/") else {}
@@ -45,5 +52,6 @@ def diagnose(
         *check_settings(patient),
         *check_speed(patient),
         *check_surroundings(patient, total, recent),
+        check_sharing(patient, probe_s),
         *check_tools(root),
     ]

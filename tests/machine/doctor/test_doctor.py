@@ -112,7 +112,7 @@ def test_a_busy_machine(tmp_path: Path) -> None:
 
 def test_nothing_to_see_is_unknown_and_no_error(tmp_path: Path) -> None:
     found = checks(tmp_path)
-    for name in ("governor", "turbo", "load", "steal", "cpuset", "clocksource", "pmu"):
+    for name in ("governor", "turbo", "load", "steal", "cpuset", "clocksource", "pmu", "sharing"):
         assert found[name].state == "unknown"
         assert found[name].now
 
@@ -123,9 +123,11 @@ def test_every_check_says_what_it_costs(tmp_path: Path) -> None:
         assert check.now
 
 
-@pytest.mark.parametrize("name", ["governor", "smt", "pmu", "load", "steal", "hypervisor"])
+@pytest.mark.parametrize(
+    "name", ["governor", "smt", "pmu", "load", "steal", "hypervisor", "sharing"]
+)
 def test_this_machine_is_examined_and_left_alone(name: str) -> None:
-    found = {check.name: check for check in diagnose(interval_s=0.01)}
+    found = {check.name: check for check in diagnose(interval_s=0.01, probe_s=0.01)}
     assert found[name].state in ("good", "warn", "unknown")
     if name == "hypervisor":
         assert (found[name].state == "warn") == (hypervisor() is not None)
