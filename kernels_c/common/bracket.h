@@ -133,22 +133,23 @@ static inline int64_t bracket_throttled_ns(void) {
 
 static _Thread_local int64_t bracket_last_throttled_ns;
 
-// The CPU time is read next to the wall time, so that neither holds what the other lacks.
+// The CPU time is read within the wall time: to read it the kernel brings its account up to date,
+// and may find just then that the thread's slice or its quota is spent. Most stops come there.
 static inline void bracket_start(bracket *b, bracket_probe before) {
   b->probe_before_ns = before.ports_ns;
   b->chain_before_ns = before.chain_ns;
   if (bracket_last_throttled_ns == 0)
     bracket_last_throttled_ns = bracket_throttled_ns();
   b->run_delay_ns = bracket_run_delay_ns();
-  b->cpu_time_ns = bracket_cpu_ns();
   b->start_ns = clock_ns();
+  b->cpu_time_ns = bracket_cpu_ns();
 }
 
 static inline void bracket_begin(bracket *b) { bracket_start(b, bracket_look()); }
 
 static inline void bracket_end(bracket *b) {
-  b->time_ns = clock_ns() - b->start_ns;
   b->cpu_time_ns = bracket_cpu_ns() - b->cpu_time_ns;
+  b->time_ns = clock_ns() - b->start_ns;
   int64_t delay_ns = bracket_run_delay_ns();
   b->run_delay_ns = delay_ns < 0 || b->run_delay_ns < 0 ? -1 : delay_ns - b->run_delay_ns;
   b->throttled_ns = bracket_last_throttled_ns < 0 ? -1 : 0;
