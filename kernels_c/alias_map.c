@@ -11,7 +11,8 @@
  * dependency is true: the store's value is forwarded.
  *
  * Each pair of addresses is timed in short bursts (some microseconds), of which the fastest counts:
- * what the pair costs when nothing disturbs it. The loop is assembler, from which a compiler
+ * what the pair costs when nothing disturbs it. As many as take a quarter of a millisecond share
+ * the two probes that tell whether the core was alone. The loop is assembler, from which a compiler
  * removes nothing. What the last load found is returned: the stored value where it overlaps, and
  * else what the buffer held, alias_map_word of the place.
  *
@@ -26,17 +27,18 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/core_clock.h"
+#include "common/bracket.h"
 
 // @interface
 typedef struct {
   double pair_ns;  // of the fastest burst
   uint64_t loaded; // what the last load found
+  bracket slice;   // in which it was timed, with its neighbours
 } alias_map_sample;
 
 typedef struct {
-  int64_t begin_ns, cpu; // cpu: -1 if it moved meanwhile
-  double core_mhz;       // the mean of before and after
+  int64_t cpu;     // -1 if it moved meanwhile
+  double core_mhz; // the mean of before and after
 } alias_map_call;
 
 // Times a store at store[c] and a load at load[c] (bytes from a place 1 KiB above a page boundary)
@@ -49,6 +51,7 @@ uint64_t alias_map_word(int64_t offset, int64_t width);
 uint64_t alias_map_stored(int64_t width);
 // @end
 
+enum { SLICE_NS = 250000 };
 enum { PAGE = 4096, PAGES = 5, PLACE = 1024, LEAST = -1024, MOST = 3 * PAGE, UNROLLED = 32 };
 
 static _Alignas(PAGE) unsigned char buffer[PAGES * PAGE];
@@ -137,7 +140,9 @@ int64_t alias_map_run(const int64_t *store, const int64_t *load, int64_t cells, 
     place[offset] = byte_at(offset);
   int cpu = sched_getcpu();
   call->core_mhz = core_mhz() / 2;
-  call->begin_ns = clock_ns();
+  int64_t of_slice = 0;
+  bracket slice;
+  bracket_begin(&slice);
   for (int64_t c = 0; c < cells; c++) {
     unsigned char *to = place + store[c], *from = place + load[c], kept[8];
     memcpy(kept, to, sizeof kept);
@@ -151,6 +156,12 @@ int64_t alias_map_run(const int64_t *store, const int64_t *load, int64_t cells, 
     }
     out[c].pair_ns = least;
     memcpy(to, kept, sizeof kept);
+    if (c + 1 == cells || clock_ns() - slice.start_ns >= SLICE_NS) {
+      bracket_end(&slice);
+      for (; of_slice <= c; of_slice++)
+        out[of_slice].slice = slice;
+      bracket_next(&slice, &slice);
+    }
   }
   call->core_mhz += core_mhz() / 2;
   call->cpu = cpu == sched_getcpu() ? cpu : -1;

@@ -21,6 +21,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.store import load
+from tests.experiments.aliasing.siblings import with_sibling
 
 OFFSETS = range(-32, 33, 8)
 needs_this_processor = pytest.mark.skipif(
@@ -129,6 +130,56 @@ def test_extra_time_in_ns_by_distance() -> None:
     assert all(each.effect < 0.2 for n, each in enumerate(by_distance) if n != place)
 
 
+# --- the sibling ---------------------------------------------------------------------------------
+
+
+def beside(table: pd.DataFrame, share: float, cost: float = 0.0, seed: int = 1) -> pd.DataFrame:
+    """A sibling that works for a share of the time; then 4 KiB costs so much more."""
+    aligned = (table["region_bytes"] == 4096) & (table["store_bytes"] == table["load_bytes"])
+    table = with_sibling(table, share, seed=seed, extra=1 + cost * aligned, columns=["pair_ns"])
+    # The fastest burst of several never loses the core; the CPU time is that of a slice of cells.
+    return table.assign(pair_ns=table["cpu_time_ns"], cpu_time_ns=250_000.0)
+
+
+def test_what_costs_beside_a_sibling_only_is_not_the_cores() -> None:
+    named = findings(beside(samples({0: 0.5}), 0.5, cost=0.3))
+    assert list(named) == [
+        "0", "3072", "4096", "8192", "0 shared", "3072 shared", "4096 shared", "8192 shared",
+    ]  # fmt: skip
+    assert [named[name].verdict for name in ("0", "3072", "4096")] == [
+        "supported", "refuted", "refuted",
+    ]  # fmt: skip
+    shared = named["4096 shared"]
+    assert (shared.verdict, shared.of.kind) == ("supported", "description")
+    assert shared.low < 30 < shared.high
+    assert shared.plain.startswith("While a sibling of the core works, a load waits")
+    assert named["8192 shared"].verdict != "supported"
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_null_beside_a_sibling(share: float) -> None:
+    for seed in range(3):
+        table = beside(samples({0: 0.5}, rounds=12), share, seed=seed)
+        assert "supported" not in {
+            found.verdict for name, found in findings(table).items() if not name.startswith("0")
+        }
+
+
+def test_where_the_core_is_never_alone_nothing_is_conditioned() -> None:
+    table = beside(samples({0: 0.5, 4096: 0.7}), 1.0)
+    named = findings(table)
+    assert list(named) == ["0", "3072", "4096", "8192"]
+    assert named["4096"].low < 70 < named["4096"].high
+    assert AliasMapTable(table).used.all()
+
+
+def test_the_figure_shows_both_states() -> None:
+    run = Run("alias_map-1", "alias_map", {}, beside(samples({0: 0.5}, rounds=6), 0.5))
+    curves = experiment.figures(run)["distance"].axes[0]
+    assert len(curves.containers) == 2 * len(REGIONS)
+    assert set(experiment.derived(run)["distance"]()["state"]) == {"alone", "shared"}
+
+
 # --- figures -------------------------------------------------------------------------------------
 
 
@@ -198,7 +249,9 @@ def test_a_short_run_visits_every_cell_in_another_order_each_round() -> None:
         assert orders[0] != orders[1]
         assert sorted(orders[0]) == sorted(orders[1])
     pd.testing.assert_frame_equal(load(run.id).samples, table, check_dtype=False)
-    assert {finding.subject for finding in experiment.analyse(run)} == {"0", "3072", "4096", "8192"}
+    assert {finding.subject for finding in experiment.analyse(run)} >= {"0", "3072", "4096", "8192"}
+    assert (table["probe_before_ns"].dropna() > 0).all()
+    assert (table["time_ns"] > 0).all()
     assert set(experiment.figures(run)) == {"map", "distance"}
     assert run.provenance["kernel"]["kernel"] == "alias_map"
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import platform
 
-from perflib.experiments.aliasing.map.claims import WAITS
+from perflib.experiments.aliasing.map.claims import WAITS, WAITS_SHARED
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.params import Params, budget, parameter, precision
 
@@ -58,7 +59,9 @@ class AliasMap(Experiment):
         Column("load_bytes", "integer", "B", "the load's offset, from the region on", True),
         Column("pair_ns", "number", "ns", "time of one pair, of the fastest burst", True),
         Column("core_mhz", "number", "MHz", "the core's frequency, before and after the round"),
-        Column("start_ns", "integer", "ns", "when the round began on this core"),
+        Column("start_ns", "integer", "ns", "when the slice began: cells that share two probes"),
+        Column("time_ns", "number", "ns", "wall time of the slice"),
+        *BRACKET_COLUMNS,
         Column("ok", "boolean", "", "false: the load found a wrong value, or on another core"),
     )
     presets = {
@@ -66,10 +69,11 @@ class AliasMap(Experiment):
         "full": {"budget_s": 120.0, "cores": "all", "precision_percent": 0.1, "step_bytes": 4},
     }
 
-    claims = (WAITS,)
+    claims = (WAITS, WAITS_SHARED)
     tables = {
         "map": "the typical time of a pair at each distance and pair of offsets",
-        "distance": "time of a pair by the distance of load and store, with its interval",
+        "distance": "time of a pair by the distance of load and store, with its interval; "
+        "beside a busy sibling, too, where that was seen",
     }
     plots = {
         "map": "time of a pair by the offsets of store and load",

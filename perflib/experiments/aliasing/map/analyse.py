@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
 import pandas as pd
 
-from perflib.experiments.aliasing.map.claims import CONTROL_BYTES, WAITS
+from perflib.experiments.aliasing.alone import ALONE, SHARED
+from perflib.experiments.aliasing.map.claims import CONTROL_BYTES, WAITS, WAITS_SHARED
 from perflib.experiments.aliasing.map.table import AliasMapTable
+from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
@@ -23,24 +24,34 @@ _AGREE = {_TRUE: "all bits", 3072: "no more than 10 bits"}
 
 
 def findings(run: Run) -> list[Finding]:
-    """What 4 and 8 KiB cost over 2 KiB; true dependencies and 3 KiB as controls."""
-    table = AliasMapTable(run.samples)
-    if CONTROL_BYTES not in table.regions:
-        return []
+    """What 4 and 8 KiB cost over 2 KiB; true dependencies and 3 KiB as controls.
+
+    The same beside a busy sibling, where that was seen.
+    """
     threshold = run.params["threshold_percent"]
-    true = _finding(table, _TRUE, threshold, []) if _TRUE in table.regions else None
+    beside = _findings(AliasMapTable(run.samples, SHARED), WAITS_SHARED, threshold)
+    return [
+        *_findings(AliasMapTable(run.samples), WAITS, threshold),
+        *(finding for finding in beside if math.isfinite(finding.high)),
+    ]
+
+
+def _findings(table: AliasMapTable, claim: Claim, threshold: float) -> list[Finding]:
+    if CONTROL_BYTES not in table.regions or not table.used.any():
+        return []
+    true = _finding(table, claim, _TRUE, threshold, []) if _TRUE in table.regions else None
     seen = true is not None and true.verdict == "supported"
     control = [Witness(seen, Reason("unproven"))]
     others = [region for region in table.regions if region not in (_TRUE, CONTROL_BYTES)]
-    found = [_finding(table, region, threshold, control) for region in others]
+    found = [_finding(table, claim, region, threshold, control) for region in others]
     return [true, *found] if true is not None else found
 
 
 def _finding(
-    table: AliasMapTable, region: int, threshold: float, to_refute: list[Witness]
+    table: AliasMapTable, claim: Claim, region: int, threshold: float, to_refute: list[Witness]
 ) -> Finding:
     extra = table.extra_ns(region)
-    return WAITS.decided(
+    return claim.decided(
         percent(t_interval(table.ratio(region))),
         threshold,
         about={"distance_bytes": region},
@@ -50,7 +61,7 @@ def _finding(
         },
         evidence={
             "extra_ns": list(extra),
-            "control_ns": float(np.median(table.map_ns[table.regions.index(CONTROL_BYTES)])),
+            "control_ns": table.control_ns(),
             "cores": table.cores,
         },
         to_refute=to_refute,
@@ -70,7 +81,7 @@ def _extra(table: AliasMapTable, extra: Interval) -> list[Reason]:
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``AliasMap.tables``."""
     table = AliasMapTable(run.samples)
-    return {"map": lambda: _map(table), "distance": lambda: _distance(table)}
+    return {"map": lambda: _map(table), "distance": lambda: _distances(run, table)}
 
 
 def _map(table: AliasMapTable) -> pd.DataFrame:
@@ -80,11 +91,19 @@ def _map(table: AliasMapTable) -> pd.DataFrame:
     return pd.Series(table.map_ns.ravel(), index, name="pair_ns").reset_index()
 
 
-def _distance(table: AliasMapTable) -> pd.DataFrame:
+def _distances(run: Run, alone: AliasMapTable) -> pd.DataFrame:
+    beside, found = AliasMapTable(run.samples, SHARED), _distance(alone, ALONE)
+    if not beside.used.any():
+        return found
+    return pd.concat([found, _distance(beside, SHARED)], ignore_index=True)
+
+
+def _distance(table: AliasMapTable, state: str) -> pd.DataFrame:
     rows = [
-        (region, distance, *ends)
+        (state, region, distance, *ends)
         for region in table.regions
         for distance, ends in zip(table.distances(), table.by_distance(region), strict=True)
     ]
-    columns = ["region_bytes", "distance_bytes", "pair_ns", "pair_low_ns", "pair_high_ns"]
+    columns = ["state", "region_bytes", "distance_bytes"]
+    columns += ["pair_ns", "pair_low_ns", "pair_high_ns"]
     return pd.DataFrame(rows, columns=columns)

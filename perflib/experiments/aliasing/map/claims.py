@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from perflib.experiments.aliasing.alone import beside_sibling
 from perflib.model.claim import Claim
 
-__all__ = ["CONTROL_BYTES", "WAITS"]
+__all__ = ["CONTROL_BYTES", "WAITS", "WAITS_SHARED"]
 
 CONTROL_BYTES = 2048  # as far from an agreement in the low 12 bits as can be
 
@@ -29,3 +30,4 @@ WAITS = Claim(
         "({most_cycles:.2f} cycles).",
     },
 )
+WAITS_SHARED = beside_sibling(WAITS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from perflib.experiments.aliasing.alone import SHARED
 from perflib.experiments.aliasing.map.analyse import tables
 from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
 from perflib.framework.plots import MARKS, intervals
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["plots"]
 
 _PAGE = 4096
+_FAINT = 0.35  # what was measured beside a busy sibling
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -74,15 +77,18 @@ def _maps(pairs: pd.DataFrame) -> Figure:
 
 
 def _distance(pairs: pd.DataFrame) -> Figure:
-    """Time a pair against the distance of store and load, one line a region."""
+    """Time a pair against the distance of store and load, one line a region and state."""
     figure = Figure(figsize=(8, 4.2))
     axes = figure.subplots()
-    for place, region in enumerate(sorted(pairs["region_bytes"].unique())):
-        mine = pairs[pairs["region_bytes"] == region]
+    regions = sorted(pairs["region_bytes"].unique())
+    for state, (place, region) in itertools.product(pairs["state"].unique(), enumerate(regions)):
+        mine = pairs[(pairs["state"] == state) & (pairs["region_bytes"] == region)]
+        beside = state == SHARED
         intervals(
             axes, mine["distance_bytes"], mine["pair_ns"], mine["pair_low_ns"],
             mine["pair_high_ns"], fmt=MARKS[place % len(MARKS)], color=f"C{place}", capsize=2,
-            ls="--" if region == CONTROL_BYTES else "-", label=_title(region),
+            ls="--" if region == CONTROL_BYTES else "-", alpha=_FAINT if beside else 1.0,
+            label=_title(region) + ", sibling busy" * beside,
         )  # fmt: skip
     axes.axvline(0, color="0.6", lw=0.8, zorder=0)
     axes.set_ylim(0, None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from perflib.experiments.aliasing.map.table import REGIONS, AliasMapTable
+from perflib.framework.brackets import bracket_columns
 from perflib.kernels import build, record
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.measure.schedule import Columns
@@ -76,7 +77,9 @@ def take_map(worker: Worker, params: AliasMapParams, cpu: int, round_: int) -> C
         "load_bytes": load.tolist(),
         "pair_ns": found["pair_ns"].round(5).tolist(),
         "core_mhz": [round(float(call["core_mhz"][0]), 1)] * count,
-        "start_ns": [int(call["begin_ns"][0])] * count,
+        "start_ns": found["slice"]["start_ns"].tolist(),
+        "time_ns": found["slice"]["time_ns"].tolist(),
+        **bracket_columns(found["slice"]),
         "ok": ok.tolist(),
     }
 

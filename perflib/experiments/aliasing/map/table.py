@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.alone import ALONE, State, in_state
 from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
-from perflib.framework.samples import round_starts, usable
+from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
 
@@ -24,12 +25,14 @@ _CLAIMED = (4096, 8192)
 class AliasMapTable:
     """The samples of one run as ``[round, region, store, load]``: ns a pair, the mean over cores.
 
-    Rows whose ``ok`` is false are left out. Regions are compared within rounds and cores, and
-    uncertainty comes from the scatter of batches.
+    Rows whose ``ok`` is false are left out, and so are the times of those in another state than
+    ``state``, where probes tell it. Regions are compared within rounds and cores, and uncertainty
+    comes from the scatter of batches.
     """
 
-    def __init__(self, samples: pd.DataFrame) -> None:
+    def __init__(self, samples: pd.DataFrame, state: State = ALONE) -> None:
         samples = usable(samples, ["pair_ns"])
+        self.used = in_state(samples, state)
         self.samples = samples
         self.regions = sorted({int(region) for region in samples["region_bytes"]})
         self.stores = sorted({int(offset) for offset in samples["store_bytes"]})
@@ -48,7 +51,7 @@ class AliasMapTable:
             np.searchsorted(axis, self.samples[name])
             for axis, name in zip(axes, names, strict=True)
         ]
-        found[tuple(places)] = np.log(self.samples["pair_ns"].astype(float))
+        found[tuple(places)] = np.log(self.samples["pair_ns"].where(self.used).astype(float))
         return found
 
     @cached_property
@@ -75,11 +78,14 @@ class AliasMapTable:
         each = logs[:, :, places[0]] - logs[:, :, places[1]]
         return self._by_block(each.reshape(len(each), -1))
 
+    def control_ns(self, control: int = CONTROL_BYTES) -> float:
+        """The typical time of a pair in a region, where offsets agree."""
+        logs = np.log(self.map_ns[self.regions.index(control)])[self.aligned]
+        return math.exp(float(mean_of_known(logs, axis=0)))
+
     def extra_ns(self, region: int, control: int = CONTROL_BYTES) -> Interval:
         """The same as a difference in ns a pair."""
-        control_ns = float(
-            np.exp(np.log(self.map_ns[self.regions.index(control)])[self.aligned].mean())
-        )
+        control_ns = self.control_ns(control)
         return Interval(*(control_ns * math.expm1(end) for end in t_interval(self.ratio(region))))
 
     def distances(self) -> list[int]:

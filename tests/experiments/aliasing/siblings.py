@@ -1,0 +1,66 @@
+"""Samples of a core whose sibling thread works at times, with the probes that tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+ALONE_NS, CHAIN_NS = 4070.0, 1740.0
+
+
+def busy_times(seed: int, count: int, share: float, stretch: float = 200.0) -> NDArray[np.bool_]:
+    """Stretches of time, in samples, in which the sibling works: a share of them all."""
+    generator = np.random.default_rng(seed)
+    busy = np.zeros(count, dtype=np.bool_)
+    now, works = 0, bool(generator.random() < share)
+    while now < count:
+        mean = stretch * 2 * (share if works else 1 - share)
+        length = 1 + int(generator.exponential(mean))
+        busy[now : now + length] = works
+        now, works = now + length, not works
+    return busy
+
+
+def with_sibling(
+    table: pd.DataFrame,
+    share: float,
+    *,
+    seed: int = 1,
+    slower: float = 1.4,
+    extra: ArrayLike = 1.0,
+    columns: Sequence[str] = ("time_ns",),
+) -> pd.DataFrame:
+    """The rows as they come in time; those beside the sibling take longer, by varying factors.
+
+    ``extra``: a further factor of each row while the sibling works. Each third sample has a tick of
+    the timer, and a few lose the core: the wall time, not the CPU time. At a share of 1 the probes
+    never show the core alone.
+    """
+    generator = np.random.default_rng(seed)
+    count = len(table)
+    busy = busy_times(seed, count, share) if share < 1 else np.ones(count, dtype=np.bool_)
+    factor = np.where(busy, generator.gamma(8, (slower - 1) / 8, count) + 1, 1.0)
+    factor *= np.where(busy, np.asarray(extra), 1.0)
+    factor *= 1 + 0.05 * (generator.random(count) < 1 / 3)
+    lost_ns = (generator.random(count) < 0.02) * generator.exponential(2e6, count)
+    longer = {name: table[name] * factor + lost_ns for name in columns}
+    cpu_time_ns = table[columns[0]] * factor
+
+    def probes(level_ns: float, most: float) -> NDArray[np.float64]:
+        ns = level_ns * np.exp(generator.normal(0, 0.001, count))
+        return np.where(busy, level_ns * generator.uniform(1.01, most, count), ns)
+
+    return table.assign(
+        **longer,
+        cpu=table.get("cpu", 0),
+        cpu_time_ns=cpu_time_ns,
+        run_delay_ns=0.0,
+        throttled_ns=None,
+        probe_before_ns=probes(ALONE_NS, 1.5),
+        probe_after_ns=probes(ALONE_NS, 1.5),
+        chain_before_ns=probes(CHAIN_NS, 1.03),
+        chain_after_ns=probes(CHAIN_NS, 1.03),
+    )
