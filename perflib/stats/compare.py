@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perflib.stats.decide import Decision, Reason, Witness, decide
 from perflib.stats.interference import trials_with_interference
-from perflib.stats.interval import Interval, percent
+from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import (
     against_others,
     holm,
@@ -22,7 +22,7 @@ from perflib.stats.intervals import (
     within_block_p,
 )
 
-__all__ = ["CoreComparison", "CoreEffect", "compare_cores"]
+__all__ = ["CoreComparison", "CoreEffect", "compare_cores", "effects_of"]
 
 Floats = NDArray[np.float64]
 _SEGMENTS = 3
@@ -35,27 +35,29 @@ class CoreEffect:
     """What one core does, compared with the median of the others.
 
     ``slowdown`` and ``segments`` (thirds of the run) are in percent and leave out the trials with
-    interference; ``interference`` is the share of time in percent with it; ``p_holm`` is the
-    permutation test's, corrected for the number of cores.
+    interference; ``p_holm`` is the permutation test's, corrected for the number of cores;
+    ``interference`` is the share of time in percent with it, where that was looked for.
     """
 
     slowdown: Interval
     segments: tuple[float, ...]
-    interference: Interval
     p_holm: float
+    interference: Interval = NO_INTERVAL
 
-    def decide(self, threshold: float, remarks: Iterable[Reason] = ()) -> Decision:
+    def decide(
+        self, threshold: float, remarks: Iterable[Reason] = (), prevented: Reason | None = None
+    ) -> Decision:
         """Is the core more than ``threshold`` percent slower than the others?
 
         That takes three witnesses: the interval, a permutation test that exchanges the cores'
-        names, and every third of the run.
+        names, and every third of the run. ``prevented``: why none of them can know.
         """
         apart = math.isfinite(self.slowdown.half_width)
         p, segments = {"p": self.p_holm}, {"segments": self.segments}
         return decide(
             self.slowdown,
             threshold,
-            prevented=None if apart else Reason("nothing_to_compare"),
+            prevented=prevented or (None if apart else Reason("nothing_to_compare")),
             to_support=[
                 Witness(self.p_holm < _ALPHA, Reason("chance", p)),
                 Witness(
@@ -139,6 +141,34 @@ def _block_effects(levels: Floats) -> Floats:
     return effects
 
 
+def effects_of(levels: Floats, confidence: float = 0.95) -> list[CoreEffect]:
+    """How much slower each core is than the median of the others.
+
+    Parameters
+    ----------
+    levels
+        ``[block, core]``: log time of the same work in successive blocks of time; NaN: unknown.
+    confidence
+        What share of the intervals cover the truth.
+    """
+    effects = _block_effects(levels)
+    # A core that is hardly ever known would leave no block in which all are.
+    seen = np.isfinite(levels).sum(axis=0)
+    known = seen > seen.max(initial=0) / 2
+    p_holm = np.ones(levels.shape[1])
+    p_holm[known] = holm(within_block_p(levels[:, known]))
+    found = []
+    for core in range(levels.shape[1]):
+        mine = effects[:, core]
+        thirds = [part[np.isfinite(part)] for part in np.array_split(mine, _SEGMENTS)]
+        segments = tuple(
+            100 * math.expm1(float(part.mean())) if part.size else math.nan for part in thirds
+        )
+        slowdown = percent(t_interval(mine, confidence))
+        found.append(CoreEffect(slowdown, segments, float(p_holm[core])))
+    return found
+
+
 def compare_cores(
     log_time: Floats, start_s: Floats | None = None, confidence: float = 0.95
 ) -> CoreComparison:
@@ -160,13 +190,11 @@ def compare_cores(
     One effect a core. Intervals come from the scatter of blocks of time (see ``blocks``), not of
     rounds; a core's effect is its log time minus the median of the others', blocks averaged.
     """
-    rounds, cores = log_time.shape
+    rounds = len(log_time)
     blocks = time_blocks(start_s, rounds)
     interference = trials_with_interference(log_time, start_s)
     present = np.isfinite(log_time)
     levels = _block_levels(log_time, present & ~interference, blocks)
-    effects = _block_effects(levels)
-    p_holm = holm(within_block_p(levels))
     weight = np.ones(rounds)
     if start_s is not None and rounds > 1:
         spans = np.diff(start_s)
@@ -174,26 +202,11 @@ def compare_cores(
         if typical > 0:  # a pause of a resumed run is not its round's time
             weight = np.clip(np.append(spans, typical), 0, 10 * typical)
     result = []
-    for core in range(cores):
-        mine = effects[:, core]
-        thirds = [part[np.isfinite(part)] for part in np.array_split(mine, _SEGMENTS)]
+    for core, effect in enumerate(effects_of(levels, confidence)):
         seen = present[:, core]
-        result.append(
-            CoreEffect(
-                slowdown=percent(t_interval(mine, confidence)),
-                segments=tuple(
-                    100 * math.expm1(float(part.mean())) if part.size else math.nan
-                    for part in thirds
-                ),
-                interference=Interval(
-                    *(
-                        100 * value
-                        for value in share_interval(
-                            interference[seen, core], weight[seen], blocks[seen], confidence
-                        )
-                    )
-                ),
-                p_holm=float(p_holm[core]),
-            )
+        hit, here = interference[seen, core], blocks[seen]
+        share = Interval(
+            *(100 * value for value in share_interval(hit, weight[seen], here, confidence))
         )
+        result.append(replace(effect, interference=share))
     return CoreComparison(tuple(result), levels, interference, blocks)

@@ -70,3 +70,91 @@ def _bursts(
         found.append((now_s, now_s + length_s))
         now_s += length_s
     return found
+
+
+def bracketed(
+    seed: int = 1,
+    *,
+    cores: int = 2,
+    seconds: float = 30.0,
+    events: int = 12,
+    slices: int = 20,
+    slow: dict[int, float] | None = None,
+    clock: dict[int, float] | None = None,
+    busy: dict[int, float] | None = None,
+    taken: dict[int, float] | None = None,
+    stolen: dict[int, float] | None = None,
+    process: float = 0.004,
+) -> pd.DataFrame:
+    """Rows as ``kv_per_core`` makes them between probes: slices of events, cores by turns.
+
+    ``slow``: how much longer a core takes in itself. ``clock``: how much longer its cycles are.
+    ``busy``: the share of time in which its sibling works, in bursts of 5 to 500 ms, at a cost
+    that differs from burst to burst; 0: never, 1: always. ``taken``, ``stolen``: the share of the
+    wall time of other tasks and of the hypervisor, in slices of 3 and 1 ms. ``process``: how much
+    processes, which live for three seconds, differ. A timer's tick costs 15 us each 4 ms.
+    """
+    generator = np.random.default_rng(seed)
+    slow, clock, busy = slow or {}, clock or {}, busy or {}
+    taken, stolen = taken or {}, stolen or {}
+    costs = generator.lognormal(0, 0.3, (events, slices))
+    costs *= 0.25e6 / costs.mean()
+    now_ns, round_, parts = 0.0, 0, []
+    sibling = {cpu: (busy.get(cpu, 0.3) >= 1, 1.4, 0.0) for cpu in range(cores)}  # on, cost, until
+    born = dict.fromkeys(range(cores), (-1e9 * 3600, 0.0))
+    while now_ns < seconds * 1e9:
+        for cpu in map(int, generator.permutation(cores)):
+            if now_ns - born[cpu][0] > 3e9:
+                born[cpu] = (now_ns, generator.normal(0, process))
+            begin_ns = now_ns
+            cpu_ns = costs * (1 + slow.get(cpu, 0.0)) * (1 + clock.get(cpu, 0.0))
+            cpu_ns = cpu_ns * np.exp(born[cpu][1] + generator.normal(0, 0.004, costs.shape))
+            cpu_ns += 15e3 * (generator.random(costs.shape) < cpu_ns / 4e6)
+            cost, probes = np.ones(costs.size), np.ones((2, costs.size))
+            offset = np.cumsum(cpu_ns.ravel()) - cpu_ns.ravel()
+            for place in range(costs.size):
+                on, factor, until = sibling[cpu]
+                share = busy.get(cpu, 0.3)
+                if begin_ns + offset[place] > until and 0 < share < 1:
+                    on = not on
+                    mean_ns = 50e6 * (share if on else 1 - share)
+                    length_ns = generator.exponential(mean_ns) + 1e6
+                    factor = 1 + generator.uniform(0.15, 0.6)
+                    sibling[cpu] = (on, factor, begin_ns + offset[place] + length_ns)
+                    probes[0, place] = probes[1, max(0, place - 1)]
+                cost[place] = 1 + (factor - 1) * generator.uniform(0.7, 1) if on else 1.0
+                probes[:, place] = 1 + (factor - 1) * generator.uniform(0.6, 1.1, 2) if on else 1.0
+            cpu_ns = cpu_ns.ravel() * cost
+            ports = 4076 * (1 + clock.get(cpu, 0.0)) * probes
+            chain = 1743 * (1 + clock.get(cpu, 0.0)) * (1 + 0.15 * (probes - 1))
+            quantised = [np.round(v * np.exp(generator.normal(0, 0.0015, v.shape)), -1)
+                         for v in (ports, chain)]  # fmt: skip
+            waits = {}
+            for name, shares, chunk_ns in (("taken", taken, 3e6), ("stolen", stolen, 1e6)):
+                share = shares.get(cpu, 0.0)
+                hits = generator.poisson(share / (1 - share) * cpu_ns / chunk_ns)
+                waits[name] = hits * chunk_ns
+            wall_ns = cpu_ns + waits["taken"] + waits["stolen"]
+            start_ns = begin_ns + np.cumsum(wall_ns) - wall_ns
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "round": round_,
+                        "cpu": cpu,
+                        "event": np.repeat(np.arange(events), slices),
+                        "slice": np.tile(np.arange(slices), events),
+                        "start_ns": start_ns.astype(np.int64),
+                        "time_ns": wall_ns,
+                        "cpu_time_ns": cpu_ns,
+                        "run_delay_ns": waits["taken"],
+                        "throttled_ns": np.nan,
+                        "probe_before_ns": quantised[0][0],
+                        "probe_after_ns": quantised[0][1],
+                        "chain_before_ns": quantised[1][0],
+                        "chain_after_ns": quantised[1][1],
+                    }
+                )
+            )
+            now_ns = begin_ns + float(wall_ns.sum()) + 2e6
+        round_ += 1
+    return pd.concat(parts, ignore_index=True)

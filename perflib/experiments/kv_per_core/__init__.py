@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from perflib.experiments.kv_per_core.claims import INTERFERENCE, SLOWER, TIME_PER_EVENT
+from perflib.experiments.kv_per_core.claims import (
+    CLOCK,
+    INTERFERENCE,
+    SHARED,
+    SLOWER,
+    STOLEN,
+    TAKEN,
+    TIME_PER_EVENT,
+    TOTAL,
+)
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import parameter
@@ -33,8 +43,19 @@ class KvParams(JobParams):
         ge=50,
         le=60_000,
     )
+    slice_us: float = parameter(
+        250.0,
+        "events of job=kernel are timed in slices of about this length, each between two probes",
+        "us",
+        ge=50,
+        le=1000,
+    )
     threshold_percent: float = parameter(
-        1.0, "a core counts as slower from this slowdown on", "percent", gt=0, le=1000
+        1.0,
+        "a core counts as slower, and what takes its time as found, from this slowdown or share on",
+        "percent",
+        gt=0,
+        le=1000,
     )
     interference_percent: float = parameter(
         5.0, "interference counts from this share of the time on", "percent", gt=0, le=100
@@ -66,7 +87,13 @@ class KvPerCore(Experiment):
             "ns",
             "when it began, on one clock for the whole run; without it rounds count alike",
         ),
-        Column("cpu_time_ns", "number", "ns", "time the event's thread had the core"),
+        Column(
+            "slice",
+            "integer",
+            "",
+            "number of the part of the event: the same steps on every core; without it, all of it",
+        ),
+        *BRACKET_COLUMNS,
         Column("involuntary_switches", "number", "", "times the event's thread was pushed aside"),
         Column(
             "ok",
@@ -77,17 +104,26 @@ class KvPerCore(Experiment):
     )
     presets = {
         "quick": {"budget_s": 40.0},
-        "full": {"budget_s": 900.0, "cores": "all", "precision_percent": 0.2, "code_kib": 2048},
+        "full": {
+            "budget_s": 900.0,
+            "cores": "all",
+            "precision_percent": 0.2,
+            "code_kib": 2048,
+            "slice_us": 500.0,
+        },
     }
 
-    claims = (SLOWER, INTERFERENCE, TIME_PER_EVENT)
+    claims = (SLOWER, CLOCK, SHARED, TAKEN, STOLEN, TOTAL, INTERFERENCE, TIME_PER_EVENT)
     tables = {
         "cores": "each core's slowdown and share of interference, with intervals",
         "seconds_per_event": "mean time of an event on each core, with its interval",
         "event_by_event": "each event's cost, and its slowdown on each core",
         "drift": "each trial's time against what its events cost",
+        "parts": "each core's time as a product: own speed, clock, interrupts, sibling, other "
+        "tasks, hypervisor",
     }
     plots = {
+        "parts": "where each core's time goes, as stacked parts",
         "seconds_per_event": "mean time per event on each core",
         "event_by_event": "each event's slowdown against what it costs",
         "drift": "the cores' times over the run, trial by trial",

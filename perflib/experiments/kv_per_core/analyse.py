@@ -4,156 +4,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.kv_per_core.claims import INTERFERENCE, SLOWER, TIME_PER_EVENT
-from perflib.framework.samples import round_starts, usable
+from perflib.experiments.kv_per_core.claims import (
+    CLOCK,
+    INTERFERENCE,
+    SHARED,
+    SLOWER,
+    STOLEN,
+    TAKEN,
+    TIME_PER_EVENT,
+    TOTAL,
+)
+from perflib.experiments.kv_per_core.table import KvTable, kv_table
 from perflib.model.changes import changes
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores
+from perflib.stats.compare import CoreEffect
 from perflib.stats.decide import Reason
-from perflib.stats.interval import Interval, percent
+from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import t_interval
 
-__all__ = ["KvTable", "compare", "findings", "tables", "time_change"]
+__all__ = ["compare", "findings", "tables", "time_change"]
 
-Floats = NDArray[np.float64]
 _MOST_EVENTS_NAMED = 3
-
-
-class KvTable:
-    """The samples of one run as trials: ``log_time[round, core]``.
-
-    A trial's time is the sum over its events, divided by what those events cost (the median over
-    all cores and rounds): the work cancels, and an event missing on one core does no harm. Rows
-    whose ``ok`` is false are left out.
-    """
-
-    def __init__(self, samples: pd.DataFrame) -> None:
-        samples = usable(samples, ["time_ns"])
-        self.samples = samples
-        self.cost_ns = samples.groupby("event")["time_ns"].median()
-        expected = samples["event"].map(self.cost_ns)
-        trials = (
-            samples.assign(expected_ns=expected)
-            .groupby(["round", "cpu"])[["time_ns", "expected_ns"]]
-            .sum()
-        )
-        ratio = (trials["time_ns"] / trials["expected_ns"]).unstack("cpu")
-        self.start_s = round_starts(samples, ratio.index)
-        self.rounds = ratio.index.to_numpy()
-        self.cores = [int(cpu) for cpu in ratio.columns]
-        self.log_time: Floats = np.log(ratio.to_numpy(dtype=np.float64))
-
-    def compare(self) -> CoreComparison:
-        """The cores compared."""
-        return compare_cores(self.log_time, self.start_s)
-
-    @cached_property
-    def comparison(self) -> CoreComparison:
-        """The cores compared, once."""
-        return self.compare()
-
-    @cached_property
-    def clean(self) -> pd.DataFrame:
-        """The samples without those of trials with interference."""
-        interference = self.comparison.interference
-        flags = pd.DataFrame(interference, index=self.rounds, columns=self.cores).stack()
-        keys = pd.MultiIndex.from_frame(self.samples[["round", "cpu"]])
-        return self.samples[~flags.reindex(keys).to_numpy(dtype=bool)]
-
-    def event_slowdown(self) -> pd.DataFrame:
-        """``[event, core]``: how much longer the core took for the event than the others did.
-
-        In percent, against the median of the other cores; means over trials without interference.
-        """
-        mean = self.clean.groupby(["event", "cpu"])["time_ns"].mean().unstack("cpu")
-        mean = mean.reindex(columns=self.cores)
-        columns = {
-            cpu: 100 * (mean[cpu] / mean.drop(columns=cpu).median(axis=1) - 1) for cpu in self.cores
-        }
-        return pd.DataFrame(columns)
-
-    def seconds_per_event(self) -> pd.DataFrame:
-        """Mean time of an event on each core in s, without interference and over all trials.
-
-        All from the same events; the interval is that of the comparison between cores.
-        """
-        typical_s = float(self.cost_ns.mean()) / 1e9
-        compared = self.comparison
-        whole = compared.levels[np.isfinite(compared.levels).all(axis=1)]
-        beside = whole.mean(axis=0) if len(whole) else np.zeros(len(self.cores))
-        clear = self.log_time[~compared.interference & np.isfinite(self.log_time)]
-        shared = float(clear.mean()) - float(beside.mean())
-        rows = []
-        for column, effect in enumerate(compared.effects):
-            mean_s = typical_s * math.exp(shared + beside[column])
-            ends = [
-                mean_s * (100 + end) / (100 + effect.slowdown.effect)
-                for end in (effect.slowdown.low, effect.slowdown.high)
-            ]
-            everything = float(np.nanmean(np.exp(self.log_time[:, column])))
-            rows.append((mean_s, *ends, typical_s * everything))
-        names = ["clean_s", "low_s", "high_s", "all_trials_s"]
-        return pd.DataFrame(rows, index=pd.Index(self.cores, name="cpu"), columns=names)
-
-    def effects(self) -> pd.DataFrame:
-        """One row for each core: its slowdown and its share of interference, with intervals."""
-        rows = [
-            (cpu, *effect.slowdown, effect.p_holm, *effect.interference)
-            for cpu, effect in zip(self.cores, self.comparison.effects, strict=True)
-        ]
-        ends = ("percent", "low", "high")
-        columns = ["cpu", *(f"slowdown_{end}" for end in ends), "p_holm"]
-        return pd.DataFrame(rows, columns=[*columns, *(f"interference_{end}" for end in ends)])
-
-    def slowdown_by_event(self) -> pd.DataFrame:
-        """One row for each event on each core: what it costs, and its slowdown there."""
-        slowdown = self.event_slowdown().melt(
-            ignore_index=False, var_name="cpu", value_name="slowdown_percent"
-        )
-        slowdown.insert(0, "cost_ms", self.cost_ns.reindex(slowdown.index) / 1e6)
-        return slowdown.reset_index()
-
-    def drift(self) -> pd.DataFrame:
-        """One row for each trial: when, where, its time against what its events cost."""
-        rounds, cores = self.log_time.shape
-        start_s = np.full(rounds, np.nan) if self.start_s is None else self.start_s
-        return pd.DataFrame(
-            {
-                "round": np.repeat(self.rounds, cores),
-                "start_s": np.repeat(start_s, cores),
-                "cpu": np.tile(self.cores, rounds),
-                "excess_percent": 100 * np.expm1(self.log_time).ravel(),
-                "interference": self.comparison.interference.ravel(),
-            }
-        )
+_SAME_PROBES_PERCENT = 2.0  # probes further apart than this are not of one state
 
 
 # --- findings ----------------------------------------------------------------------------------
 
 
 def findings(run: Run) -> list[Finding]:
-    """Two findings for each core: how slow it is, and how often something interferes with it."""
+    """How slow each core is in itself, and what else takes its time."""
     slower = run.params["threshold_percent"]
     interference = run.params["interference_percent"]
     places = run.provenance.get("machine", {}).get("cpus", [])
     where = {place["cpu"]: place["where"] for place in places}
-    table = KvTable(run.samples)
+    table = kv_table(run.samples)
     by_event = table.event_slowdown() if len(table.cores) > 1 else None
     found = []
-    for cpu, effect in zip(table.cores, table.comparison.effects, strict=True):
+    for which, (cpu, effect) in enumerate(table.own.items()):
         of_events = by_event[cpu] if by_event is not None else pd.Series(dtype=float)
         found.append(_slowness(table, cpu, effect, slower, of_events, where.get(cpu)))
-        share = effect.interference
-        found.append(INTERFERENCE.decided(share, interference, about={"cpu": cpu}))
+        if table.told is None:
+            share = effect.interference
+            found.append(INTERFERENCE.decided(share, interference, about={"cpu": cpu}))
+        if table.told is not None or "run_delay_ns" in table.samples:
+            found += _parts(run, table, which, slower)
     return found
 
 
@@ -171,14 +73,102 @@ def _slowness(
         "rounds": len(table.rounds),
         "where": where,
         **_events_evidence(of_events, threshold),
-        **_sharing_evidence(table, cpu),
+        **(_sharing_evidence(table, cpu) if table.told is None else {}),
     }
-    decision = effect.decide(threshold)
+    basis, unsure = _basis(table, cpu)
+    decision = effect.decide(threshold, basis, unsure)
     if decision.verdict == "supported":
-        decision = effect.decide(threshold, _remarks(effect, evidence))
+        decision = effect.decide(threshold, [*_remarks(effect, evidence), *basis], unsure)
     return SLOWER.found(
         decision, effect.slowdown, about={"cpu": cpu}, threshold=threshold, evidence=evidence
     )
+
+
+def _basis(table: KvTable, cpu: int) -> tuple[list[Reason], Reason | None]:
+    """Which samples a core's own speed is from, and why nothing follows from them."""
+    if table.told is None:
+        return [], None
+    told = table.told.calibrations[cpu].told
+    mine = (table.samples["cpu"] == cpu).to_numpy()
+    if told == "told":
+        return [Reason("alone", {"share": float(table.told.alone[mine].mean())})], None
+    if table.told.any_told:
+        return [], Reason("never_alone")
+    if all(one.clock_known for one in table.told.calibrations.values()):
+        return [Reason("untold")], None
+    probes = table.samples.groupby("cpu")["probe_before_ns"].median()
+    beside = 100 * abs(probes[cpu] / probes.drop(cpu).median() - 1) if len(probes) > 1 else 0.0
+    if beside > _SAME_PROBES_PERCENT:
+        return [], Reason("probes_differ", {"difference": beside})
+    return [Reason("untold")], None
+
+
+def _parts(run: Run, table: KvTable, which: int, threshold: float) -> list[Finding]:
+    """What the clock, the sibling, other tasks and the hypervisor take of one core, and the sum."""
+    parts, cpu = table.decomposition, table.cores[which]
+    told = table.told.calibrations[cpu].told if table.told is not None else "no probes"
+    untold = None if told == "told" else Reason(told.replace(" ", "_"))
+    about = {"cpu": cpu}
+    clock, total = parts.clocks[which], parts.totals[which]
+    clocked = table.told is not None and table.told.calibrations[cpu].clock_known
+    found = []
+    if table.told is not None:
+        share = float(np.nanmean(parts.shared_share[:, which])) if untold is None else math.nan
+        evidence = {
+            "share_percent": 100 * share,
+            "share_interval_percent": _share(parts.shared_share[:, which]),
+            "cost_while_shared_percent": percent(t_interval(parts.shared_cost[:, which])),
+        }
+        found += [
+            CLOCK.found(
+                clock.decide(threshold, prevented=None if clocked else untold),
+                clock.slowdown,
+                about=about,
+                threshold=threshold,
+            ),
+            SHARED.decided(
+                parts.cost("sibling", which) if untold is None else NO_INTERVAL,
+                threshold,
+                about=about,
+                facts={"share": share},
+                evidence=evidence if untold is None else {},
+                prevented=untold,
+            ),
+        ]
+    quota = _share(parts.quota_share[:, which])
+    tasks = run.provenance.get("tasks", {}).get(str(cpu), [])
+    remarks = [Reason("quota", {"quota": quota})] if quota.effect > threshold / 2 else []
+    remarks += [Reason("tasks", {"tasks": [task["name"] for task in tasks]})] if tasks else []
+    known = "run_delay_ns" in table.samples and table.samples["run_delay_ns"].notna().any()
+    silent = None if known else Reason("no_run_delay")
+    found += [
+        TAKEN.decided(
+            _share(parts.taken_share[:, which]),
+            threshold,
+            about=about,
+            evidence={"quota_percent": quota.effect, "tasks": tasks},
+            prevented=silent,
+            remarks=remarks,
+        ),
+        STOLEN.decided(
+            _share(parts.stolen_share[:, which]), threshold, about=about, prevented=silent
+        ),
+        TOTAL.found(
+            total.decide(threshold),
+            total.slowdown,
+            about=about,
+            threshold=threshold,
+            evidence={
+                "factors": {name: factor.effect for name, factor in parts.factors(which)},
+            },
+        ),
+    ]
+    return found
+
+
+def _share(shares: NDArray[np.float64]) -> Interval:
+    """A share of time in percent, from blocks."""
+    return Interval(*(100 * value for value in t_interval(shares)))
 
 
 def _events_evidence(of_events: pd.Series[float], threshold: float) -> dict[str, Any]:
@@ -227,36 +217,23 @@ def _remarks(effect: CoreEffect, evidence: Mapping[str, Any]) -> list[Reason]:
 
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``KvPerCore.tables``."""
-    table = KvTable(run.samples)
+    table = kv_table(run.samples)
     return {
         "cores": table.effects,
         "seconds_per_event": lambda: table.seconds_per_event().reset_index(),
         "event_by_event": table.slowdown_by_event,
         "drift": table.drift,
+        "parts": table.parts,
     }
 
 
 # --- two runs ----------------------------------------------------------------------------------
 
 
-def _typical_log_ns(table: KvTable, cost_ns: pd.Series[float]) -> Interval:
-    """Log of the time of events over ``cost_ns``, median core, without interference, by batches."""
-    rows = table.clean[table.clean["event"].isin(cost_ns.index)]
-    sums = (
-        rows.assign(expected_ns=rows["event"].map(cost_ns))
-        .groupby(["round", "cpu"])[["time_ns", "expected_ns"]]
-        .sum()
-    )
-    by_core = (sums["time_ns"] / sums["expected_ns"]).unstack("cpu")
-    level = np.log(by_core.median(axis=1))
-    blocks = pd.Series(table.comparison.blocks, index=table.rounds).reindex(level.index)
-    return t_interval(level.groupby(blocks).mean().to_numpy(np.float64))
-
-
 def compare(first: Run, second: Run) -> list[Finding]:
     """How much longer the second run's events take, and each core's change."""
     threshold = second.params["threshold_percent"]
-    change = time_change(KvTable(first.samples), KvTable(second.samples), threshold)
+    change = time_change(kv_table(first.samples), kv_table(second.samples), threshold)
     return [change, *changes(findings(first), findings(second), threshold)]
 
 
@@ -266,7 +243,7 @@ def time_change(first: KvTable, second: KvTable, threshold: float) -> Finding:
     if common.empty:
         msg = "the two runs have no event in common: nothing can be compared"
         raise UserError(msg)
-    before, after = (_typical_log_ns(table, first.cost_ns.loc[common]) for table in (first, second))
+    before, after = (table.log_ns(first.cost_ns.loc[common]) for table in (first, second))
     centre = after.effect - before.effect
     half = math.hypot(after.half_width, before.half_width)
     change = percent(Interval(centre, centre - half, centre + half))

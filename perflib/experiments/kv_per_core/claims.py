@@ -4,7 +4,24 @@ from __future__ import annotations
 
 from perflib.model.claim import Claim
 
-__all__ = ["INTERFERENCE", "SLOWER", "TIME_PER_EVENT"]
+__all__ = [
+    "CLOCK",
+    "INTERFERENCE",
+    "SHARED",
+    "SLOWER",
+    "STOLEN",
+    "TAKEN",
+    "TIME_PER_EVENT",
+    "TOTAL",
+]
+
+_CANNOT_TELL = {
+    "no_second_state": "The probes saw one state only: a sibling is always idle, always busy, or "
+    "there is none.",
+    "no_first_state": "The probes never saw the core alone.",
+    "few_probes": "There are too few probes to tell when the core was alone.",
+    "no_probes": "The samples of this core have no probes.",
+}
 
 SLOWER = Claim(
     name="slower",
@@ -28,6 +45,102 @@ SLOWER = Claim(
         "not_shared": "Other tasks of this system had the core for {off_cpu:.1f} % of the time "
         "only: the core itself, or what the hypervisor or its sibling takes of it, is slower.",
         "where": "It is {where}.",
+        "alone": "From the samples that had the core alone ({share:.0%} of them).",
+        "untold": "The probes never saw two states, so all samples count: a sibling that was "
+        "always busy, or always idle, cannot be told from the core.",
+        "never_alone": "The core was never alone, and others were: what a sibling takes cannot be "
+        "told from the core.",
+        "probes_differ": "Its probes differ from the others' by {difference:.1f} %, and never saw "
+        "two states: a lower clock or a busy sibling cannot be told from a slow core.",
+    },
+)
+
+CLOCK = Claim(
+    name="clock",
+    kind="anomaly",
+    subject="cpu{cpu} clock",
+    quantity="length of a cycle compared with the median of the other cores",
+    unit="percent",
+    exact="a cycle of cpu{cpu} is more than {threshold:g} % longer than the others'",
+    plain={
+        "supported": "the clock of cpu{cpu} is lower than the others': a cycle is longer by "
+        "{estimate}",
+        "refuted": "the clock of cpu{cpu} is as high as the others': {estimate}",
+        "inconclusive": "the clock of cpu{cpu} is not known well enough: {estimate}",
+    },
+    together={"refuted": "All {count} cores have the same clock (widest interval {widest})"},
+    reasons=_CANNOT_TELL,
+)
+
+SHARED = Claim(
+    name="shared",
+    kind="description",
+    subject="cpu{cpu} shared",
+    quantity="what the work takes longer because another thread uses the physical core",
+    unit="percent",
+    exact="sharing its physical core lengthens the work on cpu{cpu} by more than {threshold:g} %",
+    plain={
+        "supported": "the physical core of cpu{cpu} is shared with a busy neighbour {share:.0%} "
+        "of the time, which costs {estimate}",
+        "refuted": "the physical core of cpu{cpu} is shared with a busy neighbour {share:.0%} of "
+        "the time, which costs next to nothing: {estimate}",
+        "inconclusive": "the probes of cpu{cpu} show no cost of a shared physical core that is "
+        "known well enough: {estimate}",
+    },
+    reasons=_CANNOT_TELL,
+)
+
+TAKEN = Claim(
+    name="taken",
+    kind="description",
+    subject="cpu{cpu} taken",
+    quantity="share of the core's time that other tasks of this system, or a quota, take",
+    unit="percent",
+    exact="other tasks or a quota take more than {threshold:g} % of the time of cpu{cpu}",
+    plain={
+        "supported": "{estimate} of the time of cpu{cpu} is taken by other tasks of this system",
+        "refuted": "other tasks of this system take next to nothing of cpu{cpu}: {estimate}",
+        "inconclusive": "other tasks of this system take about {estimate} of the time of cpu{cpu}",
+    },
+    together={"refuted": "Other tasks take next to nothing of any of the {count} cores"},
+    reasons={
+        "quota": "A quota of CPU time (control group) stops the job for {quota:interval %} of the "
+        "time.",
+        "tasks": "Most CPU time there, beside the job: {tasks:list}.",
+        "no_run_delay": "The samples do not say how long they waited for the core.",
+    },
+)
+
+STOLEN = Claim(
+    name="stolen",
+    kind="description",
+    subject="cpu{cpu} stolen",
+    quantity="share of the core's time in which the hypervisor ran something else",
+    unit="percent",
+    exact="the hypervisor takes more than {threshold:g} % of the time of cpu{cpu}",
+    plain={
+        "supported": "{estimate} of the time of cpu{cpu} is taken by the hypervisor",
+        "refuted": "the hypervisor takes next to nothing of cpu{cpu}: {estimate}",
+        "inconclusive": "the hypervisor takes about {estimate} of the time of cpu{cpu}",
+    },
+    together={"refuted": "The hypervisor takes next to nothing of any of the {count} cores"},
+    reasons={"no_run_delay": "The samples do not say how long they waited for the core."},
+)
+
+TOTAL = Claim(
+    name="total",
+    kind="description",
+    subject="cpu{cpu} total",
+    quantity="wall time of the same work compared with the median of the other cores",
+    unit="percent",
+    exact="all in all, the same work takes more than {threshold:g} % longer on cpu{cpu} than on "
+    "the other cores",
+    plain={
+        "supported": "all in all, the same work took longer on cpu{cpu} than elsewhere: {estimate}",
+        "refuted": "all in all, the same work took no longer on cpu{cpu} than elsewhere: "
+        "{estimate}",
+        "inconclusive": "all in all, the same work on cpu{cpu} took about as long as elsewhere, "
+        "give or take: {estimate}",
     },
 )
 

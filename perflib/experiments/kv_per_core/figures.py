@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from perflib.experiments.kv_per_core.analyse import tables
+from perflib.stats.decomposition import PARTS, UNDIVIDED
 
 if TYPE_CHECKING:
     from perflib.model.run import Run
@@ -23,6 +24,7 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     """How each figure is drawn."""
     made = tables(run)
     return {
+        "parts": lambda: _parts(made["parts"]()),
         "seconds_per_event": lambda: _seconds_per_event(made["seconds_per_event"]()),
         "event_by_event": lambda: _event_by_event(made["event_by_event"]()),
         "drift": lambda: _drift(made["drift"]()),
@@ -34,6 +36,29 @@ def _coloured(by_core: pd.Series[float]) -> list[int]:
     return sorted(by_core.nlargest(_MOST_COLOURED).index)
 
 
+def _parts(parts: pd.DataFrame) -> Figure:
+    """Where each core's time goes: what each part adds to the time of an event, stacked."""
+    table = parts.pivot(index="cpu", columns="part", values="ms_per_event")
+    figure = Figure(figsize=(max(6.5, min(16.0, 4 + 0.35 * len(table))), 4.2))
+    axes = figure.subplots()
+    place, bottom = np.arange(len(table)), np.zeros(len(table))
+    known = [name for name in (UNDIVIDED, *PARTS) if name in table]
+    for name in known:
+        height = table[name].fillna(0.0).clip(lower=0.0).to_numpy()
+        axes.bar(place, height, bottom=bottom, width=0.7, label=name)
+        bottom += height
+    axes.plot(place, table["total"], "_", color="0.2", ms=18, mew=2, label="total")
+    axes.set_xticks(place, [str(cpu) for cpu in table.index])
+    if len(table) > 24:
+        axes.tick_params(axis="x", rotation=90, labelsize="x-small")
+    axes.set(xlabel="CPU", ylabel="mean time of an event (ms)")
+    axes.set_ylim(0, 1.06 * float(np.nanmax(np.append(table["total"], bottom))))
+    axes.set_title("Where each core's time goes")
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
 def _seconds_per_event(values: pd.DataFrame) -> Figure:
     """Time per event on each core, as KV's authors drew it."""
     place = np.arange(len(values))
@@ -42,9 +67,9 @@ def _seconds_per_event(values: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     half = np.abs(np.nan_to_num([middle - low, high - middle]))
     axes.errorbar(
-        place, middle, yerr=half, fmt="o", capsize=4, label="without interference, 95 % interval"
+        place, middle, yerr=half, fmt="o", capsize=4, label="undisturbed samples, 95 % interval"
     )
-    axes.plot(place, values["all_trials_s"] * 1e3, "x", color="0.45", label="all trials")
+    axes.plot(place, values["all_trials_s"] * 1e3, "x", color="0.45", label="all samples")
     axes.set_xticks(place, [str(cpu) for cpu in values["cpu"]])
     if len(values) > 24:
         axes.tick_params(axis="x", rotation=90, labelsize="x-small")
@@ -90,7 +115,7 @@ def _drift(trials: pd.DataFrame) -> Figure:
         colour = line.get_color()
         axes.plot(mine[x][hit], mine["excess_percent"][hit], "x", ms=6, color=colour, alpha=0.8)
     if trials["interference"].any():
-        axes.plot([], [], "x", color="0.3", label="with interference")
+        axes.plot([], [], "x", color="0.3", label="disturbed")
     axes.axhline(0, color="0.3", lw=0.8)
     axes.set_xlabel("time since the start (s)" if timed else "round")
     axes.set_ylabel("trial's time against\nwhat its events cost (%)")

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from perflib.experiments.kv_per_core.analyse import KvTable
+from perflib.experiments.kv_per_core.table import kv_table
+from perflib.framework.brackets import bracket_columns
 from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
 from perflib.instruments.joblog.jobrun import job_argv, run_job, too_short
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.kernels import Build, build, record
+from perflib.machine.activity.tasks import busiest_tasks, task_times
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import Out, WorkerError
@@ -33,8 +34,6 @@ _PILOT_TIMEOUT_S = 600.0
 _LIFE_S, _LEAST_TRIALS = 3.0, 4  # of a worker: shorter than a batch, longer than its start
 
 Events = Sequence[int]
-Checksums = NDArray[np.uint64]
-NO_CHECKSUMS: Checksums = np.zeros(0, dtype=np.uint64)
 
 
 def chunks_of(times_ms: Sequence[float], first_event: int, trial_ms: float) -> list[list[int]]:
@@ -61,12 +60,12 @@ def plan(params: KvParams) -> dict[str, Any]:
 
 
 def pilot(params: KvParams, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The events of each trial, by what they take on the first core, and their checksums."""
+    """What the first core says of each event: which go into a trial, and what is to come out."""
     events = range(params.first_event, params.first_event + params.events)
     with _trials(params, plan, plan["cores"][:1]) as trials:
-        times_ms, checksums = trials.pilot(events)
+        times_ms, found = trials.pilot(events)
     chunks = chunks_of(times_ms, params.first_event, params.trial_ms)
-    return {"checksums": checksums, "chunks": chunks}
+    return {"chunks": chunks, **found}
 
 
 def _trials(
@@ -74,7 +73,8 @@ def _trials(
 ) -> KernelTrials | JobTrials:
     conditions = [params.conditions(cpu) for cpu in cores]
     if params.job == "kernel":
-        return KernelTrials(build("kv", copies=plan["copies"]), conditions, params.seed)
+        kernel = build("kv", copies=plan["copies"])
+        return KernelTrials(kernel, conditions, params.seed, params.slice_us)
     template = job_template(params.job, params.job_command, copies=plan["copies"])
     expressions = log_format(params.job_begin, params.job_end)
     return JobTrials(template, expressions, conditions, params.seed, params.job_timeout_s)
@@ -84,20 +84,22 @@ def take(params: KvParams, session: Session) -> str:
     """Simulate each trial's events on every core, round by round."""
     plan = session.plan
     cores, chunks = plan["cores"], plan["chunks"]
-    checksums = np.array(plan["checksums"], dtype=np.uint64)
+    begin = task_times()
     with _trials(params, plan, cores) as trials:
+        trials.expect(plan, params.first_event)
 
         def trial(round_: int, core: int) -> Columns:
             first, count = chunks[round_ % len(chunks)]
-            begin = first - params.first_event
-            expected = checksums[begin : begin + count]
-            return trials.take(core, range(first, first + count), expected)
+            return trials.take(core, range(first, first + count))
 
         stopped = session.rounds(
-            params, len(cores), trial, lambda samples: KvTable(samples).compare().half_width
+            params, len(cores), trial, lambda samples: kv_table(samples).half_width
         )
         session.note(trials)
-        return stopped
+    session.provenance["tasks"] = {
+        str(cpu): busiest_tasks(begin, task_times(), cpu) for cpu in cores
+    }
+    return stopped
 
 
 class KernelTrials(Workers):
@@ -109,11 +111,16 @@ class KernelTrials(Workers):
     the interval.
     """
 
-    def __init__(self, build: Build, conditions: Sequence[Conditions], seed: int) -> None:
+    def __init__(
+        self, build: Build, conditions: Sequence[Conditions], seed: int, slice_us: float
+    ) -> None:
         super().__init__(build, conditions)
-        self._event = record(build, "kv_event")
+        self._event, self._slice = record(build, "kv_event"), record(build, "kv_slice")
         self._conditions = conditions
         self._seed = seed
+        self._slice_us = slice_us
+        self._slice_steps = 0
+        self._expected: dict[int, dict[str, int]] = {}
         self._slowest_ms = 0.0
         self._wrong: dict[int | None, set[int]] = {}
         self._born_s = [0.0] * len(conditions)
@@ -143,11 +150,26 @@ class KernelTrials(Workers):
             raise MeasurementError(msg)
         return done
 
-    def pilot(self, events: Events) -> tuple[list[float], list[int]]:
-        """Time of each event in ms, and its checksum, from one pass (the first is warm-up)."""
+    def pilot(self, events: Events) -> tuple[list[float], dict[str, Any]]:
+        """Time of each event in ms, and what it has to give, from one pass (the first warms up)."""
         self._simulate(0, events[: min(len(events), 10)], _PILOT_TIMEOUT_S)
         done = self._simulate(0, events, _PILOT_TIMEOUT_S)
-        return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], done["checksum"].tolist()
+        step_us = float(done["time_ns"].sum()) / 1e3 / max(1, int(done["steps"].sum()))
+        return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], {
+            "checksums": done["checksum"].tolist(),
+            "steps": done["steps"].tolist(),
+            "slice_steps": max(1, round(self._slice_us / step_us)),
+        }
+
+    def expect(self, plan: Mapping[str, Any], first_event: int) -> None:
+        """What the pilot found: the length of a slice, each event's checksum and steps."""
+        self._slice_steps = plan["slice_steps"]
+        self._expected = {
+            first_event + number: {"checksum": checksum, "steps": steps}
+            for number, (checksum, steps) in enumerate(
+                zip(plan["checksums"], plan["steps"], strict=True)
+            )
+        }
 
     def _renew(self, which: int, events: Events) -> None:
         """Replace an old worker by a new one, and warm that up; before anything is timed."""
@@ -161,25 +183,44 @@ class KernelTrials(Workers):
             self._born_s[which], self._trials[which] = time.monotonic(), 0
         self._trials[which] += 1
 
-    def take(self, which: int, events: Events, checksums: Checksums) -> Columns:
-        """Simulate events on a core: one row each, ``ok`` if it is what the pilot computed."""
+    def take(self, which: int, events: Events) -> Columns:
+        """Simulate events on a core: one row a slice, ``ok`` if its event is as in the pilot."""
         self._renew(which, events)
         begun = time.monotonic()
         timeout_s = max(60.0, 100 * self._slowest_ms / 1e3) if self._slowest_ms else 600.0
-        done = self._simulate(which, events, timeout_s)
+        steps = [self._expected[event]["steps"] for event in events]
+        most = sum(count // self._slice_steps + 1 for count in steps)
+        wanted = np.asarray(events, dtype=np.int64)
+        count, (done, slices) = self[which].call(
+            "kv_run_slices",
+            self._seed,
+            wanted,
+            len(wanted),
+            self._slice_steps,
+            Out(self._event, len(wanted)),
+            Out(self._slice, most),
+            most,
+            timeout_s=timeout_s,
+        )
         self._slowest_ms = max(self._slowest_ms, 1e3 * (time.monotonic() - begun))
+        if count < 0:
+            msg = f"kv_run_slices() returns {count} for events {events[0]} to {events[-1]}"
+            raise MeasurementError(msg)
         cpu = self._conditions[which].cpu
+        checksums = np.array([self._expected[event]["checksum"] for event in events], np.uint64)
         right = done["checksum"] == checksums
         if not right.all():
             self._wrong.setdefault(cpu, set()).update(done["event"][~right].tolist())
-        good = right & (done["cpu"] == cpu) & (done["truncated"] == 0)
+        slices = slices[: min(count, most)]
+        good = right & (done["truncated"] == 0)
+        as_planned = np.isin(slices["event"], done["event"][good]) & (slices["cpu"] == cpu)
+        samples = slices["sample"]
         return {
-            "cpu": [cpu] * len(done),
-            **{
-                name: done[name].tolist()
-                for name in ("event", "start_ns", "time_ns", "cpu_time_ns", "involuntary_switches")
-            },
-            "ok": good.tolist(),
+            "cpu": [cpu] * len(slices),
+            **{name: slices[name].tolist() for name in ("event", "slice")},
+            **{name: samples[name].tolist() for name in ("start_ns", "time_ns")},
+            **bracket_columns(samples),
+            "ok": as_planned.tolist(),
         }
 
 
@@ -200,15 +241,18 @@ class JobTrials(Jobs):
         self._timeout_s = timeout_s
         job_argv(template, first=0, events=1, seed=seed)  # a wrong template fails here
 
-    def pilot(self, events: Events) -> tuple[list[float], list[int]]:
-        """Time of each event in ms; a job's log has no checksums."""
+    def pilot(self, events: Events) -> tuple[list[float], dict[str, Any]]:
+        """Time of each event in ms; a job's log says nothing of its results."""
         try:
-            columns = self.take(0, events, NO_CHECKSUMS)
+            columns = self.take(0, events)
         except WorkerError as error:
             raise MeasurementError(str(error)) from None
-        return [time_ns / 1e6 for time_ns in columns["time_ns"]], []
+        return [time_ns / 1e6 for time_ns in columns["time_ns"]], {}
 
-    def take(self, which: int, events: Events, _checksums: Checksums) -> Columns:
+    def expect(self, plan: Mapping[str, Any], first_event: int) -> None:
+        """Nothing is expected of a log but the events."""
+
+    def take(self, which: int, events: Events) -> Columns:
         """Run the job for these events on a core: one row for each event in its log."""
         wanted = job_argv(self.template, first=events[0], events=len(events), seed=self._seed)
         argv, environment = command(self.conditions[which], wanted)

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from perflib.experiments import get
-from perflib.experiments.kv_per_core.analyse import KvTable
 from perflib.experiments.kv_per_core.measure import KernelTrials, chunks_of
+from perflib.experiments.kv_per_core.table import kv_table
 from perflib.kernels import build
 from perflib.machine.settings import changes
 from perflib.measure.conditions import Conditions
@@ -176,11 +176,11 @@ def test_two_runs_of_equal_machines_do_not_differ_and_of_unequal_do() -> None:
 def test_figures_show_every_core_with_units() -> None:
     params = KV.Params.make({}).model_dump(mode="json")
     drawn = KV.figures(Run("r", KV.name, params, samples(slow={2: 0.12}, rounds=30)))
-    assert list(drawn) == ["seconds_per_event", "event_by_event", "drift"]
+    assert list(drawn) == ["parts", "seconds_per_event", "event_by_event", "drift"]
     axes = drawn["seconds_per_event"].axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2", "3"]
     assert "(ms)" in axes.get_ylabel()
-    values = KvTable(samples(slow={2: 0.12}, rounds=30)).seconds_per_event()
+    values = kv_table(samples(slow={2: 0.12}, rounds=30)).seconds_per_event()
     ratio = values["clean_s"] / values["clean_s"].iloc[0]
     assert ratio.to_numpy() == pytest.approx([1, 1, 1.12, 1], abs=0.02)
     assert (values["low_s"] < values["clean_s"]).all()
@@ -326,28 +326,45 @@ def test_wrong_parameters_are_sentences(given: dict[str, object], says: str) -> 
 
 def test_a_core_that_computes_wrongly_is_reported_and_its_samples_are_not_used() -> None:
     cpu = min(os.sched_getaffinity(0))
-    trials = KernelTrials(build("kv", copies=1), [Conditions(cpu=cpu)], seed=1)
-    with trials:
-        _, checksums = trials.pilot(range(4))
-        expected = np.array(checksums, dtype=np.uint64)
-        assert trials.take(0, range(4), expected)["ok"] == [True] * 4
+    with KernelTrials(build("kv", copies=1), [Conditions(cpu=cpu)], 1, 250.0) as trials:
+        _, found = trials.pilot(range(4))
+        trials.expect(found, 0)
+        assert all(trials.take(0, range(4))["ok"])
         assert trials.violated == []
-        expected[2] += np.uint64(1)
-        assert trials.take(0, range(4), expected)["ok"] == [True, True, False, True]
+        found["checksums"][2] += 1
+        trials.expect(found, 0)
+        taken = pd.DataFrame(trials.take(0, range(4)))
+        assert set(taken["event"][~taken["ok"]]) == {2}
+        assert set(taken["event"][taken["ok"]]) == {0, 1, 3}
         assert f"cpu{cpu} computed events [2] differently" in trials.violated[0]
+
+
+def test_an_event_s_slices_have_the_same_steps_in_every_trial_and_are_all_there() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    with KernelTrials(build("kv", copies=1), [Conditions(cpu=cpu)], 1, 100.0) as trials:
+        _, found = trials.pilot(range(5))
+        trials.expect(found, 0)
+        first, second = (pd.DataFrame(trials.take(0, range(5))) for _ in range(2))
+    wanted = [-(-steps // found["slice_steps"]) for steps in found["steps"]]
+    for taken in (first, second):
+        assert taken.groupby("event")["slice"].count().tolist() == wanted
+        assert (taken.groupby("event")["slice"].max() + 1).tolist() == wanted
+        # the probe after a slice is the one before the next
+        same = taken["event"].diff().eq(0)
+        before, after = taken["probe_before_ns"], taken["probe_after_ns"].shift()
+        assert (before[same] == after[same]).all()
 
 
 def test_a_worker_is_replaced_when_it_is_old_and_has_done_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("perflib.experiments.kv_per_core.measure._LIFE_S", 0.0)
-    with KernelTrials(
-        build("kv", copies=1), [Conditions(cpu=min(os.sched_getaffinity(0)))], seed=1
-    ) as trials:
-        _, checksums = trials.pilot(range(2))
-        expected = np.array(checksums, dtype=np.uint64)
+    cpu = min(os.sched_getaffinity(0))
+    with KernelTrials(build("kv", copies=1), [Conditions(cpu=cpu)], 1, 250.0) as trials:
+        _, found = trials.pilot(range(2))
+        trials.expect(found, 0)
         pids = []
         for _ in range(10):
-            assert trials.take(0, range(2), expected)["ok"] == [True, True]
-            pids.append(trials._workers[0].pid)
+            assert all(trials.take(0, range(2))["ok"])
+            pids.append(trials[0].pid)
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [4, 4, 2]

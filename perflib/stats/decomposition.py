@@ -1,0 +1,336 @@
+"""Why a job takes as long as it does on each core: its time as a product of parts.
+
+    total = own speed x clock x interrupts x sibling x other tasks x hypervisor
+
+Each part is the ratio of two times of the same work: in cycles of the core and in ns (clock), the
+typical time and the mean when the core is alone (interrupts), alone and always (sibling), CPU time
+and with what was waited for the core (other tasks), and that and wall time (hypervisor). So the
+parts of a block of time multiply to its whole, without a rest.
+
+"Typical" is the median over the samples of a block in which the core was alone: even of those, some
+hold a timer's tick, or a visit of the sibling that both probes missed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.stats.compare import CoreEffect, effects_of
+from perflib.stats.interval import Interval, percent
+from perflib.stats.intervals import t_interval
+
+__all__ = ["PARTS", "UNDIVIDED", "Decomposition", "Rows", "decompose"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+PARTS = ("own speed", "clock", "interrupts", "sibling", "other tasks", "hypervisor")
+UNDIVIDED = "own speed or sibling"  # of a core that was never alone while others were
+_LEAST_SAMPLES = 5  # of a core in a block, or its typical time is not known
+_PASSES = 4  # of the fit of work and cores; the second changes little
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Samples as columns; ``core``, ``block``, ``item`` and ``group`` are numbers from 0.
+
+    Parameters
+    ----------
+    core, block
+        Where, and in which block of time.
+    item
+        What was done: the same number, the same work.
+    group
+        Which items belong together (the slices of an event): the unit in which slowdowns differ.
+    wall_ns, cpu_ns
+        Its times; CPU time NaN: not known, and taken for the wall time.
+    delay_ns
+        Ready to run, and waiting for the core; NaN: not known.
+    throttled_ns
+        Stopped because a quota was spent; NaN: not known.
+    clock
+        Logarithm of how much longer a cycle was than on the fastest core; NaN: not known.
+    usable
+        Whether it counts for the core's own speed: it was alone, or nothing is known of that.
+    shared
+        Whether its core was known to be shared.
+    told
+        ``[core]``: whether the core's probes tell when it was alone.
+    """
+
+    core: Ints
+    block: Ints
+    item: Ints
+    group: Ints
+    wall_ns: Floats
+    cpu_ns: Floats
+    delay_ns: Floats
+    throttled_ns: Floats
+    clock: Floats
+    usable: Bools
+    shared: Bools
+    told: Bools
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """What ``decompose`` finds; arrays are ``[block, core]``, NaN where a block has too little.
+
+    Parameters
+    ----------
+    typical
+        Logarithm of the typical time of the same work, beside the run's own typical work.
+    clock
+        The part of ``typical`` that the clock makes; NaN where it is not known.
+    whole
+        Logarithm of the wall time of the same work: ``typical`` and all ``parts``.
+    parts
+        Logarithm of each of ``PARTS`` but the first two.
+    taken_share, quota_share, stolen_share
+        Of the wall time, from 0 to 1: by other tasks and by the quota, the quota's part of that,
+        and by the hypervisor.
+    shared_share
+        Of the wall time known to be shared; ``shared_cost``: logarithm of what the same work takes
+        longer then.
+    group_level
+        ``[core, group]``: logarithm of the typical time of each group, at the same clock.
+    item_cost_ns
+        What each item takes, on the typical core; NaN if it was never seen.
+    told
+        ``[core]``, as given.
+    """
+
+    typical: Floats
+    clock: Floats
+    whole: Floats
+    parts: dict[str, Floats]
+    taken_share: Floats
+    quota_share: Floats
+    stolen_share: Floats
+    shared_share: Floats
+    shared_cost: Floats
+    group_level: Floats
+    item_cost_ns: Floats
+    told: Bools
+
+    @cached_property
+    def _filled_clock(self) -> Floats:
+        """Without gaps: a core's mean in blocks without it; 0 where it is never known."""
+        means = np.array([_mean(column) for column in self.clock.T])
+        return np.where(np.isfinite(self.clock), self.clock, np.nan_to_num(means))
+
+    @cached_property
+    def own(self) -> list[CoreEffect]:
+        """How much slower each core is in itself, at the same clock, against the others."""
+        return effects_of(self.typical - self._filled_clock)
+
+    @cached_property
+    def clocks(self) -> list[CoreEffect]:
+        """How much longer a cycle of each core takes than the others'."""
+        return effects_of(self.clock)
+
+    @cached_property
+    def totals(self) -> list[CoreEffect]:
+        """How much longer the same work takes on each core than on the others, all in all."""
+        return effects_of(self.whole)
+
+    def cost(self, part: str, core: int) -> Interval:
+        """By how many percent a part lengthens the work on a core."""
+        return percent(t_interval(self.parts[part][:, core]))
+
+    @property
+    def half_width(self) -> float:
+        """The widest half interval of a core's own slowdown; cores never alone do not count."""
+        widths = [
+            effect.slowdown.half_width
+            for effect, told in zip(self.own, self.told, strict=True)
+            if told or not self.told.any()
+        ]
+        return max((width if math.isfinite(width) else math.inf) for width in widths)
+
+    def factors(self, core: int) -> list[tuple[str, Interval]]:
+        """Each part's factor on a core, beside the median core's own speed and the best clock.
+
+        The effects multiply to the last one's, ``total``: means over the blocks that have all.
+        """
+        own = self.typical - self._filled_clock
+        base = _median_of_known([_mean(own[:, other]) for other in range(own.shape[1])])
+        whole = self.whole[:, core] - base
+        rest = {name: self.parts[name][:, core] for name in PARTS[2:]}
+        known = np.isfinite(own[:, core])
+        if known.any():
+            logs = {"own speed": own[:, core] - base, "clock": self._filled_clock[:, core], **rest}
+        else:
+            known = np.isfinite(whole)
+            rest = {name: rest[name] for name in ("other tasks", "hypervisor")}
+            logs = {UNDIVIDED: whole - sum(rest.values()), **rest}
+        return [
+            (name, Interval(*(math.exp(value) for value in t_interval(values[known]))))
+            for name, values in {**logs, "total": whole}.items()
+        ]
+
+
+def _mean(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
+def _median_of_known(values: list[float]) -> float:
+    known = [value for value in values if math.isfinite(value)]
+    return float(np.median(known)) if known else 0.0
+
+
+def _medians(keys: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:
+    """The median of the values of each key below ``count``, and how many there are; NaN: none."""
+    order = np.lexsort((values, keys))
+    ordered = values[order]
+    many = np.bincount(keys, minlength=count)
+    begin = np.cumsum(many) - many
+    found = np.full(count, np.nan)
+    some = many > 0
+    lower, upper = begin[some] + (many[some] - 1) // 2, begin[some] + many[some] // 2
+    found[some] = (ordered[lower] + ordered[upper]) / 2
+    return found, many.astype(np.int64)
+
+
+def _costs(rows: Rows, log_cpu: Floats, cores: int, items: int) -> Floats:
+    """What each item takes on the typical core, as a logarithm: log time = item + core, fitted.
+
+    So an item that was seen more often on a slow core does not pass for a costly one.
+    """
+    use = rows.usable
+    keys = rows.item[use] * cores + rows.core[use]
+    table, many = _medians(keys, log_cpu[use], items * cores)
+    table, many = table.reshape(items, cores), many.reshape(items, cores)
+    core = np.zeros(cores)
+    item = np.full(items, np.nan)
+    for _ in range(_PASSES):
+        item = _means_of_known(table - core, many)
+        away = table - item[:, None]
+        core = np.array([_median_of_known(list(away[:, which])) for which in range(cores)])
+        core -= core.mean()
+    # Items that were never alone stand as far above the others as all items do when not alone.
+    every, _ = _medians(rows.item, log_cpu, items)
+    lifted = _median_of_known(list(every - item))
+    return np.where(np.isfinite(item), item, every - lifted)
+
+
+def _means_of_known(table: Floats, many: Ints) -> Floats:
+    """The mean of each row's known values, each core counting alike."""
+    there = many > 0
+    count = there.sum(axis=1)
+    total = np.where(there, table, 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _typical(
+    cell: Ints, group: Ints, away: Floats, cost: Floats, cells: int, groups: int
+) -> Floats:
+    """The typical log time of each cell: medians of groups, weighted by what the groups cost.
+
+    So a few groups that are slow count with the share of the time that they take.
+    """
+    medians, _ = _medians(cell * groups + group, away, cells * groups)
+    medians = medians.reshape(cells, groups)
+    weight = np.where(np.isfinite(medians), cost, 0.0)
+    total = weight.sum(axis=1)
+    summed = (weight * np.exp(np.where(np.isfinite(medians), medians, 0.0))).sum(axis=1)
+    enough = np.bincount(cell, minlength=cells) >= _LEAST_SAMPLES
+    found = np.full(cells, np.nan)
+    found[enough] = np.log(summed[enough] / total[enough])
+    return found
+
+
+def decompose(rows: Rows) -> Decomposition:
+    """Decompose the time of the same work on several cores.
+
+    Returns
+    -------
+    The parts, block by block of time. Where it is not known whether cores were alone, the sibling's
+    part is within the typical time, and the parts called ``sibling`` and ``interrupts`` are one.
+    """
+    cores, blocks = len(rows.told), int(rows.block.max()) + 1
+    items, groups = int(rows.item.max()) + 1, int(rows.group.max()) + 1
+    cpu_ns = np.where(np.isfinite(rows.cpu_ns), rows.cpu_ns, rows.wall_ns)
+    log_cpu = np.log(np.maximum(cpu_ns, 1.0))
+    item = _costs(rows, log_cpu, cores, items)
+    cost_ns = np.exp(item)[rows.item]
+    away = log_cpu - item[rows.item]
+    group_cost = np.zeros(groups)
+    group_of = np.zeros(items, dtype=np.int64)
+    group_of[rows.item] = rows.group
+    np.add.at(group_cost, group_of, np.nan_to_num(np.exp(item)))
+
+    cell = rows.block * cores + rows.core
+    shape = (blocks, cores)
+    use = rows.usable
+    typical = _typical(
+        cell[use], rows.group[use], away[use], group_cost, blocks * cores, groups
+    ).reshape(shape)
+    by_core, _ = _medians(rows.core[use] * groups + rows.group[use], away[use], cores * groups)
+
+    def total(values: Floats, which: Bools | None = None) -> Floats:
+        """Sums in each block and core; NaN where a value is not known, or there is none."""
+        chosen = slice(None) if which is None else which
+        sums = np.bincount(cell[chosen], weights=values[chosen], minlength=blocks * cores)
+        return np.where(sums > 0, sums, np.nan).reshape(shape)
+
+    worked, worked_alone = total(cost_ns), total(cost_ns, use)
+    wall, cpu, cpu_alone = total(rows.wall_ns), total(cpu_ns), total(cpu_ns, use)
+    delay, quota = _waits(rows, cpu_ns)
+    waited = np.nan_to_num(total(delay + quota), nan=0.0)
+    if not np.isfinite(rows.delay_ns).any():
+        waited = np.full(shape, np.nan)
+    reached = np.fmin(cpu + waited, wall)
+    counted = np.where(np.isfinite(waited), reached, wall)  # else all that is missing is one part
+    alone = np.log(cpu_alone / worked_alone)
+    known_clock = np.isfinite(rows.clock) & use
+    ticks = np.bincount(
+        cell[known_clock], weights=rows.clock[known_clock], minlength=cell.max() + 1
+    )
+    ticks = np.pad(ticks, (0, blocks * cores - len(ticks)))
+    looks = np.bincount(cell[known_clock], minlength=blocks * cores)
+    clock = np.where(looks > 0, ticks / np.maximum(looks, 1), np.nan).reshape(shape)
+    mean_clock = np.array([_mean(column) for column in clock.T])
+    shared_wall = np.nan_to_num(total(rows.wall_ns, rows.shared)) / wall
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = {
+            "interrupts": alone - typical,
+            "sibling": np.log(cpu / worked) - alone,
+            "other tasks": np.log(counted / np.fmin(cpu, counted)),
+            "hypervisor": np.log(wall / counted) + np.log(np.fmin(cpu, counted) / cpu),
+        }
+        shared_cost = np.log(total(cpu_ns, rows.shared) / total(cost_ns, rows.shared)) - alone
+        return Decomposition(
+            typical=typical,
+            clock=clock,
+            whole=np.log(wall / worked),
+            parts=parts,
+            taken_share=(counted - np.fmin(cpu, counted)) / wall,
+            quota_share=np.nan_to_num(total(quota)) / wall,
+            stolen_share=np.where(np.isfinite(waited), (wall - counted) / wall, np.nan),
+            shared_share=np.where(rows.told, shared_wall, np.nan),
+            shared_cost=shared_cost,
+            group_level=by_core.reshape(cores, groups) - np.nan_to_num(mean_clock)[:, None],
+            item_cost_ns=np.exp(item),
+            told=rows.told,
+        )
+
+
+def _waits(rows: Rows, cpu_ns: Floats) -> tuple[Floats, Floats]:
+    """How long each sample waited for other tasks, and for its quota.
+
+    Some kernels count a stop by the quota as waiting for the core, others do not; where both
+    together are more than the thread was away, it is within.
+    """
+    gap = np.maximum(rows.wall_ns - cpu_ns, 0.0)
+    quota = np.minimum(np.nan_to_num(rows.throttled_ns, nan=0.0), gap)
+    delay = np.nan_to_num(rows.delay_ns, nan=0.0)
+    within = delay + quota > 1.02 * gap
+    return np.where(within, np.maximum(delay - quota, 0.0), delay), quota
