@@ -14,8 +14,8 @@
  * flags = ["-O2"]
  * link = ["-lpthread"]
  */
-#include "../common/bracket.h"
-#include "../common/pinned.h"
+#include "common/bracket.h"
+#include "common/pinned.h"
 #include <pthread.h>
 
 // @interface
@@ -59,7 +59,8 @@ static void *probe_all(void *argument) {
     pinned_thread thread;
     int64_t cpu = all->cpus[turn % all->count];
     if (pin_thread(&thread, (int)cpu) == 0) {
-      probe_core(all, cpu, clock_ns() + all->turn_ns);
+      int64_t turn_ends_ns = clock_ns() + all->turn_ns;
+      probe_core(all, cpu, turn_ends_ns < end_ns ? turn_ends_ns : end_ns);
       unpin_thread(&thread);
     }
   }

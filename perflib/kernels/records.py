@@ -25,17 +25,26 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 def included(files: Iterable[Path]) -> list[Path]:
-    """Every header of ours that C files include, directly or through another, sorted."""
-    found: list[Path] = []
-    open_ = list(files)
-    while open_:
-        file = open_.pop()
+    """Every header of ours that C files include, directly or through another, once.
+
+    Each comes after those that it includes itself.
+    """
+    found: dict[Path, None] = {}
+    files = [file.resolve() for file in files]
+    begun = set(files)
+
+    def follow(file: Path) -> None:
         for name in _INCLUDE.findall(file.read_text()):
-            for header in {folder / name for folder in (file.parent, kernels_dir())}:
-                if header.is_file() and header not in found:
-                    found.append(header)
-                    open_.append(header)
-    return sorted(found)
+            for folder in (file.parent, kernels_dir()):
+                header = (folder / name).resolve()
+                if header.is_file() and header not in begun:
+                    begun.add(header)
+                    follow(header)
+                    found[header] = None
+
+    for file in files:
+        follow(file)
+    return list(found)
 
 
 def declarations(path: Path) -> str:

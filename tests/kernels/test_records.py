@@ -137,3 +137,63 @@ def test_files_that_declare_nothing() -> None:
         record("empty", "small")
     with pytest.raises(MeasurementError, match=r"odd\.h: cffi cannot read"):
         record("odd", "small")
+
+
+# --- headers --------------------------------------------------------------------------------------
+
+
+def declare(folder: Path, files: dict[str, str]) -> None:
+    """Files whose text is their includes, and ``| `` before what they declare."""
+    for name, text in files.items():
+        includes, _, own = text.partition("| ")
+        lines = [f'#include "{header}"' for header in includes.split()]
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join([*lines, *(["// @interface", own, "// @end"] * bool(own))]))
+
+
+def test_a_header_is_declared_after_those_that_it_includes(tmp_path: Path) -> None:
+    declare(
+        tmp_path,
+        {
+            "common/a.h": "z.h| typedef struct { zs first; } as;",
+            "common/z.h": "silent.h common/m.h| typedef struct { ms first; } zs;",
+            "common/m.h": "| typedef struct { int32_t number; } ms;",
+            "common/silent.h": "",
+            "own.c": "common/a.h common/m.h stdio.h| typedef struct { as all; ms one; } mine;",
+        },
+    )
+    headers = records.included([tmp_path / "own.c"])
+    assert [header.name for header in headers] == ["silent.h", "m.h", "z.h", "a.h"]
+    assert record("own", "mine")["all"]["first"]["first"].names == ("number",)
+    assert record("a", "as") == record("own", "mine")["all"]
+
+
+def test_a_header_that_is_named_in_several_ways_is_declared_once(tmp_path: Path) -> None:
+    declare(
+        tmp_path,
+        {
+            "common/m.h": "| typedef struct { int32_t number; } ms;",
+            "common/n.h": "m.h| typedef struct { ms first; } ns;",
+            "tools/own.c": "../common/m.h common/m.h ../common/n.h| typedef struct { ns n; } mine;",
+        },
+    )
+    path = tmp_path / "tools" / "own.c"
+    assert [header.name for header in records.included([path])] == ["m.h", "n.h"]
+    assert records.declarations(path).count("ms;") == 1
+    assert record("own", "mine").names == ("n",)
+
+
+def test_headers_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
+    declare(tmp_path, {"common/p.h": "q.h| int p(void);", "common/q.h": "p.h| int q(void);"})
+    assert [header.name for header in records.included([tmp_path / "common/p.h"])] == ["q.h"]
+    declare(tmp_path, {"own.c": "common/p.h| int own(void);"})
+    text = records.declarations(tmp_path / "own.c")
+    assert [text.count(name) for name in ("p(", "q(", "own(")] == [1, 1, 1]
+    assert text.index("own(") > max(text.index("p("), text.index("q("))
+
+
+def test_headers_alone_are_no_declarations_of_a_file(tmp_path: Path) -> None:
+    declare(tmp_path, {"common/m.h": "| int m(void);", "own.c": "common/m.h"})
+    with pytest.raises(UserError, match=r"own\.c: no declarations between"):
+        records.declarations(tmp_path / "own.c")

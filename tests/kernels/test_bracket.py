@@ -1,0 +1,237 @@
+"""common/bracket.h: a sample's accounts and probes on this machine, by the kernel core_probe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from perflib import kernels
+from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
+from perflib.kernels import Kernel
+from perflib.machine.hardware.topology import topology
+from perflib.stats.alone import STATES, Probes, calibrate, states
+
+CPU = max(os.sched_getaffinity(0))
+SLICE_NS = 250_000
+GROUPS = Path("/sys/fs/cgroup/cpu")
+PROBES = ("probe_before_ns", "probe_after_ns", "chain_before_ns", "chain_after_ns")
+
+SPINS = "import os, sys; os.sched_setaffinity(0, {int(sys.argv[1])})\n"
+BUSY = SPINS + "while True: pass\n"
+THIEF = SPINS + (
+    "import time; os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))\n"
+    "while True:\n"
+    "    end = time.monotonic() + 0.004\n"
+    "    while time.monotonic() < end: pass\n"
+    "    time.sleep(0.016)\n"
+)
+# Run by a process of its own: it joins a group with a quota, and its worker with it.
+LIMITED = """
+import os, sys
+from pathlib import Path
+group = Path(sys.argv[1])
+(group / "cgroup.procs").write_text(str(os.getpid()))
+import numpy as np
+from perflib import kernels
+from perflib.measure.conditions import Conditions
+from perflib.measure.process import Out, Worker
+build = kernels.build("core_probe")
+record = kernels.record(build, "core_probe")
+with Worker(build, Conditions(cpu=int(sys.argv[2]))) as worker:
+    taken, (out,) = worker.call(
+        "core_probe_run", np.array([int(sys.argv[2])]), 1, 500_000_000, 500_000_000, 250_000,
+        Out(record, 2000), 2000, timeout_s=60,
+    )
+samples = out[:taken]["sample"]
+print(*(int(samples[name].sum()) for name in ("time_ns", "cpu_time_ns", "throttled_ns")))
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return kernels.load("core_probe")
+
+
+def probe(
+    kernel: Kernel, cpus: Sequence[int] = (CPU,), duration_s: float = 0.2, turn_s: float = 0.02
+) -> NDArray[Any]:
+    out = np.zeros(100_000, kernels.record(kernel.build, "core_probe"))
+    places = np.array(cpus, dtype=np.int64)
+    taken = kernel.lib.core_probe_run(
+        kernel.ffi.from_buffer("int64_t[]", places), len(places), int(1e9 * duration_s),
+        int(1e9 * turn_s), SLICE_NS,
+        kernel.ffi.from_buffer("core_probe[]", out, require_writable=True), len(out),
+    )  # fmt: skip
+    assert taken > 0
+    return out[:taken]
+
+
+@contextlib.contextmanager
+def beside(code: str, cpu: int) -> Iterator[None]:
+    """Another process meanwhile, which says when it has begun."""
+    begun = code.replace("\nwhile", "\nprint(flush=True)\nwhile", 1)
+    argv = [sys.executable, "-c", begun, str(cpu)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"\n"
+            yield
+        finally:
+            process.kill()
+
+
+def waited(samples: NDArray[Any]) -> float:
+    """Share of the time in which the thread was ready and waited for the core."""
+    if (samples["run_delay_ns"] < 0).any():
+        pytest.skip("this kernel has no /proc/thread-self/schedstat (CONFIG_SCHED_INFO)")
+    delay = np.minimum(samples["run_delay_ns"], samples["time_ns"])
+    return float(delay.sum() / samples["time_ns"].sum())
+
+
+# --- what a sample says ---------------------------------------------------------------------------
+
+
+def test_fields_are_plausible(kernel: Kernel) -> None:
+    records = probe(kernel)
+    samples = records["sample"]
+    assert (records["cpu"] == CPU).all()
+    assert (np.diff(samples["start_ns"]) > SLICE_NS).all()
+    assert (samples["time_ns"] >= SLICE_NS).all()
+    assert (samples["cpu_time_ns"] > 0).all()
+    assert (samples["cpu_time_ns"] <= samples["time_ns"] + 1000).all()
+    assert (samples["run_delay_ns"] >= -1).all()
+    assert (samples["throttled_ns"] == -1).all(), "no quota is watched"
+    probes = np.array([samples[name] for name in PROBES[:2]])
+    if (probes == -1).all():
+        pytest.skip("no probe is written for this processor")
+    # A few microseconds each, of which some are lengthened by whoever takes the core meanwhile.
+    assert 500 < np.median(probes) < 100_000
+    mhz = core_mhz(samples)
+    assert 300 < np.nanmedian(mhz) < 10_000
+    columns = bracket_columns(samples)
+    assert set(columns) == {column.name for column in BRACKET_COLUMNS}
+    assert columns["throttled_ns"] == [None] * len(samples)
+
+
+def test_successive_samples_share_a_probe(kernel: Kernel) -> None:
+    samples = probe(kernel, turn_s=10.0)["sample"]
+    assert (samples["probe_before_ns"][1:] == samples["probe_after_ns"][:-1]).all()
+    assert (samples["chain_before_ns"][1:] == samples["chain_after_ns"][:-1]).all()
+
+
+def test_cores_take_turns_and_the_caller_stays(kernel: Kernel) -> None:
+    allowed = os.sched_getaffinity(0)
+    cpus = sorted(allowed)[:2]
+    records = probe(kernel, [*cpus, 1_000_000], turn_s=0.01)
+    assert set(records["cpu"].tolist()) == set(cpus), "none of a core that does not exist"
+    assert os.sched_getaffinity(0) == allowed
+
+
+def test_bad_arguments(kernel: Kernel) -> None:
+    out = kernel.ffi.new("core_probe[]", 1)
+    cpus = kernel.ffi.new("int64_t[]", [CPU])
+    null = kernel.ffi.NULL
+    for arguments in (
+        (null, 1, 1, 1, 1, out, 1),
+        (cpus, 0, 1, 1, 1, out, 1),
+        (cpus, 1, -1, 1, 1, out, 1),
+        (cpus, 1, 1, 0, 1, out, 1),
+        (cpus, 1, 1, 1, -1, out, 1),
+        (cpus, 1, 1, 1, 1, null, 1),
+        (cpus, 1, 1, 1, 1, out, -1),
+    ):
+        assert kernel.lib.core_probe_run(*arguments) == -1
+    assert kernel.lib.core_probe_run(cpus, 1, 10**9, 10**9, 1, null, 0) == 0
+
+
+# --- who else has the core ------------------------------------------------------------------------
+
+
+def test_a_task_on_the_same_core_is_waited_for(kernel: Kernel) -> None:
+    with beside(BUSY, CPU):
+        samples = probe(kernel, duration_s=0.5)["sample"]
+    assert waited(samples) > 0.1  # half of the time, or more where others want the core, too
+    assert (samples["time_ns"].sum() - samples["cpu_time_ns"].sum()) / samples[
+        "time_ns"
+    ].sum() > 0.1
+
+
+def test_a_task_that_goes_first_is_waited_for(kernel: Kernel) -> None:
+    try:
+        before = os.sched_getscheduler(0), os.sched_getparam(0)
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setscheduler(0, *before)
+    except PermissionError:
+        pytest.skip("a FIFO priority takes CAP_SYS_NICE (root, or 'ulimit -r 50')")
+    with beside(THIEF, CPU):
+        samples = probe(kernel, duration_s=0.5)["sample"]
+    assert waited(samples) > 0.05  # 4 ms of each 20
+
+
+def test_a_quota_stops_the_thread_and_the_sample_says_for_how_long() -> None:
+    group = GROUPS / f"perflib-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no group of the cpu controller (version 1) can be made: {error}")
+    try:
+        try:
+            (group / "cpu.cfs_period_us").write_text("20000")
+            (group / "cpu.cfs_quota_us").write_text("4000")
+        except OSError as error:
+            pytest.skip(f"the cpu controller takes no quota: {error}")
+        argv = [sys.executable, "-c", LIMITED, str(group), str(CPU)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        time_ns, cpu_time_ns, throttled_ns = map(int, done.stdout.split())
+        assert cpu_time_ns < 0.5 * time_ns  # a fifth is allowed
+        assert throttled_ns > 0.05 * time_ns
+    finally:
+        group.rmdir()
+
+
+def test_a_sibling_that_works_is_seen(kernel: Kernel) -> None:
+    allowed = os.sched_getaffinity(0)
+    pairs = [core for core in topology().cores() if len(core) > 1 and set(core) <= allowed]
+    if not pairs:
+        pytest.skip("no core here shows two threads that may be used (thread_siblings_list)")
+    cpu, sibling = pairs[-1][:2]
+    quiet, busy = [], []
+    for _ in range(4):
+        quiet.append(probe(kernel, [cpu], 0.3)["sample"])
+        with beside(BUSY, sibling):
+            busy.append(probe(kernel, [cpu], 0.3)["sample"])
+    samples = np.concatenate([*quiet, *busy])
+    probes = Probes(*(samples[name].astype(np.float64) for name in PROBES))
+    calibration = calibrate({cpu: probes})[cpu]
+    if calibration.told != "told":
+        pytest.skip(f"cpu{cpu} was never alone for long enough: {calibration.told}")
+    found = states(probes, calibration)
+    first = sum(map(len, quiet))
+    shared = found == STATES.index("shared")
+    assert shared[first:].mean() > 0.8
+    assert shared[first:].mean() > shared[:first].mean() + 0.2
+
+
+def test_each_thread_has_its_own_accounts(kernel: Kernel) -> None:
+    found: list[NDArray[Any]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(probe(kernel, turn_s=10.0))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2
+    for records in found:  # both on one core: each waits for the other
+        assert waited(records["sample"]) > 0.05
