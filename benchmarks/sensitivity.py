@@ -1,29 +1,50 @@
-"""Does KV per core name a core that another process takes a slice of, and only then?
+"""What KV per core can see on this machine, quiet or busy: each scenario several times.
 
-A process takes a share of one core in slices of a millisecond, at a real-time priority that the
-measured process does not push aside. The true slowdown is 1 / (1 - share), with the share that the
-disturber's own CPU clock shows. Null runs have no disturber.
+``null``: nothing is wrong with either core. ``costlier``: one core runs a build whose Runge-Kutta
+step has a few multiplications more; what that truly costs is measured first, both builds by turns
+on one core. ``thief``: a process takes a share of one core in slices of a millisecond under
+SCHED_FIFO; the true share is its own CPU clock's. ``quota``: a control group allows the whole run
+90 % of a core. ``--load``: this project's tests run on both cores meanwhile.
 
-    python benchmarks/sensitivity.py [--share 5] [--null 20] [--runs 3] [--budget 60]
+    python benchmarks/sensitivity.py null costlier thief quota [--runs 10] [--share 7] [--load]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
 
 from perflib.experiments import get
+from perflib.experiments.kv_per_core import KvParams
+from perflib.experiments.kv_per_core import measure as kv_measure
+from perflib.kernels import Build, build
 from perflib.machine.hardware.topology import topology
+from perflib.measure.conditions import Conditions
+from perflib.measure.process import Worker
 from perflib.model.finding import Finding
 
 _SLICE_S = 0.001
+_ROOT = Path(__file__).parent.parent
+_GROUP = Path("/sys/fs/cgroup/cpu/perflib_sensitivity")
+
+
+# --- what is done to the machine -----------------------------------------------------------------
 
 
 def interfere(cpu: int, share: float) -> None:
-    """Take a share of a core in slices, until killed; print the share on SIGTERM."""
+    """Take a share of a core in slices until killed; print the share so far after each."""
     os.sched_setaffinity(0, {cpu})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
     print("ready", flush=True)
@@ -38,64 +59,192 @@ def interfere(cpu: int, share: float) -> None:
         time.sleep(_SLICE_S * (1 / share - 1))
 
 
-def measure(budget_s: float, seed: int) -> list[Finding]:
-    """One run as a user makes it."""
-    experiment = get("kv_per_core")
-    run = experiment.measure(experiment.Params.make({"budget_s": budget_s, "seed": seed}))
-    return [finding for finding in experiment.analyse(run) if " " not in finding.subject]
-
-
-def disturbed_run(cpu: int, share: float, budget_s: float, seed: int) -> bool:
-    """Measure with a disturber on a core; print what was found and what is true."""
+@contextlib.contextmanager
+def thief(cpu: int, share: float) -> Iterator[list[float]]:
+    """The process that takes the share; what it truly took stands in the list at the end."""
     argv = [sys.executable, __file__, "--interfere", str(cpu), "--share", str(100 * share)]
+    true: list[float] = []
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as disturber:
         assert disturber.stdout is not None
         disturber.stdout.readline()
         os.set_blocking(disturber.stdout.fileno(), False)
-        taken = b""
-        findings = measure(budget_s, seed)
-        while chunk := disturber.stdout.read():
-            taken = chunk
-        disturber.kill()
-    true = 1 / (1 - float(taken.split()[-2])) - 1
-    mine = next(finding for finding in findings if finding.subject == f"cpu{cpu}")
-    named = [finding.subject for finding in findings if finding.verdict == "supported"]
-    covers = mine.low <= 100 * true <= mine.high
-    print(
-        f"cpu{cpu}, true {100 * true:.2f} %: {mine.effect:+.2f} % [{mine.low:+.2f}, "
-        f"{mine.high:+.2f}], half-width {(mine.high - mine.low) / 2:.2f}, named {named}, "
-        f"{'covers' if covers else 'MISSES'}; {mine.reason}",
-        flush=True,
+        try:
+            yield true
+        finally:
+            said = b""
+            while chunk := disturber.stdout.read():
+                said = chunk
+            disturber.kill()
+        true.append(100 * float(said.split()[-2]))
+
+
+@contextlib.contextmanager
+def quota(share: float) -> Iterator[None]:
+    """This process and its children in a control group (version 1) with so much of a core."""
+    _GROUP.mkdir()
+    try:
+        (_GROUP / "cpu.cfs_quota_us").write_text(f"{round(1e5 * share)}")
+        (_GROUP / "cgroup.procs").write_text(str(os.getpid()))
+        yield
+    finally:
+        (_GROUP.parent / "cgroup.procs").write_text(str(os.getpid()))
+        time.sleep(0.2)
+        _GROUP.rmdir()
+
+
+@contextlib.contextmanager
+def load() -> Iterator[None]:
+    """This project's own tests of statistics on both cores, over and over."""
+    tests = f"{sys.executable} -m pytest -q -n 2 -p no:cacheprovider tests/stats"
+    argv = ["sh", "-c", f"while :; do {tests}; done"]
+    silent = subprocess.DEVNULL
+    process = subprocess.Popen(argv, cwd=_ROOT, stdout=silent, stderr=silent, process_group=0)
+    try:
+        time.sleep(5)
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+def measure(budget_s: float, seed: int) -> dict[str, Finding]:
+    """One run as a user makes it."""
+    experiment = get("kv_per_core")
+    params = experiment.params({"budget_s": budget_s, "seed": seed}, "quick")
+    return {finding.subject: finding for finding in experiment.analyse(experiment.measure(params))}
+
+
+def slow_cores(found: dict[str, Finding]) -> list[str]:
+    """The cores that are called slow in themselves."""
+    return [name for name, one in found.items() if " " not in name and one.verdict == "supported"]
+
+
+def shown(one: Finding) -> str:
+    """A finding in one line."""
+    half = (one.high - one.low) / 2
+    return f"{one.subject} {one.effect:+.2f} [{one.low:+.2f}, {one.high:+.2f}] (± {half:.2f})"
+
+
+class Uneven(kv_measure.KernelTrials):
+    """The second core runs another build than the first."""
+
+    other: Build
+
+    def __init__(self, kernel: Build, conditions: Sequence[Conditions], *given: Any) -> None:
+        super().__init__(kernel, conditions, *given)
+        for which in range(1, len(conditions)):
+            self._workers[which] = Worker(self.other, conditions[which])
+
+
+def costlier() -> tuple[Build, Build]:
+    """Two builds that differ by a number in the Runge-Kutta step only."""
+    copies = get("kv_per_core").plan(get("kv_per_core").Params.make({}))["copies"]
+    return build("kv", variant="framed", copies=copies), build(
+        "kv", variant="costlier", copies=copies
     )
-    return covers and named == [f"cpu{cpu}"] and (mine.high - mine.low) / 2 <= 1.5
+
+
+def true_cost(budget_s: float) -> tuple[float, float]:
+    """What the costlier build costs in percent, by turns on one core: median and half-width."""
+    first, second = costlier()
+    core = topology().one_per_core()[0]
+    experiment = get("kv_per_core")
+    params = KvParams.make({"budget_s": budget_s})
+    with mock.patch.object(kv_measure, "build", return_value=first):
+        plan = {**experiment.plan(params), **experiment.pilot(params, experiment.plan(params))}
+    ratios = []
+    end = time.monotonic() + budget_s
+    while time.monotonic() < end:
+        pair = []
+        for kernel in (first, second):
+            trials = kv_measure.KernelTrials(
+                kernel, [Conditions(cpu=core)], params.seed, params.slice_us
+            )
+            with trials:
+                trials.expect(plan, params.first_event)
+                events = range(params.first_event, params.first_event + params.events)
+                trials.take(0, events)
+                taken = [np.array(trials.take(0, events)["cpu_time_ns"]) for _ in range(6)]
+                pair.append(np.quantile(np.array(taken), 0.25, axis=0).sum())
+        ratios.append(100 * (pair[1] / pair[0] - 1))
+    return float(np.median(ratios)), 1.96 * float(np.std(ratios)) / len(ratios) ** 0.5
+
+
+# --- scenarios -----------------------------------------------------------------------------------
+
+
+def null(given: argparse.Namespace, seed: int) -> bool:
+    """Is no core named?"""
+    found = measure(given.budget, seed)
+    widths = [one for name, one in found.items() if " " not in name]
+    print("null:", "; ".join(map(shown, widths)), "named", slow_cores(found), flush=True)
+    return not slow_cores(found) and max((one.high - one.low) / 2 for one in widths) <= 0.5
+
+
+def uneven(given: argparse.Namespace, seed: int) -> bool:
+    """Is the core with the costlier build named, and its interval right?"""
+    first, Uneven.other = costlier()
+    with (
+        mock.patch.object(kv_measure, "build", return_value=first),
+        mock.patch.object(kv_measure, "KernelTrials", Uneven),
+    ):
+        found = measure(given.budget, seed)
+    cpu = topology().one_per_core()[1]
+    one = found[f"cpu{cpu}"]
+    covers = one.low <= given.true <= one.high
+    print(f"costlier, true {given.true:.2f}: {shown(one)}", "covers" if covers else "MISSES",
+          "named", slow_cores(found), flush=True)  # fmt: skip
+    return covers and slow_cores(found) == [f"cpu{cpu}"]
+
+
+def robbed(given: argparse.Namespace, seed: int) -> bool:
+    """Is what the thief takes found within half a point, and no core called slow?"""
+    cores = topology().one_per_core()
+    cpu = cores[seed % len(cores)]
+    with thief(cpu, given.share / 100) as true:
+        found = measure(given.budget, seed)
+    one = found[f"cpu{cpu} taken"]
+    print(f"thief, true {true[0]:.2f}: {shown(one)}; {one.reason}; named {slow_cores(found)}",
+          flush=True)  # fmt: skip
+    return abs(one.effect - true[0]) <= 0.5 and not slow_cores(found)
+
+
+def limited(given: argparse.Namespace, seed: int) -> bool:
+    """Is the quota named?"""
+    with quota(0.9):
+        found = measure(given.budget, seed)
+    taken = [one for name, one in found.items() if name.endswith(" taken")]
+    for one in taken:
+        print(f"quota: {shown(one)}; {one.reason}; named {slow_cores(found)}", flush=True)
+    codes = [{reason.code for reason in one.reasons} for one in taken]
+    return all("quota" in one for one in codes) and not slow_cores(found)
+
+
+_SCENARIOS = {"null": null, "costlier": uneven, "thief": robbed, "quota": limited}
 
 
 def main() -> None:
     """Run what was given for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--share", type=float, default=5.0, help="percent of the core")
-    parser.add_argument("--runs", type=int, default=3, help="runs with a disturber, cores in turn")
-    parser.add_argument("--null", type=int, default=0, help="runs without")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds a run")
+    parser.add_argument("scenarios", nargs="*", choices=[*_SCENARIOS, []])
+    parser.add_argument("--share", type=float, default=7.0, help="percent of the core, of a thief")
+    parser.add_argument("--runs", type=int, default=10, help="of each scenario")
+    parser.add_argument("--budget", type=float, default=30.0, help="seconds a run")
+    parser.add_argument("--load", action="store_true", help="with tests on both cores")
     parser.add_argument("--interfere", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.interfere is not None:
         interfere(given.interfere, given.share / 100)
-    cores = topology().one_per_core()
-    good = [
-        disturbed_run(cores[number % len(cores)], given.share / 100, given.budget, number)
-        for number in range(given.runs)
-    ]
-    if good:
-        print(f"{sum(good)} of {len(good)} runs name the core, cover the truth, within 1.5 points")
-    named = 0
-    for number in range(given.null):
-        findings = measure(given.budget, number)
-        found = [finding.subject for finding in findings if finding.verdict == "supported"]
-        named += len(found)
-        print("null: " + "; ".join(str(finding) for finding in findings), flush=True)
-    if given.null:
-        print(f"{named} cores named in {given.null} null runs")
+    if "costlier" in given.scenarios:
+        given.true, half = true_cost(given.budget)
+        print(f"the costlier build takes {given.true:.2f} ± {half:.2f} % longer", flush=True)
+    with load() if given.load else contextlib.nullcontext():
+        for name, _ in itertools.groupby(given.scenarios):
+            good = [_SCENARIOS[name](given, seed) for seed in range(given.runs)]
+            print(f"{name}: {sum(good)} of {len(good)} as they should be", flush=True)
 
 
 if __name__ == "__main__":
