@@ -6,7 +6,14 @@ combined as Mantel and Haenszel (1959) do, so that rounds of different events, o
 may be mixed. How much the odds of a round scatter beyond counting is a dispersion, estimated for
 each function from its rounds. With few rounds such an estimate is poor, so it is moderated by those
 of all functions, as Smyth (2004, doi:10.2202/1544-6115.1027) does for genes; a function that
-clearly scatters more than the others is judged by itself alone.
+clearly scatters more than the others is judged by itself alone. Rounds that resemble the one before
+say less than their number: the dispersion grows by their correlation, as in ``t_interval``.
+
+What slows a core for seconds does not slow all functions alike: a busy sibling thread costs those
+that fill the execution ports most. How a function's odds follow the time of the whole is seen
+within the repeated recordings of each core: a slope. A core that was slower throughout the run may
+have been so for the same cause, or for another. So what the slope explains of a difference is
+anything between nothing and all that it can: half is subtracted, and half is a systematic error.
 """
 
 from __future__ import annotations
@@ -29,6 +36,9 @@ ENOUGH_SAMPLES = 10  # of a function, in all: fewer cannot tell anything, and co
 _WELL_COUNTED = 10  # samples a round, for a scatter whose distribution is known
 _LEAST_PEERS = 5  # functions that are well counted, for a scatter typical of functions
 _ODD = 0.95  # a scatter that this share of the functions stays below is the function's own
+_LEAST_FOR_SLOPE = 6  # rounds; fewer show how odds scatter, but not what they follow
+_REACH = 8.0  # standard deviations between rounds: what lies farther is no such fluctuation
+_SLOPE = 1.0  # of log odds on log time: the usual size; what a run cannot tell is taken from here
 
 
 class Excesses(NamedTuple):
@@ -37,13 +47,14 @@ class Excesses(NamedTuple):
     ``log_odds`` is the natural logarithm of the ratio of odds, second over first: for a share that
     is not large, of the function's cost beside the common slowdown. ``error`` is its standard
     error, on ``df`` degrees of freedom (infinite: from counting alone); ``dispersion`` how much
-    larger its square is than counting makes it. ``p`` is two-sided, and
-    ``p_holm`` corrected for the number of functions that were ``tested``. ``named``: the places of
-    those that stand out, the clearest first.
+    larger its square is than counting makes it; ``systematic`` by how much it may be off whatever
+    the number of samples. ``p`` is two-sided, and ``p_holm`` corrected for the number of functions
+    that were ``tested``. ``named``: the places of those that stand out, the clearest first.
     """
 
     log_odds: Floats
     error: Floats
+    systematic: Floats
     dispersion: Floats
     df: Floats
     p: Floats
@@ -56,7 +67,7 @@ class Excesses(NamedTuple):
         tail = (1 - confidence) / 2
         if together:
             tail /= max(1, int(self.tested.sum()))
-        half_width = distributions.t.ppf(1 - tail, self.df) * self.error
+        half_width = distributions.t.ppf(1 - tail, self.df) * self.error + self.systematic
         return self.log_odds - half_width, self.log_odds + half_width
 
 
@@ -68,9 +79,12 @@ class _Odds(NamedTuple):
     score: Floats
     score_variance: Floats  # by counting, if nothing differs
     dispersion: Floats  # the score's scatter over rounds beside that variance
+    df: float  # of the dispersion
+    explained: Floats  # of the score: at most so much follows from the slowdown of the whole
+    leverage: Floats  # variance of the score without that, beside the score's own
 
 
-def excesses(first: Floats, second: Floats, alpha: float) -> Excesses:
+def excesses(first: Floats, second: Floats, alpha: float, *, fluctuates: bool = True) -> Excesses:
     """Which functions grew beyond what all others have in common?
 
     Parameters
@@ -80,6 +94,9 @@ def excesses(first: Floats, second: Floats, alpha: float) -> Excesses:
         every round has some of both.
     alpha
         How often any function may be named where none differs.
+    fluctuates
+        Whether what slows a core for a while may differ between the two. It may not where all
+        samples were taken while their core was alone.
 
     Returns
     -------
@@ -94,10 +111,14 @@ def excesses(first: Floats, second: Floats, alpha: float) -> Excesses:
     seen: set[bytes] = set()
     while True:
         seen.add(standing.tobytes())
-        odds = _odds(first, second, ~standing)
+        odds = _odds(first, second, ~standing, fluctuates)
         dispersion, df = _moderated(odds, first + second)
+        half = odds.explained / 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            away = np.abs(odds.score) / np.sqrt(dispersion * odds.score_variance)
+            beyond = np.abs(odds.score - half) - np.abs(half)
+            away = np.maximum(beyond, 0.0) / np.sqrt(
+                dispersion * odds.leverage * odds.score_variance
+            )
         p = np.where(np.isfinite(away), 2 * distributions.t.sf(away, df), 1.0)
         p_holm = np.full(tested.size, np.nan)
         p_holm[places] = holm(p[places])
@@ -111,9 +132,18 @@ def excesses(first: Floats, second: Floats, alpha: float) -> Excesses:
             break
     named = np.flatnonzero(standing)
     order = np.lexsort((-away[named], p[named]))
-    error = np.sqrt(dispersion * odds.counting_variance)
+    # Of the score: per unit of log odds it changes by its own variance.
+    half = np.where(odds.score_variance > 0, half / np.maximum(odds.score_variance, 1e-300), 0.0)
     return Excesses(
-        odds.log, error, dispersion, df, p, p_holm, tested, tuple(int(f) for f in named[order])
+        odds.log - half,
+        np.sqrt(dispersion * odds.leverage * odds.counting_variance),
+        np.abs(half),
+        dispersion,
+        df,
+        p,
+        p_holm,
+        tested,
+        tuple(int(f) for f in named[order]),
     )
 
 
@@ -130,7 +160,7 @@ def _next(standing: Flags, p: Floats, p_holm: Floats, alpha: float) -> int | Non
     return best if p_holm[best] < alpha else None
 
 
-def _odds(first: Floats, second: Floats, common: Flags) -> _Odds:
+def _odds(first: Floats, second: Floats, common: Flags, fluctuates: bool) -> _Odds:
     """Each function against those in ``common`` but itself."""
     rounds = len(first)
     rest_first = first[:, common].sum(axis=1, keepdims=True) - np.where(common, first, 0.0)
@@ -149,12 +179,26 @@ def _odds(first: Floats, second: Floats, common: Flags) -> _Odds:
             0.0,
         )  # fmt: skip
         score_variance = variances.sum(axis=0)
-        dispersion = np.ones(both.shape[1])
+        dispersion, df = np.ones(both.shape[1]), rounds - 1.0
+        explained, leverage = np.zeros(both.shape[1]), np.ones(both.shape[1])
         if rounds > 1:
             # Beside a difference of shares that is the same in all rounds, whatever their size.
             away = scores - weights * scores.sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-300)
-            scatter = rounds / (rounds - 1) * (away**2).sum(axis=0)
+            slope = fluctuates and rounds >= _LEAST_FOR_SLOPE
+            if slope:
+                # The time of all others, those that stand out too: it tells what slowed the core.
+                others = [side.sum(axis=1, keepdims=True) - side for side in (first, second)]
+                slower = np.log(np.maximum(others[1], 0.5) / np.maximum(others[0], 0.5))
+                away, explained, reached, leverage = _followed(away, weights, slower)
+                df -= 1
+            scatter = rounds / df * (away**2).sum(axis=0) * _dependence(away, variances)
             dispersion = np.where(score_variance > 0, scatter / score_variance, 1.0)
+            if slope:
+                # A function's count is in its odds and, as what is left, in the others' time.
+                dispersion = np.maximum(dispersion, 1.0)
+                known = _SLOPE**2 * reached**2 * score_variance
+                known = known / np.maximum(known + dispersion * (leverage - 1), 1e-300)
+                explained, leverage = explained * known, 1 + (leverage - 1) * known
 
     # Half a sample more of each configuration, in a round of its own: finite also for a function
     # that one of them never met, and nearer to the truth for one of few samples.
@@ -173,7 +217,46 @@ def _odds(first: Floats, second: Floats, common: Flags) -> _Odds:
         + (differ * down).sum(axis=0) / (2 * sum_down**2)
     )
     log = np.log(sum_up / sum_down)
-    return _Odds(log, variance, scores.sum(axis=0), score_variance, dispersion)
+    return _Odds(
+        log, variance, scores.sum(axis=0), score_variance, dispersion, df, explained, leverage
+    )
+
+
+def _followed(
+    away: Floats, weights: Floats, slower: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """What is left of ``away`` beside a slope on the rounds' slowdown, and what that explains.
+
+    All are ``[round, function]``; ``slower``: the log ratio of the other functions' time. Returned
+    beside what is left: the explained part of the score, for the slowdown as far as it is one of
+    those that come and go; that slowdown; and how much larger the score's variance is without it.
+    """
+    whole = np.maximum(weights.sum(axis=0), 1e-300)
+    middle = (weights * slower).sum(axis=0) / whole
+    apart = slower - middle
+    squares = np.maximum((weights * apart**2).sum(axis=0), 1e-300)
+    slope = (away * apart).sum(axis=0) / squares
+    reach = _REACH * np.sqrt(squares / whole)
+    middle = np.clip(middle, -reach, reach)
+    left = away - weights * slope * apart
+    return left, slope * middle * whole, middle, 1 + whole * middle**2 / squares
+
+
+def _dependence(away: Floats, variances: Floats) -> float:
+    """By how much the correlation of a round with the one before it widens a mean's variance.
+
+    One number for all functions, each counted as its rounds scatter: of one alone it is unknown.
+    """
+    rounds = len(away)
+    if rounds < _LEAST_FOR_SLOPE:
+        return 1.0
+    scaled = np.where(variances > 0, away / np.sqrt(np.maximum(variances, 1e-300)), 0.0)
+    squares = float((scaled**2).sum())
+    if squares <= 0:
+        return 1.0
+    r = float((scaled[1:] * scaled[:-1]).sum()) / squares + 1 / rounds
+    r = min(max(r, 0.0), 0.9)
+    return min((1 + r) / (1 - r), rounds / 3)
 
 
 def _moderated(odds: _Odds, samples: Floats) -> tuple[Floats, Floats]:
@@ -182,7 +265,7 @@ def _moderated(odds: _Odds, samples: Floats) -> tuple[Floats, Floats]:
     if rounds == 1:
         return np.ones(functions), np.full(functions, np.inf)
     own = odds.dispersion
-    own_df = rounds - 1.0
+    own_df = odds.df
     peers = (samples.mean(axis=0) >= _WELL_COUNTED) & (own > 0) & (odds.score_variance > 0)
     count = int(peers.sum())
     if count < _LEAST_PEERS:
