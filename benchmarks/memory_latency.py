@@ -192,7 +192,7 @@ class Chaser:
         arrays.release("array")
         if why:
             raise MeasurementError(why)
-        return float(np.median(samples["time_ns"] / samples["loads"]))
+        return float(np.median(samples["sample"]["cpu_time_ns"] / samples["loads"]))
 
     def turn(self, arrays: Arrays, size: int) -> tuple[float, float]:
         """Nanoseconds a load in an array of that size, and how many seconds it took to find out."""

@@ -29,10 +29,12 @@
  * neighbour more often than by chance, mostly towards the end: of 4096 lines some 30 instead of 1.)
  *
  * The memory is touched first by the calling thread on the core that was asked for, so that it
- * comes to lie on that core's NUMA node, and it is read-only once it is laid. The time is read from
- * CLOCK_MONOTONIC, by which begin_ns can be looked up in a trace, between fences that keep loads
- * from passing it. (The time-stamp counter costs less to read, but would have to be calibrated,
- * and a timed part is long beside either.)
+ * comes to lie on that core's NUMA node, and it is read-only once it is laid. Each timed part is a
+ * slice between two probes (common/bracket.h), which tell whether the core was alone. The time is
+ * read from CLOCK_MONOTONIC, by which a slice can be looked up in a trace, between fences that keep
+ * loads from passing it. (The time-stamp counter costs less to read, but would have to be
+ * calibrated, and a slice is long beside either.) Between slices some lines leave the caches, for
+ * the kernel's code and data when the accounts are read: dozens of a slice's 100,000 loads.
  *
  * Checksum: reached_bytes, where in the array the chase stood after the timed part.
  *
@@ -48,6 +50,8 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
+#include "common/bracket.h"
+
 // All return 0, or stage * 65536 + errno, with the stage: 1 the arguments, 2 the memory, 3 the
 // advice about its pages, 4 the collapse into huge pages, 5 the protection, 7 the pinning (EINVAL:
 // a core that is offline or not allowed), 8 the check that the lines are one cycle.
@@ -60,12 +64,11 @@ typedef struct {
 } chase_array;
 
 typedef struct {
-  int64_t begin_ns; /* CLOCK_MONOTONIC */
-  int64_t time_ns, loads;
+  int64_t loads;
   uint64_t reached_bytes;       /* checksum: where in the array the next load would be */
-  double core_mhz;              /* mean of before and after */
-  int64_t involuntary_switches; /* of the thread, in the timed part */
+  int64_t involuntary_switches; /* of the thread, probes included */
   int64_t cpu;                  /* where it ran; -1 if it was moved meanwhile */
+  bracket sample;               /* its times, and the probes around it */
 } chase_sample;
 
 /* Lay lines of line_bytes (a power of two from 8 to 4096) in an order (0 random, 1 page,
@@ -77,10 +80,10 @@ typedef struct {
 int64_t chase_lay(int order, uint64_t bytes, uint64_t span_bytes, uint64_t line_bytes, int backing,
                   uint64_t seed, int cpu, chase_array *array);
 
-/* From a core (-1: wherever the thread is): warm_loads once, then so many loads, timed, repeats
-   times. Each goes on where the last one ended, so that all of a large array is used in the end
-   even if loads is less than its lines. Warm-up of less than one lap leaves lines in the caches as
-   the laying did. 2 and ENODATA: the array is empty. */
+/* From a core (-1: wherever the thread is): warm_loads once, then so many loads in a bracket,
+   repeats times. Each goes on where the last one ended, so that all of a large array is used in the
+   end even if loads is less than its lines. Warm-up of less than one lap leaves lines in the caches
+   as the laying did. 2 and ENODATA: the array is empty. */
 int64_t chase_run(chase_array *array, int cpu, int64_t warm_loads, int64_t loads, int64_t repeats,
                   chase_sample *out);
 
@@ -91,7 +94,6 @@ int64_t chase_release(chase_array *array);
 int64_t chase_page_reach(int backing, uint64_t seed, double *out, uint64_t *range);
 // @end
 
-#include "common/core_clock.h"
 #include "common/page_reach.h"
 #include "common/pinned.h"
 #include "common/text_pages.h"
@@ -316,13 +318,8 @@ static inline uint64_t chase_loads(uint64_t at, int64_t loads) {
   return at;
 }
 
-// The fence before waits for the last load; the one after keeps the next from beginning early.
-static inline int64_t chase_stamp_ns(void) {
-  __asm__ volatile("lfence" ::: "memory");
-  int64_t now_ns = clock_ns();
-  __asm__ volatile("lfence" ::: "memory");
-  return now_ns;
-}
+// Loads neither begin before nor end after the times that are read beside it.
+static inline void chase_fence(void) { __asm__ volatile("lfence" ::: "memory"); }
 
 static int64_t chase_switches(void) {
   struct rusage usage;
@@ -342,26 +339,22 @@ int64_t chase_run(chase_array *array, int cpu, int64_t warm_loads, int64_t loads
   if (error != 0)
     return text_failed(CHASE_PINNING, error);
   uint64_t at = chase_loads(array->at, warm_loads);
-  double before_mhz = core_mhz();
   for (int64_t i = 0; i < repeats; i++) {
+    chase_sample *one = &out[i];
     int64_t switches = chase_switches();
     int on = sched_getcpu();
-    int64_t begin_ns = chase_stamp_ns();
+    if (i == 0)
+      bracket_begin(&one->sample);
+    else
+      bracket_next(&out[i - 1].sample, &one->sample);
+    chase_fence();
     at = chase_loads(at, loads);
-    int64_t time_ns = chase_stamp_ns() - begin_ns;
-    on = on == sched_getcpu() ? on : -1;
-    switches = chase_switches() - switches;
-    double after_mhz = core_mhz();
-    out[i] = (chase_sample){
-        .begin_ns = begin_ns,
-        .time_ns = time_ns,
-        .loads = loads,
-        .reached_bytes = at - array->begin,
-        .core_mhz = 0.5 * (before_mhz + after_mhz),
-        .involuntary_switches = switches,
-        .cpu = on,
-    };
-    before_mhz = after_mhz;
+    chase_fence();
+    bracket_end(&one->sample);
+    one->loads = loads;
+    one->reached_bytes = at - array->begin;
+    one->cpu = on == sched_getcpu() ? on : -1;
+    one->involuntary_switches = chase_switches() - switches;
   }
   array->at = at;
   unpin_thread(&thread);

@@ -239,15 +239,18 @@ def test_array_of_one_line_points_to_itself(kernel: Kernel, array: Any) -> None:
     assert sample.reached_bytes == 0
 
 
-def test_sample_says_when_where_and_how_fast(kernel: Kernel, array: Any) -> None:
+def test_slice_says_when_where_and_how_fast_between_two_probes(kernel: Kernel, array: Any) -> None:
     lay(kernel, array)
     before = time.monotonic_ns()
     first, second = run(kernel, array, 5000, warm=100, repeats=2)
-    assert before <= first.begin_ns <= first.begin_ns + first.time_ns <= second.begin_ns
-    assert second.begin_ns + second.time_ns <= time.monotonic_ns()
+    one, next_ = first.sample, second.sample
+    assert before <= one.start_ns <= one.start_ns + one.time_ns <= next_.start_ns
+    assert next_.start_ns + next_.time_ns <= time.monotonic_ns()
+    assert next_.probe_before_ns == one.probe_after_ns
     for sample in (first, second):
-        assert sample.time_ns > 0
-        assert sample.core_mhz > 0
+        assert 0 < sample.sample.cpu_time_ns
+        assert min(sample.sample.time_ns, sample.sample.probe_before_ns) > 0
+        assert sample.sample.chain_after_ns > 0
         assert sample.involuntary_switches >= 0
         assert sample.cpu in {-1, *usable()}
 

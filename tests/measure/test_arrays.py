@@ -41,8 +41,10 @@ def test_an_array_is_laid_on_a_core_and_loaded_from_another(arrays: Arrays) -> N
     assert why == ""
     assert samples["loads"].tolist() == [500] * 3
     assert set(samples["cpu"].tolist()) == {CPUS[-1]}
-    assert (samples["time_ns"] > 0).all()
-    assert (samples["core_mhz"] > 0).all()
+    assert (samples["sample"]["time_ns"] > 0).all()
+    assert (samples["sample"]["probe_after_ns"] > 0).all()
+    follows = samples["sample"]["probe_before_ns"][1:]
+    assert (follows == samples["sample"]["probe_after_ns"][:-1]).all()
 
 
 def test_a_run_goes_on_where_the_last_one_ended(arrays: Arrays) -> None:

@@ -23,6 +23,7 @@ from perflib.experiments.memory_levels.claims import (
     UNCLAIMED,
     UNCLAIMED_NEXT,
 )
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.page_claims import HUGE_PAGES
 from perflib.framework.params import Cores, Params, Words, budget, parameter
@@ -77,15 +78,19 @@ class MemoryLevelsParams(Params):
         3, "how many sizes there are from one to twice as much", ge=1, le=16
     )
     trial_ms: float = parameter(
-        1.0,
-        "how long one repeat is timed; shorter than the time between two ticks of the system's "
-        "clock (1 to 10 ms), so that most repeats have none in them",
+        0.3,
+        "how long one repeat is timed: a slice between two probes that tell whether the core was "
+        "alone; longer ones tell it less surely",
         "ms",
         gt=0,
         le=1000,
     )
     repeats: int = parameter(
-        5, "how often an array is timed, once it is placed and warm", ge=1, le=25
+        6,
+        "how often an array is timed, once it is placed and warm; arrays that the core's own "
+        "caches hold up to four times as often, until so many repeats had the core alone",
+        ge=1,
+        le=25,
     )
     threshold_percent: float = parameter(
         5.0, "a core, an order or a size of pages counts as slower from this on", "percent",
@@ -129,7 +134,7 @@ class MemoryLevels(Experiment):
         Column("order", "text", "", "the order of the lines: window, random ...", True),
         Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True),
         Column("array_bytes", "integer", "B", "size of the array", True),
-        Column("latency_ns", "number", "ns", "time of one load that waits for the last", True),
+        Column("latency_ns", "number", "ns", "CPU time of one load that waits for the last", True),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("repeat", "integer", "", "number of the repeat on one array, placed once"),
         Column("loads", "integer", "", "how many loads were timed"),
@@ -143,6 +148,7 @@ class MemoryLevels(Experiment):
             "when it began, on one clock for the whole run; without it rounds count alike",
         ),
         Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
+        *BRACKET_COLUMNS,
         Column(
             "ok",
             "boolean",

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.memory_levels.table import MemoryTable, primary
-from perflib.experiments.memory_levels.trials import Configuration, Trials, calibrate
+from perflib.experiments.memory_levels.trials import Configuration, Trials, Turn, calibrate
 from perflib.framework.page_control import timed_pairs
 from perflib.machine.hardware.caches import caches
 from perflib.machine.hardware.memory import free_bytes
+from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import LINE_BYTES, Arrays
 from perflib.measure.pages.backings import resolve
 from perflib.measure.pages.text_backings import BACKINGS, HUGE_PAGE_BYTES
@@ -31,16 +32,33 @@ _LAPS = 10  # of the warm-up, as Derumigny and Thomas have it
 _BEYOND = 4  # the largest array, in last-level caches
 _UNKNOWN_MIB = 256  # the same, where no cache is known
 _SHARE = 4  # by itself it takes at most this part of the free memory
+_OWN_BEYOND = 2  # times what the core's own caches hold: up to there a sibling is felt
+_UNKNOWN_OWN = 1 << 20  # bytes: up to there where no cache is known
+_OFTEN, _SELDOM = 2, 3  # rounds from one visit to the next
 _BESIDE = 1.1  # the order of the visits is made beside the array: 4 bytes of 64, and a bit
 
 
 # --- how large, how warm -------------------------------------------------------------------------
 
 
-def _largest_cache(cpus: Sequence[int]) -> int:
-    """The size of the largest cache that one of the CPUs uses, as sysfs has it; 0: not known."""
-    mine = [cache for cache in caches() if set(cpus) & set(cache.shared_cpus)]
-    return max((cache.size_bytes for cache in mine if cache.kind != "instruction"), default=0)
+def _largest_cache(cpus: Sequence[int], *, own: bool = False) -> int:
+    """The size of the largest cache that one of the CPUs uses, as sysfs has it; 0: not known.
+
+    ``own``: of those of the first two levels that no other core uses. (A last-level cache looks
+    like a core's own to a virtual machine that has one.)
+    """
+    places = topology()
+    sizes_bytes = [0]
+    for cpu in cpus:
+        threads = {cpu, *places.cpu(cpu).siblings}
+        sizes_bytes += [
+            cache.size_bytes
+            for cache in caches()
+            if cpu in cache.shared_cpus
+            and cache.kind != "instruction"
+            and (not own or (cache.level <= 2 and threads.issuperset(cache.shared_cpus)))
+        ]
+    return max(sizes_bytes)
 
 
 def largest_bytes(params: MemoryLevelsParams, cache_bytes: int) -> tuple[int, list[str]]:
@@ -109,12 +127,26 @@ def warm_loads(array_bytes: int, loads: int, cache_bytes: int) -> int:
     return min(lines, _LAPS * loads)
 
 
-def _fewer(found: Sequence[int], cache_bytes: int, per_doubling: int) -> list[int]:
-    """Beyond the caches one size a doubling: enough for curves in which no level is looked for.
+def _fewer(found: Sequence[int], dense_bytes: int, per_doubling: int) -> list[int]:
+    """From a size on one a doubling: enough for curves in which no level is looked for.
 
     Placing large arrays takes most of a round's time.
     """
-    return [size for i, size in enumerate(found) if size <= cache_bytes or i % per_doubling == 0]
+    return [size for i, size in enumerate(found) if size <= dense_bytes or i % per_doubling == 0]
+
+
+def _turn(size: int, place: int, own_bytes: int, cache_bytes: int, *, main: bool) -> Turn:
+    """In which rounds an array is visited.
+
+    In the curve of the levels, what the core's own caches hold: in each round, until enough of it
+    was measured alone. Other arrays take longer to place and gain less from being alone: every
+    second or third round. Those beyond all caches come in the same rounds, so that they are
+    compared with one another.
+    """
+    if main and size <= own_bytes:
+        return Turn(1, 0, until_alone=True)
+    every = _OFTEN if main and size <= cache_bytes else _SELDOM
+    return Turn(every, place % every if size <= cache_bytes else 0, until_alone=False)
 
 
 # --- a run ---------------------------------------------------------------------------------------
@@ -124,6 +156,7 @@ def plan(params: MemoryLevelsParams) -> dict[str, Any]:
     """Cores, sizes, and the backings that are available."""
     cores = params.resolved_cores()
     cache_bytes = _largest_cache(cores)
+    own_bytes = _OWN_BEYOND * _largest_cache(cores, own=True) or _UNKNOWN_OWN
     largest, notes = largest_bytes(params, cache_bytes)
     found = sizes(params.smallest_kib * _KIB, largest, params.sizes_per_doubling)
     pages = -(-found[-1] // HUGE_PAGE_BYTES) + 2  # one array at a time; the control's two
@@ -131,6 +164,7 @@ def plan(params: MemoryLevelsParams) -> dict[str, Any]:
         "cores": cores,
         "sizes": found,
         "cache_bytes": cache_bytes,
+        "own_bytes": own_bytes,
         "notes": notes,
         "hugetlb_pages": pages,
         **resolve(params.backings, _KNOWN, pages, params.settings),
@@ -140,6 +174,7 @@ def plan(params: MemoryLevelsParams) -> dict[str, Any]:
 def pilot(params: MemoryLevelsParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     """The backings that fail, the loads that take a repeat's time, the control of page sizes."""
     found, cache_bytes, cpu = plan["sizes"], plan["cache_bytes"], plan["cores"][0]
+    own_bytes = plan["own_bytes"]
     orders = list(dict.fromkeys(params.orders))
     with Arrays(params.conditions(None)) as arrays:
         failed = _failing(arrays, plan["backings"], orders[0], found[-1], cpu)
@@ -150,7 +185,7 @@ def pilot(params: MemoryLevelsParams, plan: Mapping[str, Any]) -> dict[str, Any]
             msg = f"none of the backings is available here: {reasons}"
             raise MeasurementError(msg)
         main = primary(orders, backings)
-        fewer = _fewer(found, cache_bytes, params.sizes_per_doubling)
+        fewer = _fewer(found, own_bytes, params.sizes_per_doubling)
         curves = {
             (order, backing): found if (order, backing) == main else fewer
             for order in orders
@@ -159,13 +194,21 @@ def pilot(params: MemoryLevelsParams, plan: Mapping[str, Any]) -> dict[str, Any]
         wanted = dict.fromkeys((order, size) for (order, _), own in curves.items() for size in own)
         loads = calibrate(arrays, cpu, backings[0], wanted, params.trial_ms)
         control = timed_pairs(backings, arrays.page_reach)
+    turns = {
+        (curve == main, size): _turn(size, place, own_bytes, cache_bytes, main=curve == main)
+        for curve in curves
+        for place, size in enumerate(found)
+    }
     configurations = [
-        Configuration(cpu, order, backing, size, count, warm_loads(size, count, cache_bytes))
+        Configuration(
+            cpu, order, backing, size, count, warm_loads(size, count, cache_bytes),
+            *turns[(order, backing) == main, size],
+        )
         for cpu in plan["cores"]
         for (order, backing), own in curves.items()
         for size in own
         for count in [loads[order, size]]
-    ]
+    ]  # fmt: skip
     return {
         "absent": absent,
         "backings": backings,
@@ -197,7 +240,7 @@ def take(params: MemoryLevelsParams, session: Session) -> str:
             params,
             len(configurations),
             trials.take,
-            lambda samples: half_width(samples, machine),
+            lambda samples: half_width(samples, machine, configurations),
         )
         session.note(trials)
     session.problems += plan["notes"]
@@ -205,6 +248,16 @@ def take(params: MemoryLevelsParams, session: Session) -> str:
     return stopped
 
 
-def half_width(samples: pd.DataFrame, machine: Mapping[str, Any]) -> float:
-    """How precise the run is so far, in percent: see ``MemoryTable.half_width``."""
-    return MemoryTable(samples, machine).half_width if samples["ok"].any() else math.inf
+def half_width(
+    samples: pd.DataFrame,
+    machine: Mapping[str, Any],
+    configurations: Sequence[Configuration] = (),
+) -> float:
+    """How precise the run is so far, in percent: see ``MemoryTable.half_width``.
+
+    Infinite until all arrays were visited twice.
+    """
+    twice = 2 * max((one.every for one in configurations), default=0)
+    if not samples["ok"].any() or samples["round"].max() + 1 < twice:
+        return math.inf
+    return MemoryTable(samples, machine).half_width

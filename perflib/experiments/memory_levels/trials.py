@@ -4,22 +4,45 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.framework.params import Params
 from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
+from perflib.stats.alone import STATES, Calibration, Probes, states
+from perflib.stats.alone import calibrate as calibrate_probes
 
-__all__ = ["Configuration", "Trials", "calibrate"]
+__all__ = ["Configuration", "Trials", "Turn", "calibrate"]
 
 _ARRAY = "array"
 _LEAST_LOADS = 2000
+_MOST_TIMES = 4  # as many repeats as requested, where too few have the core alone
+_GROWN = 1.5  # what probes mean is looked up again each time that there are so many more
+_MOST_TRIALS = 2000  # of a core, that are looked at for that
+_MEASURED = (
+    "time_ns",
+    "latency_ns",
+    "latency_cycles",
+    "core_mhz",
+    "involuntary_switches",
+    *(column.name for column in BRACKET_COLUMNS),
+)
+
+
+class Turn(NamedTuple):
+    """In which rounds an array is visited, and whether until it was measured alone."""
+
+    every: int = 1
+    phase: int = 0
+    until_alone: bool = False
 
 
 class Configuration(NamedTuple):
@@ -31,6 +54,48 @@ class Configuration(NamedTuple):
     array_bytes: int
     loads: int
     warm_loads: int
+    every: int = 1  # rounds from one visit to the next
+    phase: int = 0
+    until_alone: bool = False
+
+    def visited(self, round_: int) -> bool:
+        """Is it measured in this round?"""
+        return (round_ + self.phase) % self.every == 0
+
+
+class Watch:
+    """What the probes of a run in progress tell, core by core.
+
+    What is alone here need not be in the analysis, which has all probes of the run: this decides
+    only where time is spent.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, deque[NDArray[Any]]] = {}
+        self._known: dict[int, Calibration] = {}
+        self._added = self._next = 0
+
+    def alone(self, cpu: int, samples: NDArray[Any]) -> int | None:
+        """How many of these had the core alone; ``None`` where it cannot be told (yet)."""
+        known = self._known.get(cpu)
+        if known is None or known.told != "told":
+            return None
+        found = states(_probes(samples), known)
+        return int(np.isin(found, [STATES.index("alone"), STATES.index("lower clock")]).sum())
+
+    def add(self, cpu: int, samples: NDArray[Any]) -> None:
+        """Probes of one trial."""
+        self._seen.setdefault(cpu, deque(maxlen=_MOST_TRIALS)).append(samples)
+        self._added += 1
+        if self._added >= self._next:
+            self._next = int(_GROWN * self._added) + 1
+            of_core = {one: np.concatenate(seen) for one, seen in self._seen.items()}
+            self._known = calibrate_probes({one: _probes(seen) for one, seen in of_core.items()})
+
+
+def _probes(samples: NDArray[Any]) -> Probes:
+    names = ("probe_before_ns", "probe_after_ns", "chain_before_ns", "chain_after_ns")
+    return Probes(*(samples[name].astype(np.float64) for name in names))
 
 
 class Trials:
@@ -53,6 +118,7 @@ class Trials:
             one.cpu: places.cpu(one.cpu).node if verify else None for one in configurations
         }
         self._problems: dict[str, None] = {}
+        self._watch = Watch()
 
     @property
     def violated(self) -> list[str]:
@@ -64,8 +130,14 @@ class Trials:
         return self._arrays.provenance()
 
     def take(self, round_: int, configuration: int) -> Columns:
-        """One row for each repeat; one row that is not ``ok`` where there is none."""
-        cpu, order, backing, array_bytes, loads, warm = self._configurations[configuration]
+        """One row for each repeat; one row that is not ``ok`` where there is none.
+
+        None at all where the round leaves the configuration out.
+        """
+        wanted = self._configurations[configuration]
+        if not wanted.visited(round_):
+            return {}
+        cpu, order, backing, array_bytes = wanted[:4]
         start_ns = time.monotonic_ns()
         why = self._arrays.lay(
             _ARRAY, order=order, bytes_=array_bytes, backing=backing,
@@ -74,30 +146,45 @@ class Trials:
         labels = {"cpu": cpu, "order": order, "backing": backing, "array_bytes": array_bytes}
         samples: NDArray[Any] = np.zeros(0, SAMPLE)
         if not why:
-            samples, why = self._arrays.run(_ARRAY, cpu, warm, loads, self._repeats)
+            samples, why = self._run(wanted)
         if why:
             self._problems[f"{backing} on cpu{cpu}, in some trials: {why}"] = None
         if not len(samples):
-            unknown = dict.fromkeys(
-                ("time_ns", "latency_ns", "latency_cycles", "core_mhz", "involuntary_switches"),
-                math.nan,
-            )
+            unknown = dict.fromkeys(_MEASURED, math.nan)
             row = {"repeat": 0, **labels, "loads": 0, **unknown, "start_ns": start_ns, "ok": False}
             return {name: [value] for name, value in row.items()}
-        count = len(samples)
-        latency_ns = samples["time_ns"] / samples["loads"]
+        count, slices = len(samples), samples["sample"]
+        latency_ns = slices["cpu_time_ns"] / samples["loads"]
+        mhz = core_mhz(slices)
         return {
             "repeat": list(range(count)),
             **{name: [value] * count for name, value in labels.items()},
             "loads": samples["loads"].tolist(),
-            "time_ns": samples["time_ns"].astype(float).tolist(),
+            "time_ns": slices["time_ns"].astype(float).tolist(),
             "latency_ns": latency_ns.tolist(),
-            "latency_cycles": (latency_ns * samples["core_mhz"] / 1000).tolist(),
-            "core_mhz": samples["core_mhz"].tolist(),
+            "latency_cycles": (latency_ns * mhz / 1000).tolist(),
+            "core_mhz": mhz.tolist(),
             "involuntary_switches": samples["involuntary_switches"].tolist(),
-            "start_ns": samples["begin_ns"].tolist(),
+            "start_ns": slices["start_ns"].tolist(),
+            **bracket_columns(slices),
             "ok": [not why] * count,
         }
+
+    def _run(self, wanted: Configuration) -> tuple[NDArray[Any], str]:
+        """The slices of an array that is placed; where being alone counts, until enough were."""
+        cpu, loads = wanted.cpu, wanted.loads
+        samples, why = self._arrays.run(_ARRAY, cpu, wanted.warm_loads, loads, self._repeats)
+        for _ in range(_MOST_TIMES - 1):
+            if why or not wanted.until_alone:
+                break
+            alone = self._watch.alone(cpu, samples["sample"])
+            if alone is None or alone >= self._repeats:
+                break
+            more, why = self._arrays.run(_ARRAY, cpu, 0, loads, self._repeats)
+            samples = np.concatenate([samples, more])
+        if not why:
+            self._watch.add(cpu, samples["sample"])
+        return samples, why
 
 
 def calibrate(
@@ -109,6 +196,9 @@ def calibrate(
 ) -> dict[tuple[str, int], int]:
     """How many loads take about ``trial_ms``, by order and size.
 
+    A first few say how many take a tenth of that, and those how many take all of it: what a
+    bracket takes by itself must not count.
+
     Raises
     ------
     MeasurementError
@@ -116,12 +206,15 @@ def calibrate(
     """
     counts: dict[tuple[str, int], int] = {}
     for order, size in wanted:
-        why = arrays.lay(_ARRAY, order=order, bytes_=size, backing=backing, cpu=cpu)
-        if not why:
-            samples, why = arrays.run(_ARRAY, cpu, _LEAST_LOADS, _LEAST_LOADS, 2)
-        if why:
+        if why := arrays.lay(_ARRAY, order=order, bytes_=size, backing=backing, cpu=cpu):
             raise MeasurementError(why)
-        each_ns = max(float((samples["time_ns"] / samples["loads"]).min()), 0.1)
-        counts[order, size] = max(_LEAST_LOADS, int(trial_ms * 1e6 / each_ns))
+        count = _LEAST_LOADS
+        for part in (0.1, 1.0):
+            samples, why = arrays.run(_ARRAY, cpu, count, count, 2)
+            if why:
+                raise MeasurementError(why)
+            each_ns = max(float(samples["sample"]["cpu_time_ns"].min()) / count, 0.1)
+            count = max(_LEAST_LOADS, int(part * trial_ms * 1e6 / each_ns))
+        counts[order, size] = count
     arrays.release(_ARRAY)
     return counts

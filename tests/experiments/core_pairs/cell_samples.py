@@ -234,8 +234,9 @@ class FakeArrays:
         each_ns = self.cycles[self._keys[key][0], cpu] / self.mhz * 1e3
         scatter = np.exp(self.noise * self._generator.standard_normal(repeats))
         samples["loads"] = loads
-        samples["time_ns"] = loads * each_ns * scatter
-        samples["core_mhz"] = self.mhz
+        times = samples["sample"]
+        times["time_ns"] = times["cpu_time_ns"] = loads * each_ns * scatter
+        times["chain_before_ns"] = times["chain_after_ns"] = round(6400e3 / self.mhz)
         samples["cpu"] = cpu
-        samples["begin_ns"] = 10_000_000 * len(self.loaded) + np.arange(repeats)
+        times["start_ns"] = 10_000_000 * len(self.loaded) + np.arange(repeats)
         return samples, ""

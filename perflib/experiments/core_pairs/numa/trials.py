@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from perflib.framework.brackets import core_mhz
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import fields
 from perflib.measure.arrays import Arrays
@@ -156,7 +157,9 @@ def calibrate(
             samples, why = arrays.run("calibration", cpu, _WARM_LOADS, _CALIBRATION_LOADS, 3)
         if not why:
             arrays.release("calibration")
-            each_ns = max(float(np.median(samples["time_ns"] / samples["loads"])), 1e-2)
+            each_ns = max(
+                float(np.median(samples["sample"]["cpu_time_ns"] / samples["loads"])), 1e-2
+            )
             return max(_LEAST_LOADS, int(trial_ms * 1e6 / repeats / each_ns))
         reasons[f"{why}{_why_elsewhere(arrays, 'calibration', node, as_['bytes_'])}"] = cpu
     each = "; ".join(f"cpu{cpu}: {why}" for why, cpu in reasons.items())
@@ -271,16 +274,18 @@ class NumaTrials:
             "time_ns": unknown,
         }
         if samples is not None:
-            each_ns = samples["time_ns"] / samples["loads"]
+            times = samples["sample"]
+            each_ns = times["cpu_time_ns"] / samples["loads"]
+            mhz = core_mhz(times)
             # In so short a time it is one frequency; an interrupt makes a reading of it too low.
-            core_ghz = float(np.median(samples["core_mhz"])) / 1e3
+            core_ghz = float(np.nanmedian(mhz)) / 1e3
             columns |= {
-                "start_ns": samples["begin_ns"].tolist(),
+                "start_ns": times["start_ns"].tolist(),
                 "latency_cycles": (each_ns * core_ghz).tolist(),
                 "latency_ns": each_ns.tolist(),
-                "core_mhz": samples["core_mhz"].tolist(),
+                "core_mhz": mhz.tolist(),
                 "loads": samples["loads"].tolist(),
-                "time_ns": samples["time_ns"].astype(float).tolist(),
+                "time_ns": times["time_ns"].astype(float).tolist(),
             }
         for side, cpu in (("alloc_node", cell.alloc_cpu), ("load_node", cell.load_cpu)):
             if self._nodes[cpu] is not None:

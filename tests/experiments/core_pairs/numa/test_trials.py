@@ -150,7 +150,7 @@ def test_one_reading_of_the_frequency_that_an_interrupt_spoils(
 
     def spoiled(*arguments: Any) -> Any:
         samples, why = usual(*arguments)
-        samples["core_mhz"][1] = 900.0
+        samples["sample"]["chain_after_ns"][1] *= 5
         return samples, why
 
     monkeypatch.setattr(fake, "run", spoiled)
