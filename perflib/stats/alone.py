@@ -8,7 +8,9 @@ second state far above. A chain of additions, timed with each probe, tells a low
 busy sibling: at a lower clock both take longer by the same factor.
 
 Where there is no such spike, or never a second state, nothing is told: a state that was never
-seen to end cannot be known to be the core's own.
+seen to end cannot be known to be the core's own. Interrupts and steps of the clock are no second
+state. What cannot be seen from here: a sibling that always works, and whose own work has a state
+so even that it passes for the core's (no other core, at the same clock, shows a lower level).
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ _SECOND, _SECOND_SHARE, _LEAST_SECOND = math.log(1.1), 0.005, 5
 _NARROW, _WIDE = math.log(1.008), math.log(1.03)  # how far from its spike a probe may lie
 _SAME_RATIO = math.log(1.02)
 _CLEAR_SECOND_SHARE = 0.05  # of the probes: a second state that no interrupts make
+_TOGETHER = 0.8  # of a second state in one spike: without chains it may be a lower clock
+_MORE_THAN_CHANCE = 5.0  # times as many samples between two such probes as by chance
 _OTHER_CORE = math.log(1.04)  # a spike so far above another core's is no core that is alone
 _INTERRUPTED = math.log(4.0)  # no sibling makes a probe so long
 
@@ -54,7 +58,8 @@ _INTERRUPTED = math.log(4.0)  # no sibling makes a probe so long
 class Probes:
     """The probes of one core's samples, in ns: before and after each, ports and chain.
 
-    NaN: no probe. The chains may be missing: then a lower clock is not told from a sibling.
+    NaN: no probe. The chains may be missing: then a lower clock passes for a sibling where both
+    come, and nothing is told where it comes alone.
     """
 
     before: Floats
@@ -150,7 +155,6 @@ def _own(probes: Probes) -> Calibration:
         return Calibration("no first state")
     level, width = found
     levels, ratio = [level], math.nan
-    others = ports[there & (np.abs(ports - level) > width)]
     if ratios is not None:
         flat = ratios.ravel()
         ratio = float(np.nanmedian(flat[there & (np.abs(ports - level) <= width)]))
@@ -162,18 +166,43 @@ def _own(probes: Probes) -> Calibration:
             if (np.abs(lower - further[0]) <= width).sum() >= least:
                 levels.append(further[0])
             lower = lower[lower > further[0] + further[1]]
-        others = ports[there & (ports > level + width) & ~_near(ports, flat, levels, width, ratio)]
-    beyond = int((others > level + _SECOND).sum())
-    second = beyond >= max(_LEAST_SECOND, _SECOND_SHARE * len(values))
-    told: Told = "told" if second or len(levels) > 1 else "no second state"
-    return Calibration(told, tuple(levels), width, ratio, beyond / len(values))
+    both = probes.ports()
+    company = (both > level + _SECOND) & (both < level + _INTERRUPTED)
+    if ratios is not None:
+        company &= ~(ratios - ratio <= _SAME_RATIO)  # the chain is longer by as much: the clock
+    share = float(company.sum()) / len(values)
+    lasts = _lasts(company, share) and (ratios is not None or _spreads(both[company]))
+    told: Told = "told" if lasts else "no second state"
+    return Calibration(told, tuple(levels), width, ratio, share)
+
+
+def _lasts(company: NDArray[np.bool_], share: float) -> bool:
+    """Whether ``company[2, sample]`` is a state, and not interrupts: those hit one probe each.
+
+    A sibling that works is mostly seen both before and after a sample; interrupts are so by chance
+    alone, and never fill a good part of the probes.
+    """
+    if share >= _CLEAR_SECOND_SHARE:
+        return True
+    by_chance = company.shape[1] * company[0].mean() * company[1].mean()
+    least = max(_LEAST_SECOND, _SECOND_SHARE * company.shape[1], _MORE_THAN_CHANCE * by_chance)
+    return bool(company.all(axis=0).sum() >= least)
+
+
+def _spreads(ports: Floats) -> bool:
+    """Whether probes lie apart, as beside a sibling; those at a lower clock lie together."""
+    values = np.sort(ports)
+    inside = np.searchsorted(values, values + 2 * _WINDOW, side="right") - np.arange(len(values))
+    return bool(inside.max(initial=0) < _TOGETHER * len(values))
 
 
 def _near(
     ports: Floats, ratios: Floats | None, levels: list[float], width: float, ratio: float
 ) -> NDArray[np.bool_]:
     """Which probes lie at one of the levels."""
-    distance = np.min([np.abs(ports - level) for level in levels], axis=0)
+    distance = np.full(ports.shape, np.inf)
+    for level in levels:
+        distance = np.fmin(distance, np.abs(ports - level))
     near = distance <= width
     if ratios is not None and math.isfinite(ratio):
         near &= ~(np.abs(ratios - ratio) > _SAME_RATIO)  # without a chain: NaN, not far
@@ -186,8 +215,8 @@ def calibrate(probes: Mapping[int, Probes]) -> dict[int, Calibration]:
     A core is judged by its own distribution, then beside the others. One whose level lies more
     than 4 % above another core's was never alone, if chains show the same clock; without chains
     it may also be at a lower clock, which is believed where it had a second state of its own for
-    a good part of the time. One that never had company is told where another core that had has
-    the same level when alone.
+    a good part of the time. One that never had company is told where another core that had, or
+    was never alone, shows what company is.
     """
     own = {cpu: _own(of) for cpu, of in probes.items()}
     known = [one for one in own.values() if one.levels]
@@ -197,7 +226,10 @@ def calibrate(probes: Mapping[int, Probes]) -> dict[int, Calibration]:
         return one.ratio if by_ratio else one.levels[0]
 
     least = min(map(place, known), default=math.nan)
-    seen = any(one.told == "told" and place(one) <= least + _OTHER_CORE for one in known)
+    apart = [place(one) > least + _OTHER_CORE for one in known]
+    seen = any(one.told == "told" and not far for one, far in zip(known, apart, strict=True))
+    # At the same clock, what another core's probes always are is a second state as well.
+    seen |= by_ratio and any(apart)
 
     def beside(one: Calibration) -> Calibration:
         slower_clock = not by_ratio and one.second_share >= _CLEAR_SECOND_SHARE
