@@ -26,6 +26,7 @@ from unittest import mock
 
 import numpy as np
 
+import perflib as pl
 from perflib.experiments import get
 from perflib.experiments.kv_per_core import KvParams
 from perflib.experiments.kv_per_core import measure as kv_measure
@@ -37,7 +38,6 @@ from perflib.model.finding import Finding
 
 _SLICE_S = 0.001
 _ROOT = Path(__file__).parent.parent
-_GROUP = Path("/sys/fs/cgroup/cpu/perflib_sensitivity")
 
 
 # --- what is done to the machine -----------------------------------------------------------------
@@ -76,20 +76,6 @@ def thief(cpu: int, share: float) -> Iterator[list[float]]:
                 said = chunk
             disturber.kill()
         true.append(100 * float(said.split()[-2]))
-
-
-@contextlib.contextmanager
-def quota(share: float) -> Iterator[None]:
-    """This process and its children in a control group (version 1) with so much of a core."""
-    _GROUP.mkdir()
-    try:
-        (_GROUP / "cpu.cfs_quota_us").write_text(f"{round(1e5 * share)}")
-        (_GROUP / "cgroup.procs").write_text(str(os.getpid()))
-        yield
-    finally:
-        (_GROUP.parent / "cgroup.procs").write_text(str(os.getpid()))
-        time.sleep(0.2)
-        _GROUP.rmdir()
 
 
 @contextlib.contextmanager
@@ -214,7 +200,7 @@ def robbed(given: argparse.Namespace, seed: int) -> bool:
 
 def limited(given: argparse.Namespace, seed: int) -> bool:
     """Is the quota named?"""
-    with quota(0.9):
+    with pl.cpu_quota(0.9):
         found = measure(given.budget, seed)
     taken = [one for name, one in found.items() if name.endswith(" taken")]
     for one in taken:

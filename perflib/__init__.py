@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perflib.lab.interface import compare, experiment, ledger, load, report, runs
     from perflib.lab.machine import describe, doctor
     from perflib.lab.memory import walks
-    from perflib.lab.neighbour import busy_neighbour
+    from perflib.lab.neighbour import busy_neighbour, cpu_quota
     from perflib.lab.tables import table
     from perflib.lab.theme import show, themed
     from perflib.machine.activity.noise import GAP_CAUSES
@@ -71,6 +71,7 @@ _LAZY = {
     "blas_libraries": "perflib.machine.libraries.blas",
     "built": "perflib.lab.code",
     "busy_neighbour": "perflib.lab.neighbour",
+    "cpu_quota": "perflib.lab.neighbour",
     "compare_cores": "perflib.stats.compare",
     "counters": "perflib.lab.counters",  # a module of its own
     "disassembly": "perflib.lab.code",
@@ -106,6 +107,7 @@ __all__ = [
     "compare",
     "compare_cores",
     "counters",
+    "cpu_quota",
     "describe",
     "disassembly",
     "doctor",

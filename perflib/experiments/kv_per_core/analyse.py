@@ -138,7 +138,9 @@ def _parts(run: Run, table: KvTable, which: int, threshold: float) -> list[Findi
     quota = _share(parts.quota_share[:, which])
     tasks = run.provenance.get("tasks", {}).get(str(cpu), [])
     remarks = [Reason("quota", {"quota": quota})] if quota.effect > threshold / 2 else []
-    remarks += [Reason("tasks", {"tasks": [task["name"] for task in tasks]})] if tasks else []
+    if tasks:
+        names = list(dict.fromkeys(task["name"] for task in tasks))
+        remarks.append(Reason("tasks", {"tasks": names}))
     known = "run_delay_ns" in table.samples and table.samples["run_delay_ns"].notna().any()
     silent = None if known else Reason("no_run_delay")
     found += [

@@ -33,7 +33,8 @@ SLOWER = Claim(
     plain={
         "supported": "cpu{cpu} is slower than the others: {estimate}",
         "refuted": "cpu{cpu} is as fast as the others: {estimate}",
-        "inconclusive": "whether cpu{cpu} is slower than the others stays open: {estimate}",
+        "inconclusive": "cpu{cpu} beside the others: {estimate}, not known well enough for a "
+        "verdict at {threshold:g} %",
     },
     together={"refuted": "All {count} cores are equally fast (widest interval {widest})"},
     reasons={

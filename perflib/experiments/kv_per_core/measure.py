@@ -96,9 +96,8 @@ def take(params: KvParams, session: Session) -> str:
             params, len(cores), trial, lambda samples: kv_table(samples).half_width
         )
         session.note(trials)
-    session.provenance["tasks"] = {
-        str(cpu): busiest_tasks(begin, task_times(), cpu) for cpu in cores
-    }
+    end = task_times()  # the workers are gone: what is there is others'
+    session.provenance["tasks"] = {str(cpu): busiest_tasks(begin, end, cpu) for cpu in cores}
     return stopped
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from perflib.machine.files import text
-from perflib.machine.processes import family
 
 __all__ = ["TaskTime", "busiest_tasks", "task_times"]
 
@@ -47,24 +46,20 @@ def task_times(root: Path = Path("/")) -> dict[int, TaskTime]:
 
 
 def busiest_tasks(
-    before: Mapping[int, TaskTime],
-    after: Mapping[int, TaskTime],
-    cpu: int,
-    own: int | None = None,
+    before: Mapping[int, TaskTime], after: Mapping[int, TaskTime], cpu: int
 ) -> list[dict[str, Any]]:
     """The tasks that used most CPU time between two readings, of those that ended up on a core.
 
     Tasks that moved between cores count where they were last; one that began and ended in between
-    is not seen. This process (``own``, if it is another) and all that it started are left out.
+    is not seen. This process is left out.
 
     Returns
     -------
     At most three, the busiest first: ``name``, ``pid``, ``percent`` of one core's time, ``policy``.
     """
-    ours = set(family(os.getpid() if own is None else own))
     found: list[tuple[float, TaskTime]] = []
     for tid, task in after.items():
-        if task.cpu != cpu or task.pid in ours:
+        if task.cpu != cpu or task.pid == os.getpid():
             continue
         earlier = before.get(tid)
         begun_ns = earlier.cpu_ns if earlier is not None else 0
