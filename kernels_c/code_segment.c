@@ -10,8 +10,7 @@
  * There is no hot data beside the code: the opcodes come from a generator in registers,
  *     x = x * 6364136223846793005 + 1442695040888963407;  opcode = ((x >> 32) * n) >> 32,
  * and a case's address is computed, so no table is read. Only the cases' few words on the stack are
- * touched. The generator starts from the seed of code_lay in every run; the warm steps are its
- * first.
+ * touched. The generator starts from the seed of code_lay, and goes on from there.
  *
  * Patterns. "random": n cases, side by side. "page": one case in each of n pages; which of the
  * page's 32 places is ((opcode + opcode / 32) mod 32), so that the sets of all caches are used
@@ -22,7 +21,7 @@
  * Each case notes the smallest and the largest instruction pointer: the extent of the code that was
  * hot is last_ip + 128 - first_ip. It folds its number into the checksum,
  *     checksum = rotate_left(checksum, 5) ^ k,
- * from 0 at the beginning of the timed part; of a ring the checksum is how many laps it counted. It
+ * from 0 at the beginning of each sample; of a ring the checksum is how many laps it counted. It
  * is all assembler, from which a compiler removes nothing.
  *
  * While text is laid anew on pages of the pool (hugetlb), old and new are both there: if the old
@@ -42,13 +41,15 @@
 #endif
 #include <stdint.h>
 
+#include "common/bracket.h"
+
 // @interface
 typedef struct {
-  int64_t begin_ns, time_ns, steps; // of the timed part; begin: CLOCK_MONOTONIC
-  uint64_t first_ip, last_ip;       // of the cases (functions, jumps) that ran: where they begin
+  bracket sample;
+  int64_t steps;
+  uint64_t first_ip, last_ip; // of the cases (functions, jumps) that ran: where they begin
   uint64_t checksum;
-  double core_mhz;              // the core's own clock, right before and after
-  int64_t involuntary_switches; // of the thread, in the timed part
+  int64_t involuntary_switches; // of the thread, meanwhile
   int64_t cpu;                  // where it ran; -1 if it moved meanwhile
 } code_sample;
 
@@ -63,8 +64,9 @@ int64_t code_bounds(int64_t *out);
 // laid before still is.
 int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *range);
 
-// Run what is laid; 0 or errno.
-int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out);
+// Run what is laid: the warm steps, then successive samples of so many steps each, every one
+// between two probes; the generator goes on from one to the next. 0 or errno.
+int64_t code_run(int64_t warm_steps, int64_t steps, int64_t samples, code_sample *out);
 
 // How far one entry of the TLB reaches on pages of a backing (common/page_reach.h): out[0] ns a
 // load through neighbouring lines, [1] through as many 4 KiB pages; range: where the memory of the

@@ -11,12 +11,12 @@
  * hot data beside the code: the next function is drawn by a generator in registers, as in
  * code_segment.c, x = x * 6364136223846793005 + 1442695040888963407;  k = ((x >> 32) * n) >> 32,
  * and called at an address that is computed, through one indirect call. The generator starts from
- * the seed of code_lay in every run; the warm steps are its first.
+ * the seed of code_lay, and goes on from there.
  *
  * Each function notes the smallest and the largest instruction pointer: the extent of the code that
  * was hot is last_ip + FUNCTION_BYTES - first_ip. It folds its number into the checksum,
  *     checksum = rotate_left(checksum, 5) ^ k,
- * from 0 at the beginning of the timed part. It is all assembler, from which a compiler removes
+ * from 0 at the beginning of each sample. It is all assembler, from which a compiler removes
  * nothing.
  *
  * @kernel
@@ -31,18 +31,20 @@
 #endif
 #include <stdint.h>
 
+#include "common/bracket.h"
+
 // The interface is code_segment.c's, where it is explained; the only pattern is 0.
 // @interface
 typedef struct {
-  int64_t begin_ns, time_ns, steps;
+  bracket sample;
+  int64_t steps;
   uint64_t first_ip, last_ip, checksum;
-  double core_mhz;
   int64_t involuntary_switches, cpu;
 } code_sample;
 
 int64_t code_bounds(int64_t *out);
 int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *range);
-int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out);
+int64_t code_run(int64_t warm_steps, int64_t steps, int64_t samples, code_sample *out);
 int64_t code_page_reach(int backing, uint64_t seed, double *out, uint64_t *range);
 int64_t code_write_map(const char *path);
 // @end

@@ -16,7 +16,6 @@
 #include <sys/resource.h>
 
 #include "branch_ring.h"
-#include "core_clock.h"
 #include "page_reach.h"
 #include "text_pages.h"
 
@@ -279,34 +278,32 @@ static int64_t code_switches(void) {
 }
 
 static void code_time(void (*go)(code_state *), code_state *s, int64_t warm_steps, int64_t steps,
-                      code_sample *out) {
+                      int64_t samples, code_sample *out) {
   s->steps = warm_steps;
   if (warm_steps > 0)
     go(s);
-  s->steps = steps;
-  double before_mhz = core_mhz();
-  int64_t switches = code_switches();
-  int cpu = sched_getcpu();
-  int64_t begin_ns = clock_ns();
-  go(s);
-  int64_t time_ns = clock_ns() - begin_ns;
-  int cpu_after = sched_getcpu();
-  switches = code_switches() - switches;
-  *out = (code_sample){
-      .begin_ns = begin_ns,
-      .time_ns = time_ns,
-      .steps = s->steps,
-      .first_ip = s->first_ip,
-      .last_ip = s->last_ip,
-      .checksum = s->checksum,
-      .core_mhz = 0.5 * (before_mhz + core_mhz()),
-      .involuntary_switches = switches,
-      .cpu = cpu == cpu_after ? cpu : -1,
-  };
+  for (int64_t i = 0; i < samples; i++) {
+    code_sample *now = &out[i];
+    s->steps = steps;
+    int64_t switches = code_switches();
+    int cpu = sched_getcpu();
+    if (i == 0)
+      bracket_begin(&now->sample);
+    else
+      bracket_next(&out[i - 1].sample, &now->sample);
+    go(s);
+    bracket_end(&now->sample);
+    now->cpu = sched_getcpu() == cpu ? cpu : -1;
+    now->involuntary_switches = code_switches() - switches;
+    now->steps = s->steps;
+    now->first_ip = s->first_ip;
+    now->last_ip = s->last_ip;
+    now->checksum = s->checksum;
+  }
 }
 
-int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out) {
-  if (warm_steps < 0 || steps < 1 || out == NULL)
+int64_t code_run(int64_t warm_steps, int64_t steps, int64_t samples, code_sample *out) {
+  if (warm_steps < 0 || steps < 1 || samples < 1 || out == NULL)
     return EINVAL;
   pthread_mutex_lock(&code_lock);
   code_state state = code_laid.state;
@@ -314,10 +311,14 @@ int64_t code_run(int64_t warm_steps, int64_t steps, code_sample *out) {
   // The units are the same bytes wherever they are laid anew; a ring may become another one, so
   // nothing is laid while it runs.
   if (laid && ring)
-    code_time(code_run_ring, &state, warm_steps, steps, out);
+    code_time(code_run_ring, &state, warm_steps, steps, samples, out);
   pthread_mutex_unlock(&code_lock);
-  if (laid && !ring)
-    code_time(code_dispatch, &state, warm_steps, steps, out);
+  if (laid && !ring) {
+    code_time(code_dispatch, &state, warm_steps, steps, samples, out);
+    pthread_mutex_lock(&code_lock);
+    code_laid.state.x = state.x; // the next run goes on from here
+    pthread_mutex_unlock(&code_lock);
+  }
   return laid ? 0 : ENODATA;
 }
 

@@ -134,12 +134,13 @@ int main(int argc, char **argv) {
   if (smaps)
     code_print_smaps(range);
   code_sample sample;
-  code_run((int64_t)steps / 20, (int64_t)steps, &sample);
+  code_run((int64_t)steps / 20, (int64_t)steps, 1, &sample);
   if (smaps)
     code_print_smaps(range);
   int64_t last_bytes = code_is_ring(pattern) ? RING_JUMP_BYTES : CODE_UNIT_BYTES;
   printf("(%" PRIu64 ", %.6f, %" PRId64 ")\n",
-         sample.last_ip + (uint64_t)last_bytes - sample.first_ip, 1e-9 * (double)sample.time_ns, n);
+         sample.last_ip + (uint64_t)last_bytes - sample.first_ip,
+         1e-9 * (double)sample.sample.time_ns, n);
   return fflush(stdout) == 0 ? 0 : 1;
 }
 

@@ -76,11 +76,14 @@ class Told:
         clock's factor; NaN where the sample was not alone, or the clock is not known.
     calibrations
         By core.
+    shared
+        Which samples had company at both ends. (One with company at one end had it for a part.)
     """
 
     states: NDArray[np.int8]
     clock: NDArray[np.float64]
     calibrations: Mapping[int, Calibration]
+    shared: NDArray[np.bool_]
 
     @property
     def alone(self) -> NDArray[np.bool_]:
@@ -111,7 +114,7 @@ def tell(samples: pd.DataFrame) -> Told | None:
     """
     import numpy as np
 
-    from perflib.stats.alone import Probes, at_a_level, calibrate, states
+    from perflib.stats.alone import STATES, Probes, at_a_level, calibrate, states
 
     if not all(name in samples and samples[name].notna().any() for name in _PROBES):
         return None
@@ -124,11 +127,14 @@ def tell(samples: pd.DataFrame) -> Told | None:
     calibrations = calibrate(probes)
     found = np.empty(len(samples), dtype=np.int8)
     clock = np.full(len(samples), np.nan)
+    shared = np.zeros(len(samples), dtype=np.bool_)
     known = [one.levels[0] for one in calibrations.values() if one.clock_known]
     for cpu, at in rows.items():
         found[at] = states(probes[cpu], calibrations[cpu])
+        busy = ~at_a_level(probes[cpu], calibrations[cpu]).any(axis=0)
+        shared[at] = busy & (found[at] == STATES.index("shared"))
         if calibrations[cpu].clock_known:
             ports = probes[cpu].ports()
             near = at_a_level(probes[cpu], calibrations[cpu]).all(axis=0)
             clock[at] = np.where(near, ports.mean(axis=0) - min(known), np.nan)
-    return Told(found, clock, calibrations)
+    return Told(found, clock, calibrations, shared)

@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -51,7 +52,7 @@ def lay(kernel: Kernel, pattern: int, n: int, backing: int, seed: int = 1) -> tu
 
 def run(kernel: Kernel, warm: int, steps: int) -> SimpleNamespace:
     out = kernel.ffi.new("code_sample *")
-    assert kernel.lib.code_run(warm, steps, out) == 0
+    assert kernel.lib.code_run(warm, steps, 1, out) == 0
     names = [name for name, _ in kernel.ffi.typeof("code_sample").fields]
     return SimpleNamespace(**{name: getattr(out, name) for name in names})
 
@@ -73,8 +74,8 @@ def test_reference_gives_the_same_samples(
 ) -> None:
     first = bounds(kernel)[2]
     lay(kernel, PATTERNS[pattern], n, LOADED, seed)
-    expected = reference.run(pattern, seed, n, warm, steps, CASE_BYTES)
-    for _ in range(2):  # each run begins with the seed
+    for before in (0, warm + steps):  # a run goes on where the last one ended
+        expected = reference.run(pattern, seed, n, before + warm, steps, CASE_BYTES)
         found = run(kernel, warm, steps)
         assert (found.first_ip, found.last_ip) == (first + expected.first, first + expected.last)
         assert (found.checksum, found.steps) == (expected.checksum, steps)
@@ -95,17 +96,42 @@ def test_places_in_the_pages_use_all_sets_of_a_cache_alike() -> None:
     assert len(places) == 1024
 
 
+def run_samples(kernel: Kernel, warm: int, steps: int, samples: int) -> list[Any]:
+    out = kernel.ffi.new("code_sample[]", samples)
+    assert kernel.lib.code_run(warm, steps, samples, out) == 0
+    return [kernel.ffi.addressof(out, i) for i in range(samples)]
+
+
+def test_samples_of_a_run_follow_each_other(kernel: Kernel) -> None:
+    first = bounds(kernel)[2]
+    lay(kernel, PATTERNS["page"], 100, LOADED, seed=3)
+    for i, found in enumerate(run_samples(kernel, warm=50, steps=200, samples=4)):
+        expected = reference.run("page", 3, 100, 50 + 200 * i, 200, CASE_BYTES)
+        assert (found.first_ip, found.last_ip) == (first + expected.first, first + expected.last)
+        assert (found.checksum, found.steps) == (expected.checksum, 200)
+
+
+def test_samples_of_a_ring_are_whole_laps(kernel: Kernel) -> None:
+    lay(kernel, PATTERNS["chase"], 64, SMALL_PAGES)
+    found = run_samples(kernel, warm=0, steps=640, samples=3)
+    assert [(one.checksum, one.steps) for one in found] == [(10, 640)] * 3
+
+
 def test_sample_says_when_where_and_how_fast(kernel: Kernel) -> None:
     lay(kernel, PATTERNS["random"], 100, LOADED)
     before = time.monotonic_ns()
-    first, second = run(kernel, 10, 1000), run(kernel, 0, 2000)
-    assert before <= first.begin_ns <= first.begin_ns + first.time_ns <= second.begin_ns
-    assert second.begin_ns + second.time_ns <= time.monotonic_ns()
-    for sample in (first, second):
-        assert sample.time_ns > 0
-        assert sample.core_mhz > 0
-        assert sample.involuntary_switches >= 0
-        assert sample.cpu in {-1, *os.sched_getaffinity(0)}
+    found = run_samples(kernel, 10, 1000, 2)
+    for one in found:
+        sample = one.sample
+        assert before <= sample.start_ns <= sample.start_ns + sample.time_ns <= time.monotonic_ns()
+        assert sample.cpu_time_ns > 0
+        assert sample.probe_before_ns > 0
+        assert sample.chain_after_ns > 0
+        assert one.involuntary_switches >= 0
+        assert one.cpu in {-1, *os.sched_getaffinity(0)}
+    first, second = (one.sample for one in found)
+    assert first.start_ns + first.time_ns <= second.start_ns
+    assert second.probe_before_ns == first.probe_after_ns
 
 
 def test_core_that_the_thread_is_pinned_to_is_named(kernel: Kernel) -> None:
@@ -125,7 +151,7 @@ def test_core_that_the_thread_is_pinned_to_is_named(kernel: Kernel) -> None:
 def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -> None:
     span = kernel.ffi.new("uint64_t[2]")
     lay(kernel, PATTERNS["random"], 50, LOADED, seed=9)
-    expected = run(kernel, 0, 500).checksum
+    expected = reference.run("random", 9, 50, 0, 500, CASE_BYTES).checksum
     wrong = {
         (0, CASES + 1, LOADED): errno.ERANGE,
         (0, 2**62, LOADED): errno.ERANGE,
@@ -150,9 +176,10 @@ def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -
 def test_bad_arguments_of_the_others_are_refused(kernel: Kernel, tmp_path: Path) -> None:
     null, out = kernel.ffi.NULL, kernel.ffi.new("code_sample *")
     assert kernel.lib.code_bounds(null) == errno.EINVAL
-    assert kernel.lib.code_run(-1, 1, out) == errno.EINVAL
-    assert kernel.lib.code_run(0, 0, out) == errno.EINVAL
-    assert kernel.lib.code_run(0, 1, null) == errno.EINVAL
+    assert kernel.lib.code_run(-1, 1, 1, out) == errno.EINVAL
+    assert kernel.lib.code_run(0, 0, 1, out) == errno.EINVAL
+    assert kernel.lib.code_run(0, 1, 0, out) == errno.EINVAL
+    assert kernel.lib.code_run(0, 1, 1, null) == errno.EINVAL
     assert kernel.lib.code_write_map(null) == errno.EINVAL
     assert kernel.lib.code_write_map(bytes(tmp_path / "no" / "map")) == errno.ENOENT
     tmp_path.joinpath("link").symlink_to(tmp_path / "elsewhere")
@@ -167,7 +194,7 @@ def test_map_that_cannot_be_written_is_told(kernel: Kernel) -> None:
 
 def test_nothing_laid_is_not_run() -> None:
     fresh = kernels.load("code_segment", define={"CASES": 32})
-    assert fresh.lib.code_run(0, 1, fresh.ffi.new("code_sample *")) == errno.ENODATA
+    assert fresh.lib.code_run(0, 1, 1, fresh.ffi.new("code_sample *")) == errno.ENODATA
 
 
 @pytest.mark.parametrize("cases", [16, 33, 65536 + 32])

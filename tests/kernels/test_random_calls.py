@@ -47,12 +47,12 @@ def sample(
     """Smallest and largest instruction pointer, from the begin of the text, and the checksum."""
     out, span = kernel.ffi.new("code_sample *"), kernel.ffi.new("uint64_t[2]")
     assert kernel.lib.code_lay(RANDOM, n, backing, seed, span) == 0
-    assert kernel.lib.code_run(warm, steps, out) == 0
+    assert kernel.lib.code_run(warm, steps, 1, out) == 0
     first = bounds(kernel)[2]
     assert (span[0], (span[1] - span[0]) % HUGE) == (first, 0)
     assert first <= out.first_ip <= out.last_ip < span[1]
     assert out.steps == steps
-    assert out.time_ns > 0
+    assert out.sample.time_ns > 0
     return out.first_ip - first, out.last_ip - first, out.checksum
 
 

@@ -51,7 +51,7 @@ def must_lay(*what):
 
 def run(steps, warm=0):
     sample = ffi.new("code_sample *")
-    assert lib.code_run(warm, steps, sample) == 0
+    assert lib.code_run(warm, steps, 1, sample) == 0
     return sample
 
 def check(n, seed=1, steps=2000, pattern="random"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from perflib.experiments.code_size.claims import HYPOTHESES
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
 
@@ -23,6 +24,8 @@ __all__ = ["TABLES", "CodeParams", "CodeSweep", "Sizes"]
 Sizes = Annotated[
     list[Annotated[int, Field(ge=4, le=65536)]], BeforeValidator(split_items), Field(min_length=1)
 ]
+
+_IN_SHARES = "those of a trial, in equal shares for its samples"
 
 TABLES = {
     "page_ratio": "extra time on 4 KiB pages over each kind of 2 MiB pages, at each size",
@@ -48,7 +51,12 @@ class CodeParams(Params):
     )
     sizes_kib: Sizes = parameter([], "sizes of the code", "KiB")
     trial_ms: float = parameter(
-        5.0, "how long one sample is timed, after its warm-up", "ms", ge=1, le=10_000
+        2.0,
+        "how long a trial is timed, after its warm-up, in samples of at most 0.3 ms each; up to "
+        "four times as long where too few of them have the core alone",
+        "ms",
+        ge=0.1,
+        le=10_000,
     )
     threshold_percent: float = parameter(
         1.0, "a core, or a size of pages, counts as slower from this on", "percent", gt=0, le=1000
@@ -69,6 +77,7 @@ class CodeSweep(Experiment):
         Column("code_bytes", "integer", "B", "extent of the code that ran", True),
         Column("steps", "integer", "", "pieces of code that were run", True),
         Column("time_ns", "number", "ns", "wall time of all steps", True),
+        *BRACKET_COLUMNS,
         Column("position", "integer", "", "place of the trial in its round"),
         Column(
             "start_ns",
@@ -78,11 +87,13 @@ class CodeSweep(Experiment):
         ),
         Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
         Column("huge_bytes", "integer", "B", "of the code, what was found on 2 MiB pages"),
-        Column("softirqs", "integer", "", "soft interrupts on the core meanwhile"),
-        Column("interrupts", "integer", "", "interrupts on the core meanwhile"),
-        Column("switches", "integer", "", "context switches on the core meanwhile"),
+        Column("softirqs", "number", "", f"soft interrupts on the core meanwhile; {_IN_SHARES}"),
+        Column("interrupts", "number", "", f"interrupts on the core meanwhile; {_IN_SHARES}"),
+        Column("switches", "number", "", f"context switches on the core meanwhile; {_IN_SHARES}"),
         Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
-        Column("itlb_misses", "number", "", "counted by the processor, where it can"),
+        Column(
+            "itlb_misses", "number", "", f"counted by the processor, where it can; {_IN_SHARES}"
+        ),
         Column(
             "ok",
             "boolean",

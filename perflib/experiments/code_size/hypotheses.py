@@ -97,7 +97,7 @@ class _Sizes:
         comes together with a soft interrupt (the interrupt itself, a task that it wakes) counts.
         """
         configuration, both = ["cpu", "pattern", "backing", "n"], ["time_ns", "softirqs"]
-        rows = self.table.samples[[*configuration, *both]].dropna()
+        rows = self.table.trials(both)
         median = rows.groupby(configuration)["time_ns"].transform("median")
         rows = rows[rows["time_ns"] < _FAR * median]
         away = rows[both] - rows.groupby(configuration)[both].transform("mean")

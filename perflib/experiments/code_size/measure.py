@@ -9,6 +9,7 @@ from typing import Any
 from perflib.experiments.code_size import CodeParams
 from perflib.experiments.code_size.table import CodeTable
 from perflib.experiments.code_size.trials import (
+    SAMPLE_MS,
     CodeTrials,
     Configuration,
     bounds_of,
@@ -84,7 +85,7 @@ def pilot(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> dict[str
     """How many steps each size takes, the backings that fail, and the control of page sizes."""
     cores, where = plan["cores"], params.conditions(plan["cores"][0])
     steps, failed = calibrate(
-        sweep.kernel, where, plan["pieces"], plan["backings"], params.trial_ms
+        sweep.kernel, where, plan["pieces"], plan["backings"], min(params.trial_ms, SAMPLE_MS)
     )
     absent = plan["absent"] | failed
     backings = [name for name in plan["backings"] if name not in failed]
@@ -120,6 +121,7 @@ def trials(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> CodeTri
         [params.conditions(cpu) for cpu in plan["cores"]],
         [Configuration(*one) for one in plan["configurations"]],
         piece_bytes=plan["piece_bytes"],
+        trial_ms=params.trial_ms,
         seed=params.seed,
         perf_map=sweep.perf_map,
     )

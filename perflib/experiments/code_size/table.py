@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from perflib.experiments.code_size.reaches import Reaches
+from perflib.framework.brackets import Told, tell
 from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.stats.compare import CoreComparison, compare_cores
@@ -26,36 +27,64 @@ Floats = NDArray[np.float64]
 _PATTERNS = ("random", "page", "chase", "line")
 _BACKINGS = ("loaded", SMALL_PAGES, "thp", "collapse", "hugetlb", "hugectl")
 _SHAPES: dict[str, Any] = {"chase": "cyclic"}
+_COUNTS = ("softirqs", "itlb_misses", "time_ns", "steps")
 RINGS = ("chase", "line")
 
 
-class CodeTable:
-    """The samples of one run as log time a step, ``[round, cpu, n]`` of each pattern and backing.
+State = Literal["alone", "shared"]
 
-    Rows whose ``ok`` is false are left out. Everything is compared within rounds, and uncertainty
-    comes from the scatter of batches.
+
+class CodeTable:
+    """The samples of one run as log time a step, ``[time, cpu, n]`` of each pattern and backing.
+
+    Rows whose ``ok`` is false are left out. Uncertainty comes from the scatter of batches.
+
+    Where probes tell when a core was alone, the table is of those samples (``state`` "alone") or of
+    those whose sibling thread was busy at both ends ("shared"). Trials often have none of either,
+    so a time is the median over a batch: its CPU time, which leaves out what other tasks take.
+    Where nothing is told, all samples count, a time is a round's, and configurations are compared
+    within rounds.
     """
 
-    def __init__(self, samples: pd.DataFrame) -> None:
+    def __init__(self, samples: pd.DataFrame, state: State = "alone") -> None:
         samples = usable(samples, ["time_ns", "steps", "n"])
+        told = tell(samples)
+        self.told = told if told is not None and told.any_told else None
+        time_ns = samples["time_ns"]
+        if told is not None:
+            time_ns = samples["cpu_time_ns"].where(samples["cpu_time_ns"] > 0, time_ns)
         samples = samples.assign(
             pattern=samples["pattern"].astype(str),  # a user's table may name them by numbers
             backing=samples["backing"].astype(str),
-            step_ns=samples["time_ns"] / samples["steps"],
+            step_ns=time_ns / samples["steps"],
         )
-        self.samples = samples
         self.patterns = sorted(set(samples["pattern"]), key=_place_in(_PATTERNS))
         self.backings = sorted(set(samples["backing"]), key=_place_in(_BACKINGS))
         self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
-        self.rounds = np.array(sorted(set(samples["round"])))
         extent = samples.groupby(["pattern", "n"])["code_bytes"].median()
         self._extent = {
             (str(pattern), int(n)): float(size)
             for (pattern, n), size in zip(extent.index, extent, strict=True)
         }
-        self.start_s = round_starts(samples, self.rounds)
-        self.blocks = time_blocks(self.start_s, len(self.rounds))
+        self.samples = samples  # in whatever state
+        rounds = np.array(sorted(set(samples["round"])))
+        start_s = round_starts(samples, rounds)
+        blocks = time_blocks(start_s, len(rounds))
+        if self.told is None:
+            self._rows = samples.assign(time=np.searchsorted(rounds, samples["round"]))
+        else:
+            here = _in_state(samples, self.told, state)
+            places = blocks[np.searchsorted(rounds, samples["round"])]
+            self._rows = samples.assign(time=places)[here]
+            first = np.searchsorted(blocks, np.arange(blocks.max() + 1))
+            start_s = None if start_s is None else start_s[first]
+            blocks = np.arange(len(first))
+        self.start_s, self.blocks = start_s, blocks
         self._kept: dict[tuple[str, str, str], Floats] = {}
+
+    def count(self, cpu: int) -> int:
+        """How many samples of a core are in the table's state."""
+        return int((self._rows["cpu"] == cpu).sum())
 
     @property
     def sweeps(self) -> list[str]:
@@ -86,24 +115,36 @@ class CodeTable:
         return [int(place) for place in fits] or [0]
 
     def values(self, pattern: str, backing: str, column: str = "step_ns") -> Floats:
-        """``[round, cpu, n]``: a column of the samples; NaN where there is none."""
+        """``[time, cpu, n]``: a column of the samples; NaN where there is none.
+
+        The median of several samples, the mean of counts (most samples have none).
+        """
         if (pattern, backing, column) not in self._kept:
             sizes = self.sizes(pattern)
-            shape = len(self.rounds), len(self.cores), len(sizes)
-            found = np.full(shape, np.nan)
-            mine = self.samples
+            found = np.full((len(self.blocks), len(self.cores), len(sizes)), np.nan)
+            mine = self._rows
             mine = mine[(mine["pattern"] == pattern) & (mine["backing"] == backing)]
             if column in mine and len(mine):
+                kept = mine.groupby(["time", "cpu", "n"])[column]
+                joined = (kept.mean() if column in _COUNTS else kept.median()).reset_index()
                 found[
-                    np.searchsorted(self.rounds, mine["round"]),
-                    np.searchsorted(self.cores, mine["cpu"]),
-                    np.searchsorted(sizes, mine["n"]),
-                ] = mine[column].astype(float)
+                    joined["time"],
+                    np.searchsorted(self.cores, joined["cpu"]),
+                    np.searchsorted(sizes, joined["n"]),
+                ] = joined[column].astype(float)
             self._kept[pattern, backing, column] = found
         return self._kept[pattern, backing, column]
 
+    def trials(self, columns: Sequence[str]) -> pd.DataFrame:
+        """Sums of columns over the samples of each trial, in whatever state the core was."""
+        labels = ["cpu", "pattern", "backing", "n"]
+        rows = self.samples[["round", *labels, *columns]].dropna()
+        if self.told is None:
+            return rows
+        return rows.groupby(["round", *labels], as_index=False, sort=False)[list(columns)].sum()
+
     def by_block(self, values: Floats) -> Floats:
-        """``[block, ...]`` of ``[round, ...]``: robust means over the rounds of each block."""
+        """``[block, ...]`` of ``[time, ...]``: robust means over the rounds of each batch."""
         return block_means(values, self.blocks)
 
     # --- time against size -----------------------------------------------------------------------
@@ -231,6 +272,17 @@ class CodeTable:
         """Patterns with the backings that each was measured on."""
         pairs = self.samples[["pattern", "backing"]].drop_duplicates()
         return sorted(zip(pairs["pattern"], pairs["backing"], strict=True))
+
+
+def _in_state(samples: pd.DataFrame, told: Told, state: State) -> NDArray[np.bool_]:
+    """Which rows a table of that state has.
+
+    A program of its own has no probes: its samples count as those of a core that is alone.
+    """
+    if state == "shared":
+        return told.shared
+    unknown = samples["probe_before_ns"].isna().to_numpy()
+    return np.asarray(told.alone | unknown, dtype=np.bool_)
 
 
 def _place_in(order: Sequence[str]) -> Callable[[str], tuple[int, str]]:

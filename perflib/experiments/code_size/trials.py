@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perflib.experiments.code_size.table import RINGS
+from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.framework.page_control import timed_pairs
+from perflib.framework.watch import Watch
 from perflib.instruments.counters.events import event
 from perflib.instruments.counters.groups import Group
 from perflib.instruments.counters.watched import watch
@@ -32,23 +35,40 @@ from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError, UserError
 
-__all__ = ["Bounds", "CodeTrials", "Configuration", "bounds_of", "calibrate", "page_reach"]
+__all__ = [
+    "SAMPLE_MS",
+    "Bounds",
+    "CodeTrials",
+    "Configuration",
+    "bounds_of",
+    "calibrate",
+    "page_reach",
+]
 
 PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3}
 _PAGE_KIB, _HUGE_KIB = 4, 2048
 _TIMEOUT_S = 60.0
 _JUMP_BYTES = 5  # of a ring
 _LEAST_STEPS = 2000
+SAMPLE_MS = 0.3  # long beside its probes, short beside what a sibling does
+_PILOT_SAMPLES = 4
+_MOST_TIMES = 4  # as many samples as a trial has, where too few of them are alone
+_ENOUGH = 3  # alone samples of a trial: their median is none that an interrupt made
 _VISITS = 4  # warm-up: so many steps a piece of code leave one in fifty untouched
 _DUMPS = 2  # before and after
 _EVENT = "iTLB-load-misses:u"
 _MISSES = "itlb_misses"
-_MEASURED = ("core_mhz", "huge_bytes", "involuntary_switches")  # unless the trial failed before
+_MEASURED = (  # unless the trial failed before, or was made by a program
+    "core_mhz",
+    "huge_bytes",
+    "involuntary_switches",
+    *(column.name for column in BRACKET_COLUMNS),
+)
 _TUPLE = re.compile(r"\((\d+), ([\d.]+), (\d+)\)")
 
 
 class Configuration(NamedTuple):
-    """What one trial measures: ``core`` counts the run's cores from 0."""
+    """What one trial measures: ``core`` counts the run's cores from 0, ``steps`` are a sample's."""
 
     core: int
     pattern: str
@@ -123,15 +143,21 @@ def _place(worker: Worker, pattern: str, n: int, backing: str, seed: int) -> tup
     return int(answer), int(where[0]), int(where[1])
 
 
-def _run(worker: Worker, pattern: str, n: int, steps: int) -> Any:
-    sample = record(worker.target.name, "code_sample")
+def _run(worker: Worker, pattern: str, warm_steps: int, steps: int, samples: int) -> NDArray[Any]:
+    """Samples in a row, after warm-up."""
     answer, (done,) = worker.call(
-        "code_run", _warm_steps(pattern, n), steps, Out(sample, 1), timeout_s=_TIMEOUT_S
+        "code_run",
+        warm_steps,
+        steps,
+        samples,
+        Out(record(worker.target.name, "code_sample"), samples),
+        timeout_s=_TIMEOUT_S,
     )
     if answer:
         msg = f"code_run() of pattern {pattern!r} fails: {os.strerror(int(answer))}"
         raise MeasurementError(msg)
-    return done[0]
+    found: NDArray[Any] = done
+    return found
 
 
 def calibrate(
@@ -139,9 +165,9 @@ def calibrate(
     conditions: Conditions,
     pieces: Mapping[str, Sequence[int]],
     backings: Sequence[str],
-    trial_ms: float,
+    sample_ms: float,
 ) -> tuple[dict[tuple[str, int], int], dict[str, str]]:
-    """Steps that take about ``trial_ms``, by pattern and n; and the backings that fail here."""
+    """Steps that take about ``sample_ms``, by pattern and n; and the backings that fail here."""
     steps: dict[tuple[str, int], int] = {}
     failed: dict[str, str] = {}
     with Worker(build, conditions) as worker:
@@ -157,9 +183,9 @@ def calibrate(
                 answer, _, _ = _place(worker, pattern, n, SMALL_PAGES, 1)
                 if answer:
                     raise MeasurementError(explain(SMALL_PAGES, answer))
-                done = _run(worker, pattern, n, _LEAST_STEPS)
-                each_ns = max(float(done["time_ns"]) / float(done["steps"]), 1e-3)
-                steps[pattern, n] = max(int(trial_ms * 1e6 / each_ns), _LEAST_STEPS)
+                done = _run(worker, pattern, _warm_steps(pattern, n), _LEAST_STEPS, _PILOT_SAMPLES)
+                each_ns = max(float((done["sample"]["time_ns"] / done["steps"]).min()), 1e-3)
+                steps[pattern, n] = max(int(sample_ms * 1e6 / each_ns), n)
     return steps, failed
 
 
@@ -211,6 +237,7 @@ class CodeTrials(Workers):
         configurations: Sequence[Configuration],
         *,
         piece_bytes: int,
+        trial_ms: float,
         seed: int,
         perf_map: bool,
     ) -> None:
@@ -219,16 +246,20 @@ class CodeTrials(Workers):
         self._conditions = conditions
         self._configurations = configurations
         self._piece_bytes = piece_bytes
+        self._samples = max(round(trial_ms / SAMPLE_MS), 1)
+        self._watch = Watch()
         self._seed = seed
         self._perf_map = perf_map
         self._maps: set[Path] = set()
-        self._checksums: dict[tuple[int, str, int], int] = {}
+        self._checksums: dict[tuple[int, str, int], list[int]] = {}
         self._counters: dict[int, tuple[int, Group]] = {}
         self._columns: list[str] = []
+        self._counts = False
 
     def __enter__(self) -> Self:
         super().__enter__()
         known = _activity(core_activity(self._conditions[0].cpu or 0))
+        self._counts = bool(pmu().available)
         self._columns = [*_MEASURED, *known]
         if self._opened(0, self[0]) is not None:
             self._columns.append(_MISSES)
@@ -247,7 +278,7 @@ class CodeTrials(Workers):
         return super().provenance() | program
 
     def take(self, round_: int, configuration: int) -> Columns:
-        """One sample. The code's order is the same for all configurations of a round."""
+        """Samples in a row. The code's order is the same for all configurations of a round."""
         wanted = self._configurations[configuration]
         cpu = self._conditions[wanted.core].cpu
         assert cpu is not None
@@ -264,7 +295,12 @@ class CodeTrials(Workers):
             "start_ns": start_ns,
         }
         unknown = dict.fromkeys(self._columns, math.nan)
-        return {name: [value] for name, value in (labels | unknown | values).items()}
+        columns = labels | unknown | values
+        count = max(len(value) for value in columns.values() if isinstance(value, list))
+        return {
+            name: value if isinstance(value, list) else [value] * count
+            for name, value in columns.items()
+        }
 
     # --- in a worker -----------------------------------------------------------------------------
 
@@ -277,7 +313,7 @@ class CodeTrials(Workers):
             self.problems[
                 f"{wanted.backing}, in some trials: {explain(wanted.backing, answer)}"
             ] = None
-            return {"code_bytes": 0, "steps": 0, "time_ns": math.nan, "ok": False}
+            return {"code_bytes": 0, "steps": 0, "time_ns": [math.nan], "ok": False}
         self._write_map(worker)
         pages = _pages(worker, begin, end)
         lacking = smaps.violated(wanted.backing, pages)
@@ -285,39 +321,59 @@ class CodeTrials(Workers):
         before = core_activity(cpu)
         if counters is not None:
             counters.reset()
-        done = _run(worker, wanted.pattern, wanted.n, wanted.steps)
+        done = self._until_alone(worker, wanted, cpu)
         misses = float(counters.read()["scaled"].iloc[0]) if counters is not None else None
         meanwhile = core_activity(cpu) - before
         lacking = lacking or _violated(wanted.backing, worker, begin, end)
         if lacking:
             self.problems[f"{wanted.backing}, in some trials: {lacking}"] = None
-        right = self._right(wanted, round_, int(done["checksum"]), cpu)
-        here = int(done["cpu"]) == cpu
-        if not here:
+        right = self._right(wanted, round_, done["checksum"].tolist(), cpu)
+        here = done["cpu"] == cpu
+        if not here.all():
             self.problems[f"in some trials the thread migrated from cpu{cpu}"] = None
         last_bytes = _JUMP_BYTES if wanted.pattern in RINGS else self._piece_bytes
-        values = {
-            "code_bytes": int(done["last_ip"]) + last_bytes - int(done["first_ip"]),
-            "steps": int(done["steps"]),
-            "time_ns": float(done["time_ns"]),
-            "start_ns": int(done["begin_ns"]),
-            "core_mhz": float(done["core_mhz"]),
+        sample = done["sample"]
+        counted = _activity(meanwhile) | ({_MISSES: misses} if misses is not None else {})
+        return {
+            "code_bytes": int(done["last_ip"].max()) + last_bytes - int(done["first_ip"].min()),
+            "steps": done["steps"].tolist(),
+            "time_ns": sample["time_ns"].astype(float).tolist(),
+            "start_ns": sample["start_ns"].tolist(),
+            "core_mhz": core_mhz(sample).tolist(),
             "huge_bytes": pages.huge_bytes,
-            **_activity(meanwhile),
-            "involuntary_switches": int(done["involuntary_switches"]),
-            "ok": not lacking and right and here,
+            **bracket_columns(sample),
+            **{name: count / len(done) for name, count in counted.items()},
+            "involuntary_switches": done["involuntary_switches"].tolist(),
+            "ok": (right & here & (not lacking)).tolist(),
         }
-        return values | ({_MISSES: misses} if misses is not None else {})
 
-    def _right(self, wanted: Configuration, round_: int, checksum: int, cpu: int) -> bool:
-        """Did this core compute what the first of the round did?"""
-        first = self._checksums.setdefault((round_, wanted.pattern, wanted.n), checksum)
-        if checksum != first:
+    def _until_alone(self, worker: Worker, wanted: Configuration, cpu: int) -> NDArray[Any]:
+        """The samples of a trial: more of them where too few had the core alone."""
+        pattern, warm_steps = wanted.pattern, _warm_steps(wanted.pattern, wanted.n)
+        done = _run(worker, pattern, warm_steps, wanted.steps, self._samples)
+        enough = min(_ENOUGH, self._samples)
+        for _ in range(1, _MOST_TIMES):
+            alone = self._watch.alone(cpu, done["sample"])
+            if alone is None or alone >= enough:
+                break
+            more = _run(worker, pattern, 0, wanted.steps, self._samples)  # the code goes on
+            done = np.concatenate([done, more])
+        self._watch.add(cpu, done["sample"])
+        return done
+
+    def _right(
+        self, wanted: Configuration, round_: int, checksums: list[int], cpu: int
+    ) -> NDArray[np.bool_]:
+        """Which samples computed what the first core of the round did in them."""
+        known = self._checksums.setdefault((round_, wanted.pattern, wanted.n), [])
+        known += checksums[len(known) :]
+        right = np.array([one == first for one, first in zip(checksums, known, strict=False)])
+        if not right.all():
             self.problems[
                 f"cpu{cpu} ran other code than the first core of its round, or ran it wrongly: a "
                 "core or memory that is broken is the likeliest cause"
             ] = None
-        return checksum == first
+        return right
 
     def _write_map(self, worker: Worker) -> None:
         """Names for a profiler that attaches: the code no longer lies in the library's file."""
@@ -332,7 +388,7 @@ class CodeTrials(Workers):
 
     def _opened(self, core: int, worker: Worker) -> Group | None:
         """A counter of iTLB misses on the worker, where the processor has one."""
-        if not pmu().available or worker.pid is None:
+        if not self._counts or worker.pid is None:
             return None
         pid, group = self._counters.get(core, (0, None))
         if group is None or pid != worker.pid:
@@ -353,7 +409,8 @@ class CodeTrials(Workers):
         assert self._program is not None
         words = ["hugectl", "--text", str(self._program.library), "--smaps"]
         words += ["--pattern", wanted.pattern]
-        words += ["--steps", str(wanted.steps), "--seed", str(seed), str(wanted.n)]
+        steps = self._samples * wanted.steps
+        words += ["--steps", str(steps), "--seed", str(seed), str(wanted.n)]
         argv, environment = command(self._conditions[wanted.core], words)
         before = core_activity(cpu)
         try:
@@ -376,8 +433,8 @@ class CodeTrials(Workers):
             self.problems[f"{wanted.backing}, in some trials: {lacking}"] = None
         return {
             "code_bytes": int(printed[1]),
-            "steps": wanted.steps,
-            "time_ns": float(printed[2]) * 1e9,
+            "steps": steps,
+            "time_ns": [float(printed[2]) * 1e9],
             "huge_bytes": found[-1].huge_bytes if found else 0,
             **_activity(meanwhile),
             "ok": not lacking,

@@ -295,7 +295,7 @@ def test_a_short_run_measures_every_configuration_and_is_saved() -> None:
     assert set(table["backing"]) == set(plan["backings"])
     measured = table[table["round"] == 0].groupby(["cpu", "pattern", "n", "backing"]).size()
     assert len(measured) == len(plan["configurations"])
-    assert (measured == 1).all()
+    assert (measured >= 3).all(), "of 0.3 ms each"
     whole = table[table["pattern"].eq("random") & table["n"].eq(8 * KIB // 128)]
     assert set(whole["code_bytes"]) == {8 * KIB}
     again = load(run.id)

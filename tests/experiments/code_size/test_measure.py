@@ -439,7 +439,7 @@ def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
         taken.extend(columns["time_ns"])
         return columns
 
-    given = {**TINY, "backings": "4k", "budget_s": 0.3}
+    given = {**TINY, "backings": "4k", "budget_s": 1.5}
     with monkeypatch.context() as patch:
         patch.setattr(CodeTrials, "take", take)
         with pytest.raises(SystemExit):
@@ -448,7 +448,7 @@ def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert status == "interrupted"
     run = CODE.resume(name)
     assert run.samples["time_ns"].tolist()[: len(taken)] == taken
-    assert len(run.samples) > len(taken) == 4
+    assert len(run.samples) > len(taken) >= 12
     assert run.samples["ok"].all()
     counts = run.samples.groupby(["round", "n"]).size()
     assert (counts == 1).all()

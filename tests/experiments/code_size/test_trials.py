@@ -65,7 +65,7 @@ def trials_of(
     kernel: Build, *wanted: Configuration, cpus: list[int] | None = None, **more: Any
 ) -> CodeTrials:
     conditions = [Conditions(cpu=cpu) for cpu in cpus or CPUS[:1]]
-    given = {"piece_bytes": 128, "seed": 1, "perf_map": False, **more}
+    given = {"piece_bytes": 128, "trial_ms": 0.3, "seed": 1, "perf_map": False, **more}
     return CodeTrials(kernel, None, conditions, wanted, **given)
 
 
@@ -156,10 +156,10 @@ def test_all_cores_run_the_same_code_in_a_round_and_other_code_in_the_next(
     real = CodeTrials._right
 
     def right(
-        self: CodeTrials, wanted: Configuration, round_: int, checksum: int, cpu: int
-    ) -> bool:
-        seen.append((round_, checksum))
-        return bool(real(self, wanted, round_, checksum, cpu))
+        self: CodeTrials, wanted: Configuration, round_: int, checksums: list[int], cpu: int
+    ) -> Any:
+        seen.append((round_, *checksums))
+        return real(self, wanted, round_, checksums, cpu)
 
     monkeypatch.setattr(CodeTrials, "_right", right)
     cpus = CPUS[:2]
@@ -171,6 +171,53 @@ def test_all_cores_run_the_same_code_in_a_round_and_other_code_in_the_next(
         assert trials.violated == []
     assert [row["cpu"] for row in rows] == [*cpus, *cpus]
     assert len(set(seen)) == 2
+
+
+# --- several samples -----------------------------------------------------------------------------
+
+
+def test_samples_of_a_trial_are_rows_that_follow_each_other(kernel: Build) -> None:
+    with trials_of(kernel, configuration(n=8), trial_ms=1.2) as trials:
+        columns = trials.take(0, 0)
+        assert trials.violated == []
+    assert {len(values) for values in columns.values()} == {4}
+    assert columns["ok"] == [True] * 4
+    assert columns["steps"] == [20_000] * 4
+    assert set(columns["code_bytes"]) == {8 * 128}
+    assert columns["start_ns"] == sorted(set(columns["start_ns"]))
+    assert columns["probe_before_ns"][1:] == columns["probe_after_ns"][:-1]
+    assert all(0 < cpu <= 1.01 * wall + 1e4 for cpu, wall in zip(
+        columns["cpu_time_ns"], columns["time_ns"], strict=True
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("alone", "samples"),
+    [([None], 4), ([3], 4), ([0, 3], 8), ([0, 1, 2, 3], 16), ([0] * 9, 16)],
+    ids=["cannot be told", "enough", "enough at last", "just enough", "never enough"],
+)
+def test_a_trial_goes_on_until_enough_samples_are_alone(
+    kernel: Build, monkeypatch: pytest.MonkeyPatch, alone: list[int | None], samples: int
+) -> None:
+    counts = iter(alone)
+    monkeypatch.setattr(code_trials.Watch, "alone", lambda *_: next(counts))
+    with trials_of(kernel, configuration(), trial_ms=1.2) as trials:
+        columns = trials.take(0, 0)
+    assert {len(values) for values in columns.values()} == {samples}
+
+
+def test_cores_that_took_more_samples_are_compared_in_those_that_both_have(
+    kernel: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpus = CPUS[:1] * 3
+    counts = iter([3, 0, 3, 3])
+    monkeypatch.setattr(code_trials.Watch, "alone", lambda *_: next(counts))
+    wanted = [configuration(core=core) for core in range(len(cpus))]
+    with trials_of(kernel, *wanted, cpus=cpus, trial_ms=1.2) as trials:
+        columns = [trials.take(0, place) for place in range(len(wanted))]
+        assert trials.violated == []
+    assert [len(one["ok"]) for one in columns] == [4, 8, 4]
+    assert all(all(one["ok"]) for one in columns)
 
 
 def test_conditions_of_the_workers_are_recorded(kernel: Build) -> None:
