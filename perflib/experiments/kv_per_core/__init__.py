@@ -44,7 +44,7 @@ class KvParams(JobParams):
         le=60_000,
     )
     slice_us: float = parameter(
-        250.0,
+        300.0,
         "events of job=kernel are timed in slices of about this length, each between two probes",
         "us",
         ge=50,

@@ -150,11 +150,11 @@ class KernelTrials(Workers):
         return done
 
     def pilot(self, events: Events) -> tuple[list[float], dict[str, Any]]:
-        """Time of each event in ms, and what it has to give, from one pass (the first warms up)."""
+        """CPU time of each event in ms, and what it has to give, from one pass after a warm-up."""
         self._simulate(0, events[: min(len(events), 10)], _PILOT_TIMEOUT_S)
         done = self._simulate(0, events, _PILOT_TIMEOUT_S)
-        step_us = float(done["time_ns"].sum()) / 1e3 / max(1, int(done["steps"].sum()))
-        return [float(time_ns) / 1e6 for time_ns in done["time_ns"]], {
+        step_us = float(done["cpu_time_ns"].sum()) / 1e3 / max(1, int(done["steps"].sum()))
+        return [float(cpu_ns) / 1e6 for cpu_ns in done["cpu_time_ns"]], {
             "checksums": done["checksum"].tolist(),
             "steps": done["steps"].tolist(),
             "slice_steps": max(1, round(self._slice_us / step_us)),
