@@ -116,9 +116,12 @@ def tell(samples: pd.DataFrame) -> Told | None:
 
     from perflib.stats.alone import STATES, Probes, at_a_level, calibrate, states
 
-    if not all(name in samples and samples[name].notna().any() for name in _PROBES):
+    def measured(names: tuple[str, ...]) -> bool:
+        return all(name in samples and (samples[name] > 0).any() for name in names)
+
+    if not measured(_PROBES):
         return None
-    chained = all(name in samples and samples[name].notna().any() for name in _CHAINS)
+    chained = measured(_CHAINS)
     names = (*_PROBES, *_CHAINS) if chained else _PROBES
     values = {name: samples[name].to_numpy(np.float64, na_value=np.nan) for name in names}
     cpus = samples["cpu"].to_numpy()
