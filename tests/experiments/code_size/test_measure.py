@@ -451,7 +451,7 @@ def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(run.samples) > len(taken) >= 12
     assert run.samples["ok"].all()
     counts = run.samples.groupby(["round", "n"]).size()
-    assert (counts == 1).all()
+    assert (counts >= 3).all(), "each trial once, in samples of 0.3 ms"
 
 
 def test_a_run_in_which_a_backing_failed_is_saved_and_read_again(
