@@ -14,6 +14,8 @@ from pydantic import model_validator
 
 from perflib.experiments.memory_levels.claims import (
     CACHE,
+    CACHE_SHARED,
+    CAPACITY,
     MEMORY,
     PAGES,
     PREFETCHER,
@@ -158,6 +160,8 @@ class MemoryLevels(Experiment):
     )
     claims = (
         CACHE,
+        CACHE_SHARED,
+        CAPACITY,
         UNCLAIMED,
         UNCLAIMED_NEXT,
         MEMORY,

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perflib.experiments.memory_levels import tables as frames
 from perflib.experiments.memory_levels.claims import (
     CACHE,
+    CACHE_SHARED,
+    CAPACITY,
     MEMORY,
     PAGES,
     PREFETCHER,
@@ -20,13 +23,14 @@ from perflib.experiments.memory_levels.claims import (
     UNCLAIMED,
     UNCLAIMED_NEXT,
 )
-from perflib.experiments.memory_levels.table import MemoryTable, Statistic, tlb_reaches
+from perflib.experiments.memory_levels.table import MemoryTable, State, Statistic, tlb_reaches
 from perflib.framework.page_control import PageControl
 from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.sentences import size
+from perflib.stats.capacity import shrinkage
 from perflib.stats.decide import Decision, Reason, decide
 from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.plateaus import Level, Match
@@ -36,19 +40,24 @@ __all__ = ["findings", "tables"]
 _KIB = 1024
 _NEAR = 0.5  # of a factor of two: a level ends at a claim within the square root of two
 _HIDDEN = 50.0  # percent of the latency that a prefetcher must hide to be called one
+_LARGER = 1.42  # times a cache's size: so far a level that it holds may seem to reach
+_SMALLER = 10.0  # percent, about what sizes so far apart tell
 _LEAST_STEP = 25.0  # percent: curves that are known less well than this show no levels
 
 
 def findings(run: Run) -> list[Finding]:
-    """The caches, memory, prefetching, TLBs, huge pages; each core of several."""
-    table = MemoryTable.of(run)
+    """The caches, memory, prefetching, TLBs, huge pages; each core of several.
+
+    From samples that had the core alone, where probes tell; see ``MemoryTable``.
+    """
+    table = MemoryTable.of(run).alone
     threshold = run.params["threshold_percent"]
     control = PageControl.of(run)
-    unfit = _unfit(table)
     some = [
-        *(_cache(table, claim, unfit) for claim in table.matches.claims),
-        *_unclaimed(table, unfit),
-        _memory(table, unfit),
+        *(_cache(CACHE, table, claim) for claim in table.matches.claims),
+        *_beside_sibling(table),
+        *_unclaimed(table),
+        _memory(table),
         _prefetcher(table),
         _tlb_misses(table, threshold),
         *control.findings,
@@ -60,7 +69,7 @@ def findings(run: Run) -> list[Finding]:
 
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``MemoryLevels.tables``."""
-    table = MemoryTable.of(run)
+    table = MemoryTable.of(run).alone
     made: dict[str, Callable[[], pd.DataFrame]] = {
         "levels": lambda: frames.levels(table),
         "latency": lambda: frames.latency(table),
@@ -77,11 +86,17 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
 # --- levels --------------------------------------------------------------------------------------
 
 
-def _unfit(table: MemoryTable) -> Reason | None:
-    """Why this curve shows no levels; ``None``: it may."""
+def _unfit(table: MemoryTable, size_bytes: float) -> Reason | None:
+    """Why this curve shows no level that ends near a size; ``None``: it may.
+
+    Where there are probes, arrays that the core's own caches hold are visited more often than
+    others, so each part of the curve is judged by itself.
+    """
     if table.primary[0] == "sequential":
         return Reason("ascending_only")
-    width = table.curve_half_width
+    width, own = table.curve_half_width, _LARGER * table.own_bytes
+    if table.probed:
+        width = table.half_width_at(*((0.0, own) if size_bytes <= own else (own, math.inf)))
     if not math.isfinite(width):
         return Reason("no_interval")
     return Reason("too_wide", {"width": width}) if width > _LEAST_STEP else None
@@ -94,10 +109,26 @@ def _evidence(table: MemoryTable, level: Level | None) -> dict[str, Any]:
     if level is not None:
         known |= {
             "array_kib": level.array_bytes / _KIB,
-            "latency_cycles": list(table.latency(level, "latency_cycles")),
-            "latency_ns": list(table.latency(level)),
+            "latency_cycles": list(table.sampled(level).latency(level, "latency_cycles")),
+            "latency_ns": list(table.sampled(level).latency(level)),
         }
+        if table.state != "all":
+            known["samples"] = table.sampled(level).state
+            known["half_width_ns"] = {
+                part.state: part.latency(level).half_width for part in (table, table.part("all"))
+            }
     return known
+
+
+def _read_off(table: MemoryTable, state: State) -> tuple[Reason, ...]:
+    """Which samples a finding was read off; nothing where there are no probes."""
+    if table.state == "all":
+        return (Reason("untold"),) if table.probed else ()
+    return (Reason(f"from_{state}", {"percent": table.samples_percent}),)
+
+
+def _with(decision: Decision, *more: Reason) -> Decision:
+    return Decision(decision.verdict, (*decision.reasons, *more))
 
 
 def _end(level: Level | None) -> Interval | None:
@@ -111,7 +142,7 @@ def _in_kib(end: Interval | None) -> Interval:
     return NO_INTERVAL if end is None else Interval(*(value / _KIB for value in end))
 
 
-def _cache(table: MemoryTable, claim: Match, unfit: Reason | None) -> Finding:
+def _cache(made: Claim, table: MemoryTable, claim: Match) -> Finding:
     """Does a level of memory end where a cache for data claims to?
 
     ``supported``: all of the interval, from the last size that the level holds to the first that
@@ -119,13 +150,13 @@ def _cache(table: MemoryTable, claim: Match, unfit: Reason | None) -> Finding:
     does, or one level goes on through the claimed size.
     """
     level = None if claim.level is None else table.levels[claim.level]
-    end = _end(level)
+    end, unfit = _end(level), _unfit(table, claim.claimed_bytes)
     if unfit is not None:
         decision = Decision("inconclusive", (unfit,))
     else:
         decision = _unseen(table, claim) if end is None else _at_claim(end, claim.claimed_bytes)
-    return CACHE.found(
-        decision,
+    return made.found(
+        _with(decision, *_read_off(table, table.state)),
         _in_kib(end),
         about={"cache": claim.name},
         threshold=claim.claimed_bytes / _KIB,
@@ -134,6 +165,54 @@ def _cache(table: MemoryTable, claim: Match, unfit: Reason | None) -> Finding:
             "ends": [] if end is None else [size(end.effect)],
         },
         evidence={"claimed_kib": claim.claimed_bytes / _KIB} | _evidence(table, level),
+    )
+
+
+def _beside_sibling(table: MemoryTable) -> list[Finding]:
+    """The core's own caches while its sibling works; nothing where that was not seen well enough.
+
+    Each again: does a level end where it claims to? And how much smaller is it than alone?
+    """
+    shared = table.shared
+    if shared is None or _unfit(table, table.own_bytes) or _unfit(shared, table.own_bytes):
+        return []
+    own = [claim for claim in table.matches.claims if claim.claimed_bytes <= table.own_bytes]
+    names = {claim.name for claim in own}
+    ends = [claim for claim in shared.matches.claims if claim.name in names]
+    smaller = [_capacity(table, shared, claim) for claim in own]
+    return [_cache(CACHE_SHARED, shared, claim) for claim in ends] + [
+        finding for finding in smaller if finding is not None
+    ]
+
+
+def _capacity(table: MemoryTable, shared: MemoryTable, claim: Match) -> Finding | None:
+    """How much smaller a cache is beside a busy sibling; ``None``: a curve does not show its end.
+
+    In cycles where they are known: a clock that is lower with two threads makes no cache smaller.
+    """
+    if claim.level is None:
+        return None
+    level = table.levels[claim.level]
+    cycles = [part.level_curve("latency_cycles") for part in (table, shared)]
+    known = all(np.isfinite(curve).any() for curve in cycles)
+    alone, beside = (
+        cycles if known else [part.level_curve("latency_ns") for part in (table, shared)]
+    )
+    found, alone_bytes, shared_bytes = shrinkage(
+        table.sizes, alone, beside, level.first_bytes, level.last_bytes
+    )
+    if not (math.isfinite(alone_bytes) and math.isfinite(shared_bytes)):
+        return None
+    return CAPACITY.decided(
+        found,
+        _SMALLER,
+        about={"cache": claim.name},
+        facts={"alone_bytes": alone_bytes, "shared_bytes": shared_bytes},
+        evidence={
+            "alone_kib": alone_bytes / _KIB,
+            "shared_kib": shared_bytes / _KIB,
+            "samples_percent": {part.state: part.samples_percent for part in (table, shared)},
+        },
     )
 
 
@@ -169,7 +248,7 @@ def _from_to(code: str, level: Level) -> Reason:
     return Reason(code, {"first_bytes": level.first_bytes, "last_bytes": level.last_bytes})
 
 
-def _unclaimed(table: MemoryTable, unfit: Reason | None) -> list[Finding]:
+def _unclaimed(table: MemoryTable) -> list[Finding]:
     """Levels that end where no cache claims to; the TLB's reach is one reason for such."""
     found: list[Finding] = []
     for number in table.matches.unclaimed:
@@ -186,12 +265,14 @@ def _unclaimed(table: MemoryTable, unfit: Reason | None) -> list[Finding]:
         ][:1]
         following = table.levels[number + 1 : number + 2]
         slower = any(one.latency.low > level.latency.high for one in following)
+        unfit = _unfit(table, end.effect)
         if unfit is not None:
             decision = Decision("inconclusive", (unfit,))
         elif slower:
             decision = Decision("supported", tuple(reasons))
         else:
             decision = Decision("inconclusive", (*reasons, Reason("overlap")))
+        decision = _with(decision, *_read_off(table, table.state))
         claim = UNCLAIMED_NEXT if found else UNCLAIMED
         found.append(
             claim.found(
@@ -205,13 +286,16 @@ def _unclaimed(table: MemoryTable, unfit: Reason | None) -> list[Finding]:
     return found
 
 
-def _memory(table: MemoryTable, unfit: Reason | None) -> Finding:
+def _memory(table: MemoryTable) -> Finding:
     """Beyond all caches: is there a level of its own, and what does a load from it take?"""
     number = table.matches.memory
     level = None if number is None else table.levels[number]
+    sampled = table if level is None else table.sampled(level)
+    unfit = _unfit(table, float(table.sizes[-1]))
+    decision = _beyond_caches(table, level, first=number == 0, unfit=unfit)
     return MEMORY.found(
-        _beyond_caches(table, level, first=number == 0, unfit=unfit),
-        NO_INTERVAL if level is None else table.latency(level),
+        _with(decision, *_read_off(table, sampled.state)),
+        NO_INTERVAL if level is None else sampled.latency(level),
         evidence=_evidence(table, level),
     )
 
@@ -247,12 +331,14 @@ def _prefetcher(table: MemoryTable) -> Finding | None:
     else:
         return None
     places = table.beyond(table.caches_bytes)
-    longer = table.difference(("sequential", backing), (other, backing), places)
+    pair = ("sequential", backing), (other, backing)
+    longer, state = table.steadier(lambda part: part.difference(*pair, places))
     return PREFETCHER.decided(
         Interval(-longer.effect, -longer.high, -longer.low),
         _HIDDEN,
         facts={"array_bytes": table.sizes[places[0]], "order": other},
         evidence={"backing": backing, "order": other},
+        remarks=_read_off(table, state),
     )
 
 
@@ -272,16 +358,19 @@ def _tlb_misses(table: MemoryTable, threshold: float) -> Finding | None:
     if not all(table.measured(*one) for one in pair):
         return None
     places = _beyond_tlb(table)
+    longer, state = table.steadier(lambda part: part.difference(*pair, places))
+    part = table.part(state)
     on_huge = {
-        huge: list(table.difference(("random", huge), ("window", huge), places))
+        huge: list(part.difference(("random", huge), ("window", huge), places))
         for huge in table.huge
         if table.measured("random", huge) and table.measured("window", huge)
     }
     return TLB_MISSES.decided(
-        table.difference(*pair, places),
+        longer,
         threshold,
         facts={"array_bytes": table.sizes[places[0]]},
         evidence={"percent_on_huge_pages": on_huge},
+        remarks=_read_off(table, state),
     )
 
 
@@ -292,13 +381,18 @@ def _pages(table: MemoryTable, threshold: float, control: PageControl) -> Findin
     if not huge or not table.measured(order, SMALL_PAGES):
         return None
     places = _beyond_tlb(table)
-    effects = {name: table.difference((order, SMALL_PAGES), (order, name), places) for name in huge}
+    first, state = table.steadier(
+        lambda part: part.difference((order, SMALL_PAGES), (order, huge[0]), places)
+    )
+    part = table.part(state)
+    effects = {name: part.difference((order, SMALL_PAGES), (order, name), places) for name in huge}
     return PAGES.decided(
-        effects[huge[0]],
+        first,
         threshold,
         facts={"array_bytes": table.sizes[places[0]], "order": order},
         evidence={"percent_by_backing": {name: list(value) for name, value in effects.items()}},
         prevented=control.prevents(huge[0]),
+        remarks=_read_off(table, state),
     )
 
 
@@ -310,29 +404,32 @@ def _cores(table: MemoryTable, threshold: float) -> list[Finding]:
     if len(table.cores) < 2:
         return []
     beyond = table.beyond(table.caches_bytes)
+    _, state = table.steadier(lambda part: part.core_difference(beyond))
     within = table.within(min(table.claims.values(), default=float(table.sizes[0])))
     return [
-        *_slower(SLOWER_MEMORY, table, beyond, beyond[0], "median", threshold),
-        *_slower(SLOWER_FIRST_LEVEL, table, within, within[-1], "min", threshold),
+        *_slower(SLOWER_MEMORY, table, state, beyond, beyond[0], threshold),
+        *_slower(SLOWER_FIRST_LEVEL, table, table.state, within, within[-1], threshold),
     ]
 
 
 def _slower(
     claim: Claim,
     table: MemoryTable,
+    state: State,
     places: list[int],
     nearest: int,
-    statistic: Statistic,
     threshold: float,
 ) -> list[Finding]:
     """``nearest``: the place of the size that the claim names."""
+    part = table.part(state)
+    statistic: Statistic = "median" if claim is SLOWER_MEMORY else part.least
     where = {place["cpu"]: place["where"] for place in table.machine.get("cpus", ())}
-    compared = table.core_difference(places, statistic=statistic)
-    cycles = table.core_difference(places, "latency_cycles", statistic)
+    compared = part.core_difference(places, statistic=statistic)
+    cycles = part.core_difference(places, "latency_cycles", statistic)
     clocks = table.clocks()
     return [
         claim.found(
-            effect.decide(threshold),
+            _with(effect.decide(threshold), *_read_off(table, state)),
             effect.slowdown,
             about={"cpu": cpu},
             threshold=threshold,
@@ -344,6 +441,7 @@ def _slower(
                 "in_core_cycles_percent": list(own.slowdown),
                 "core_mhz": clocks.get(cpu),
                 "where": where.get(cpu),
+                "samples": state,
             },
         )
         for cpu, effect, own in zip(table.cores, compared.effects, cycles.effects, strict=True)

@@ -9,6 +9,8 @@ from perflib.model.claim import Claim
 
 __all__ = [
     "CACHE",
+    "CACHE_SHARED",
+    "CAPACITY",
     "MEMORY",
     "PAGES",
     "PREFETCHER",
@@ -19,6 +21,13 @@ __all__ = [
     "UNCLAIMED_NEXT",
 ]
 
+# Which samples a finding was read off; nothing is said where there are no probes.
+_SAMPLES = {
+    "from_alone": "From the samples that had the core alone ({percent:.0f} % of all).",
+    "from_shared": "From the samples beside a busy sibling ({percent:.0f} % of all).",
+    "from_all": "From all samples: those that had the core alone scatter more.",
+    "untold": "The probes never saw two states, so all samples count.",
+}
 # Why a curve shows no levels.
 _UNFIT = {
     "ascending_only": "Only ascending loads were measured: a prefetcher hides where a level ends.",
@@ -41,8 +50,8 @@ CACHE = Claim(
         "{ends:list})",
         "refuted": "no level of memory ends at the {claimed_bytes:size} that the machine claims "
         "for {cache} (nearest end: {ends:list})",
-        "inconclusive": "whether {cache} ends at the {claimed_bytes:size} that the machine claims "
-        "stays open",
+        "inconclusive": "the end of {cache} is not known well enough to compare it with the "
+        "{claimed_bytes:size} that the machine claims",
     },
     reasons={
         **_UNFIT,
@@ -57,7 +66,43 @@ CACHE = Claim(
         "goes_on": "One level goes on through that size, from {first_bytes:size} to "
         "{last_bytes:size}.",
         "no_level": "The latency rises there without a level: more rounds may show one.",
+        **_SAMPLES,
     },
+)
+CACHE_SHARED = replace(
+    CACHE,
+    name="cache_shared",
+    subject="{cache} shared",
+    exact="while the core's sibling works, a level of memory ends within a factor of 1.41 of the "
+    "{claimed_bytes:size} that this machine claims for {cache}",
+    plain={
+        "supported": "beside a busy sibling {cache} ends at the {claimed_bytes:size} that the "
+        "machine claims, too (found: {ends:list})",
+        "refuted": "beside a busy sibling no level of memory ends at the {claimed_bytes:size} that "
+        "the machine claims for {cache} (nearest end: {ends:list})",
+        "inconclusive": "beside a busy sibling the end of {cache} is not known well enough to "
+        "compare it with the {claimed_bytes:size} that the machine claims",
+    },
+)
+
+CAPACITY = Claim(
+    name="capacity",
+    kind="description",
+    subject="{cache} capacity",
+    quantity="how much smaller the arrays are that {cache} answers fast beside a busy sibling",
+    unit="percent",
+    exact="while the core's sibling works, {cache} answers arrays as fast as small ones up to a "
+    "size that is more than {threshold:g} % smaller than while the core is alone",
+    plain={
+        "supported": "a busy sibling takes a part of {cache}: it answers arrays fast up to "
+        "{shared_bytes:size}, alone up to {alone_bytes:size}, {estimate} less",
+        "refuted": "a busy sibling leaves the core its {cache}: it answers arrays fast up to "
+        "{shared_bytes:size}, alone up to {alone_bytes:size}, {estimate} less",
+        "inconclusive": "beside a busy sibling {cache} answers arrays fast up to "
+        "{shared_bytes:size}, alone up to {alone_bytes:size}: {estimate} less, too uncertain for a "
+        "verdict at {threshold:g} %",
+    },
+    reasons={"no_capacity": "One of the curves does not show where it ends."},
 )
 
 UNCLAIMED = Claim(
@@ -70,14 +115,15 @@ UNCLAIMED = Claim(
     plain={
         "supported": "a level of memory ends between {last_bytes:size} and {next_bytes:size}, "
         "where no claimed cache does",
-        "inconclusive": "whether a level of memory ends between {last_bytes:size} and "
-        "{next_bytes:size}, where no claimed cache does, stays open",
+        "inconclusive": "loads get slower between {last_bytes:size} and {next_bytes:size}, where "
+        "no claimed cache ends, by less than is certain",
     },
     reasons={
         **_UNFIT,
         "ends_there": _ENDS,
         "near_tlb": "The reach of the {tlb} ends near there, too.",
         "overlap": "But the intervals of its latency and the next level's overlap.",
+        **_SAMPLES,
     },
 )
 UNCLAIMED_NEXT = replace(UNCLAIMED, name="unclaimed_level_next", subject="unclaimed level {number}")
@@ -92,7 +138,8 @@ MEMORY = Claim(
     plain={
         "supported": "a load from memory takes {estimate}",
         "refuted": "no array is slower than another: all of them answer from one level, {estimate}",
-        "inconclusive": "what a load from memory takes stays open",
+        "inconclusive": "no level beyond the caches is known well enough to name the latency of "
+        "memory",
     },
     reasons={
         **_UNFIT,
@@ -103,6 +150,7 @@ MEMORY = Claim(
         "to_the_largest": "It goes from {first_bytes:size} to the largest array.",
         "shared": "So it begins within the {caches_bytes:size} that a cache claims to hold: others "
         "use that cache, too.",
+        **_SAMPLES,
     },
 )
 
@@ -117,9 +165,10 @@ PREFETCHER = Claim(
     plain={
         "supported": "a prefetcher hides most of the latency of ascending loads: {estimate}",
         "refuted": "no prefetcher hides most of the latency of ascending loads: {estimate}",
-        "inconclusive": "whether a prefetcher hides most of the latency of ascending loads stays "
-        "open: {estimate}",
+        "inconclusive": "ascending order hides {estimate} of the latency: too uncertain for a "
+        "verdict at {threshold:g} %",
     },
+    reasons=_SAMPLES,
 )
 
 TLB_MISSES = Claim(
@@ -133,9 +182,10 @@ TLB_MISSES = Claim(
     plain={
         "supported": "a load at random takes longer than one within 32 pages: {estimate}",
         "refuted": "a load at random takes as long as one within 32 pages: {estimate}",
-        "inconclusive": "whether a load at random takes longer than one within 32 pages stays "
-        "open: {estimate}",
+        "inconclusive": "a load at random takes {estimate} longer than one within 32 pages: too "
+        "uncertain for a verdict at {threshold:g} %",
     },
+    reasons=_SAMPLES,
 )
 
 PAGES = Claim(
@@ -149,10 +199,10 @@ PAGES = Claim(
     plain={
         "supported": "a load takes longer on 4 KiB pages than on 2 MiB pages: {estimate}",
         "refuted": "a load takes as long on 4 KiB pages as on 2 MiB pages: {estimate}",
-        "inconclusive": "whether a load takes longer on 4 KiB pages than on 2 MiB pages stays "
-        "open: {estimate}",
+        "inconclusive": "a load on 4 KiB pages takes {estimate} longer than on 2 MiB pages, from "
+        "which nothing follows",
     },
-    reasons=NOT_BACKED,
+    reasons={**NOT_BACKED, **_SAMPLES},
 )
 
 
@@ -170,9 +220,10 @@ def _slower(name: str, level: str, arrays: str) -> Claim:
             "supported": f"loads of cpu{{cpu}} from {level} are slower than the others': "
             "{estimate}",
             "refuted": f"loads of cpu{{cpu}} from {level} are as fast as the others': {{estimate}}",
-            "inconclusive": f"whether loads of cpu{{cpu}} from {level} are slower than the "
-            "others' stays open: {estimate}",
+            "inconclusive": f"loads of cpu{{cpu}} from {level} take {{estimate}} longer than the "
+            "others': too uncertain for a verdict at {threshold:g} %",
         },
+        reasons=_SAMPLES,
         together={
             "refuted": f"{{count}} cores are equally fast at loads from {level} (widest interval "
             "{widest})"

@@ -22,6 +22,7 @@ __all__ = ["core_difference", "latency", "plots", "ratios"]
 _KIB = 1024
 _BROAD = 2.0  # levels that reach over less sizes than this factor are drawn without their numbers
 _TLB_COLOUR, _LEVEL_COLOUR = "C4", "C3"
+_SHARED = 5  # the colour of the curve beside a busy sibling
 _COMPARED = {
     "pages": "4 KiB over\n2 MiB pages",
     "random": "random over\nwindow",
@@ -46,19 +47,25 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
 
 
 def latency(frame: pd.DataFrame, levels: pd.DataFrame) -> Figure:
-    """Time of a load against the size of the array: each order and backing; levels found."""
+    """Time of a load against the size of the array: each order and backing; levels found.
+
+    Where samples beside a busy sibling were seen, their curve stands beside that of the core alone.
+    """
     figure = Figure(figsize=(8.5, 5.4))
     axes = figure.subplots()
     backings = list(frame["backing"].unique())
     for i, (order, of_order) in enumerate(frame.groupby("order", sort=False)):
-        for backing, curve in of_order.groupby("backing", sort=False):
-            _curve(
-                axes, curve, ("latency_ns", "low_ns", "high_ns"),
-                f"{order}, {pages(str(backing))}", i, hollow=backing != backings[0],
-            )  # fmt: skip
+        for (backing, samples), curve in of_order.groupby(["backing", "samples"], sort=False):
+            columns = ("latency_ns", "low_ns", "high_ns")
+            label = f"{order}, {pages(str(backing))}"
+            if samples == "shared":
+                _curve(axes, curve, columns, f"{label}, sibling busy", _SHARED)
+            else:
+                _curve(axes, curve, columns, label, i, hollow=backing != backings[0])
+    alone = "; core alone" if "alone" in set(frame["samples"]) else ""
     _log_axis(axes, beside=3.5)
     _levels(axes, levels)
-    axes.set_title("Latency against the size of the array")
+    axes.set_title(f"Latency against the size of the array{alone}")
     axes.set_ylabel("latency of a dependent load (ns)")
     axes.set_xlabel("size of the array")
     _size_axis(axes, frame)
@@ -69,7 +76,8 @@ def latency(frame: pd.DataFrame, levels: pd.DataFrame) -> Figure:
 
 def _levels(axes: Axes, levels: pd.DataFrame) -> None:
     """The levels that were found, with their latencies where there is room."""
-    for number, level in enumerate(levels.dropna(subset="first_kib").to_dict("records")):
+    found = levels[levels["samples"] != "shared"].dropna(subset="first_kib")
+    for number, level in enumerate(found.to_dict("records")):
         ends, ns = (level["first_kib"], level["last_kib"]), level["latency_ns"]
         axes.plot(
             ends, [ns, ns], color=_LEVEL_COLOUR, lw=5, alpha=0.35,

@@ -34,31 +34,32 @@ _UNKNOWN_MIB = 256  # the same, where no cache is known
 _SHARE = 4  # by itself it takes at most this part of the free memory
 _OWN_BEYOND = 2  # times what the core's own caches hold: up to there a sibling is felt
 _UNKNOWN_OWN = 1 << 20  # bytes: up to there where no cache is known
-_OFTEN, _SELDOM = 2, 3  # rounds from one visit to the next
+_SELDOM = 3  # rounds from one visit to the next
+_BESIDE_END = 1.42  # times a cache's size: so far there are more sizes
 _BESIDE = 1.1  # the order of the visits is made beside the array: 4 bytes of 64, and a bit
 
 
 # --- how large, how warm -------------------------------------------------------------------------
 
 
-def _largest_cache(cpus: Sequence[int], *, own: bool = False) -> int:
-    """The size of the largest cache that one of the CPUs uses, as sysfs has it; 0: not known.
+def _cache_sizes(cpus: Sequence[int], *, own: bool = False) -> list[int]:
+    """The sizes of the caches for data that the CPUs use, as sysfs has them; ascending.
 
-    ``own``: of those of the first two levels that no other core uses. (A last-level cache looks
-    like a core's own to a virtual machine that has one.)
+    ``own``: those of the first two levels that no other core uses. (A last-level cache looks like
+    a core's own to a virtual machine that has one.)
     """
     places = topology()
-    sizes_bytes = [0]
+    found: set[int] = set()
     for cpu in cpus:
         threads = {cpu, *places.cpu(cpu).siblings}
-        sizes_bytes += [
+        found |= {
             cache.size_bytes
             for cache in caches()
             if cpu in cache.shared_cpus
             and cache.kind != "instruction"
             and (not own or (cache.level <= 2 and threads.issuperset(cache.shared_cpus)))
-        ]
-    return max(sizes_bytes)
+        }
+    return sorted(found)
 
 
 def largest_bytes(params: MemoryLevelsParams, cache_bytes: int) -> tuple[int, list[str]]:
@@ -113,6 +114,16 @@ def sizes(smallest: int, largest: int, per_doubling: int) -> list[int]:
     return sorted({round(size / LINE_BYTES) * LINE_BYTES for size in exact})
 
 
+def _near(ends: Sequence[int], smallest: int, largest: int, per_doubling: int) -> set[int]:
+    """Sizes halfway between others, beside those at which the core's own caches should end."""
+    found: set[int] = set()
+    for end in ends:
+        low, high = max(smallest, end // 2), min(largest, end * _BESIDE_END)
+        if low < high:
+            found.update(sizes(low, int(high), 2 * per_doubling))
+    return found
+
+
 def warm_loads(array_bytes: int, loads: int, cache_bytes: int) -> int:
     """How many loads warm an array up.
 
@@ -127,26 +138,19 @@ def warm_loads(array_bytes: int, loads: int, cache_bytes: int) -> int:
     return min(lines, _LAPS * loads)
 
 
-def _fewer(found: Sequence[int], dense_bytes: int, per_doubling: int) -> list[int]:
-    """From a size on one a doubling: enough for curves in which no level is looked for.
-
-    Placing large arrays takes most of a round's time.
-    """
-    return [size for i, size in enumerate(found) if size <= dense_bytes or i % per_doubling == 0]
-
-
-def _turn(size: int, place: int, own_bytes: int, cache_bytes: int, *, main: bool) -> Turn:
+def _turn(size: int, own_bytes: int, cache_bytes: int, *, main: bool) -> Turn:
     """In which rounds an array is visited.
 
     In the curve of the levels, what the core's own caches hold: in each round, until enough of it
-    was measured alone. Other arrays take longer to place and gain less from being alone: every
-    second or third round. Those beyond all caches come in the same rounds, so that they are
-    compared with one another.
+    was measured alone. Other arrays take longer to place and gain less from that: in every third
+    round, a third of the doublings in each. Those of all curves come in the same rounds, in which
+    they are compared; and so do all beyond the caches.
     """
     if main and size <= own_bytes:
         return Turn(1, 0, until_alone=True)
-    every = _OFTEN if main and size <= cache_bytes else _SELDOM
-    return Turn(every, place % every if size <= cache_bytes else 0, until_alone=False)
+    return Turn(
+        _SELDOM, size.bit_length() % _SELDOM if size <= cache_bytes else 0, until_alone=False
+    )
 
 
 # --- a run ---------------------------------------------------------------------------------------
@@ -155,16 +159,19 @@ def _turn(size: int, place: int, own_bytes: int, cache_bytes: int, *, main: bool
 def plan(params: MemoryLevelsParams) -> dict[str, Any]:
     """Cores, sizes, and the backings that are available."""
     cores = params.resolved_cores()
-    cache_bytes = _largest_cache(cores)
-    own_bytes = _OWN_BEYOND * _largest_cache(cores, own=True) or _UNKNOWN_OWN
+    cache_bytes = max(_cache_sizes(cores), default=0)
+    own = _cache_sizes(cores, own=True)
     largest, notes = largest_bytes(params, cache_bytes)
-    found = sizes(params.smallest_kib * _KIB, largest, params.sizes_per_doubling)
+    smallest = params.smallest_kib * _KIB
+    found = sizes(smallest, largest, params.sizes_per_doubling)
+    near = _near(own, smallest, largest, params.sizes_per_doubling)
     pages = -(-found[-1] // HUGE_PAGE_BYTES) + 2  # one array at a time; the control's two
     return {
         "cores": cores,
         "sizes": found,
+        "level_sizes": sorted(near.union(found)),
         "cache_bytes": cache_bytes,
-        "own_bytes": own_bytes,
+        "own_bytes": _OWN_BEYOND * max(own, default=0) or _UNKNOWN_OWN,
         "notes": notes,
         "hugetlb_pages": pages,
         **resolve(params.backings, _KNOWN, pages, params.settings),
@@ -174,7 +181,6 @@ def plan(params: MemoryLevelsParams) -> dict[str, Any]:
 def pilot(params: MemoryLevelsParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     """The backings that fail, the loads that take a repeat's time, the control of page sizes."""
     found, cache_bytes, cpu = plan["sizes"], plan["cache_bytes"], plan["cores"][0]
-    own_bytes = plan["own_bytes"]
     orders = list(dict.fromkeys(params.orders))
     with Arrays(params.conditions(None)) as arrays:
         failed = _failing(arrays, plan["backings"], orders[0], found[-1], cpu)
@@ -185,24 +191,19 @@ def pilot(params: MemoryLevelsParams, plan: Mapping[str, Any]) -> dict[str, Any]
             msg = f"none of the backings is available here: {reasons}"
             raise MeasurementError(msg)
         main = primary(orders, backings)
-        fewer = _fewer(found, own_bytes, params.sizes_per_doubling)
+        fewer = found[:: params.sizes_per_doubling]  # enough where no level is looked for
         curves = {
-            (order, backing): found if (order, backing) == main else fewer
+            (order, backing): plan["level_sizes"] if (order, backing) == main else fewer
             for order in orders
             for backing in backings
         }
         wanted = dict.fromkeys((order, size) for (order, _), own in curves.items() for size in own)
         loads = calibrate(arrays, cpu, backings[0], wanted, params.trial_ms)
         control = timed_pairs(backings, arrays.page_reach)
-    turns = {
-        (curve == main, size): _turn(size, place, own_bytes, cache_bytes, main=curve == main)
-        for curve in curves
-        for place, size in enumerate(found)
-    }
     configurations = [
         Configuration(
             cpu, order, backing, size, count, warm_loads(size, count, cache_bytes),
-            *turns[(order, backing) == main, size],
+            *_turn(size, plan["own_bytes"], cache_bytes, main=(order, backing) == main),
         )
         for cpu in plan["cores"]
         for (order, backing), own in curves.items()
@@ -260,4 +261,4 @@ def half_width(
     twice = 2 * max((one.every for one in configurations), default=0)
     if not samples["ok"].any() or samples["round"].max() + 1 < twice:
         return math.inf
-    return MemoryTable(samples, machine).half_width
+    return MemoryTable(samples, machine).alone.half_width

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments.memory_levels import ORDERS
+from perflib.framework.brackets import Told, tell
 from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.machine.cpulist import parse_cpus
-from perflib.machine.hardware.tlbs import Tlb, reach_bytes
+from perflib.machine.hardware.known_tlbs import tlbs_of
+from perflib.machine.hardware.tlbs import reach_bytes
 from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.model.run import Run
 from perflib.stats.compare import CoreComparison, compare_cores
@@ -22,10 +24,21 @@ from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
 from perflib.stats.plateaus import Level, Matches, find_levels, match
 
-__all__ = ["MemoryTable", "Statistic", "data_caches", "primary", "tlb_reaches"]
+__all__ = [
+    "MemoryTable",
+    "State",
+    "Statistic",
+    "data_caches",
+    "own_bytes",
+    "primary",
+    "tlb_reaches",
+]
 
 Floats = NDArray[np.float64]
 Statistic = Literal["median", "min"]
+# Of which samples: all, those that had the core alone, those beside a sibling that worked.
+State = Literal["all", "alone", "shared"]
+_LEAST_SHARED = 0.02  # of the samples are beside a busy sibling, or nothing is said of them
 _CYCLES, _NS = "latency_cycles", "latency_ns"
 _BACKINGS = (SMALL_PAGES, "thp", "collapse", "hugetlb")
 
@@ -45,6 +58,25 @@ def data_caches(machine: Mapping[str, Any], cpu: int) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda pair: pair[1]))
 
 
+def own_bytes(machine: Mapping[str, Any], cpu: int) -> int:
+    """The size of the largest cache that a core has for itself and its threads; 0: not known.
+
+    Of the first two levels: a last-level cache looks like a core's own to a virtual machine that
+    has one core.
+    """
+    threads = {cpu}
+    for place in machine.get("cpus", ()):
+        if place["cpu"] == cpu:
+            threads |= set(place.get("siblings", ()))
+    sizes = [0]
+    for cache in machine.get("caches", ()):
+        groups = [parse_cpus(group) for group in cache.get("shared_by") or ()]
+        mine = any(cpu in group and threads.issuperset(group) for group in groups)
+        if cache["kind"] != "instruction" and cache["level"] <= 2 and mine:
+            sizes.append(int(cache["size_bytes"]))
+    return max(sizes)
+
+
 def primary(orders: Iterable[str], backings: Iterable[str]) -> tuple[str, str]:
     """Of what there is, the order and backing in whose curve levels are looked for.
 
@@ -54,13 +86,36 @@ def primary(orders: Iterable[str], backings: Iterable[str]) -> tuple[str, str]:
 
 
 def tlb_reaches(machine: Mapping[str, Any]) -> dict[str, int]:
-    """How much data each level of the TLB reaches with 4 KiB pages, in bytes; as CPUID says."""
-    known = [
-        Tlb(**{**tlb, "page_bytes": tuple(tlb["page_bytes"])}) for tlb in machine.get("tlbs") or ()
-    ]
+    """How much data each level of the TLB reaches with 4 KiB pages, in bytes, by its name.
+
+    As CPUID reports; where it is silent, as published, and the name says so.
+    """
+    known = tlbs_of(machine)
+    origin = "" if known.origin in ("", "CPUID") else f" ({known.origin})"
     names = {1: "first-level TLB", 2: "second-level TLB"}
-    found = {name: reach_bytes(known, "data", level) for level, name in names.items()}
+    found = {
+        f"{name}{origin}": reach_bytes(known.tlbs, "data", level) for level, name in names.items()
+    }
     return {name: reach for name, reach in found.items() if reach}
+
+
+class Estimate(Protocol):
+    """What is known to within a half-width."""
+
+    @property
+    def half_width(self) -> float:
+        """Of the interval, or of the widest of several; not finite where there is none."""
+
+
+AnyEstimate = TypeVar("AnyEstimate", bound=Estimate)
+
+
+class _Part(NamedTuple):
+    """A part of a table's samples, by its rows."""
+
+    state: State
+    rows: NDArray[np.bool_]
+    whole: MemoryTable
 
 
 class MemoryTable:
@@ -77,6 +132,13 @@ class MemoryTable:
     latencies that are reported (``latency``). The *levels* are looked for in a curve of minima at
     all sizes: a change of the statistic at the size that a cache claims could draw an end there.
 
+    **Alone or not?** Where samples have probes (``perflib.framework.brackets``), ``alone`` is the
+    table of those that had their core alone, ``shared`` that of those beside a sibling that
+    worked. Whatever is the core's own, its first two levels and where they end, is read off the
+    one or the other. What cores share is known from the samples alone or from all, whichever
+    scatters less (``steadier``). A sibling makes caches smaller and slower, so the minimum would
+    pick the repeat in which it worked least: of shared samples it is the median everywhere.
+
     **Between trials** it is neither: where pages come to lie differs from one placement to the
     next, for better and for worse. Robust means over batches are taken, and Student's interval
     from their scatter (see ``perflib.stats.intervals``).
@@ -87,9 +149,16 @@ class MemoryTable:
         Rows as the experiment makes them; of a user's, the required columns are enough.
     machine
         The description in the run's provenance: which caches it claims; empty: not known.
+    part
+        Which of the samples count; rounds, sizes and cores are those of all.
     """
 
-    def __init__(self, samples: pd.DataFrame, machine: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        samples: pd.DataFrame,
+        machine: Mapping[str, Any] | None = None,
+        part: _Part | None = None,
+    ) -> None:
         samples = usable(samples, ["array_bytes", _NS])
         samples = samples.assign(
             order=samples["order"].astype(str), backing=samples["backing"].astype(str)
@@ -104,6 +173,11 @@ class MemoryTable:
         self.blocks = time_blocks(self.start_s, len(self.rounds))
         self.machine = machine or {}
         self.claims = data_caches(self.machine, self.cores[0])
+        self.own_bytes = own_bytes(self.machine, self.cores[0])
+        self.state: State = "all" if part is None else part.state
+        self._whole = self if part is None else part.whole
+        if part is not None:
+            samples = samples[part.rows]
         keys = ["order", "backing", "round", "cpu", "array_bytes"]
         repeats = _not_pushed_aside(samples, keys).groupby(keys, as_index=False)
         self._trials: dict[str, pd.DataFrame] = {
@@ -116,6 +190,62 @@ class MemoryTable:
     def of(cls, run: Run) -> Self:
         """That of a run."""
         return cls(run.samples, run.provenance.get("machine"))
+
+    # --- alone, or beside a sibling that works ---------------------------------------------------
+
+    @cached_property
+    def _told(self) -> Told | None:
+        return tell(self._whole.samples)
+
+    @cached_property
+    def alone(self) -> MemoryTable:
+        """That of the samples that had the core alone; of all where no probes tell."""
+        told = self._told
+        if self.state == "alone" or told is None or not told.any_told:
+            return self
+        return MemoryTable(self.samples, self.machine, _Part("alone", told.usable, self._whole))
+
+    @cached_property
+    def shared(self) -> MemoryTable | None:
+        """That of the samples beside a sibling that worked; ``None`` where there are too few."""
+        told = self._told
+        if told is None or told.shared.mean() < _LEAST_SHARED:
+            return None
+        return MemoryTable(self.samples, self.machine, _Part("shared", told.shared, self._whole))
+
+    @property
+    def samples_percent(self) -> float:
+        """How many of all samples these are."""
+        told = self._told
+        if self.state == "all" or told is None:
+            return 100.0
+        return 100 * float((told.usable if self.state == "alone" else told.shared).mean())
+
+    @property
+    def least(self) -> Statistic:
+        """Which of a trial's repeats stands for it where caches answer."""
+        return "median" if self.state == "shared" else "min"
+
+    def steadier(self, measure: Callable[[MemoryTable], AnyEstimate]) -> tuple[AnyEstimate, State]:
+        """What these samples say or what all say, whichever is narrower; and which."""
+        mine = measure(self)
+        if self._whole is self:
+            return mine, self.state
+        every = measure(self._whole)
+        if mine.half_width <= every.half_width or math.isnan(every.half_width):
+            return mine, self.state
+        return every, "all"
+
+    def part(self, state: State) -> MemoryTable:
+        """The table that ``steadier`` names."""
+        return self if state == self.state else self._whole
+
+    @property
+    def probed(self) -> bool:
+        """Are there probes, whatever they tell?"""
+        return self._told is not None
+
+    # --- what was measured -----------------------------------------------------------------------
 
     @property
     def huge(self) -> list[str]:
@@ -179,10 +309,10 @@ class MemoryTable:
         """The latency at each size with its interval, of one core or of those that are alike.
 
         Columns: ``array_bytes``, ``column`` itself, ``low_ns`` and ``high_ns`` (or ``cycles``).
-        Minima of the repeats, at all sizes.
+        Minima of the repeats, at all sizes; of shared samples, medians.
         """
         chosen = self.alike if cpu is None else [cpu]
-        log_latency = self.over_cores(self.values(order, backing, column, "min"), chosen)
+        log_latency = self.over_cores(self.values(order, backing, column, self.least), chosen)
         return self._by_size(self.by_block(log_latency), _ends(column))
 
     def ratio(self, above: tuple[str, str], below: tuple[str, str]) -> Floats:
@@ -217,7 +347,7 @@ class MemoryTable:
         A clock that changes blurs the caches' ends in ns; where it does not change, measuring it
         only adds noise.
         """
-        in_ns, in_cycles = (self.values(*self.primary, name, "min") for name in (_NS, _CYCLES))
+        in_ns, in_cycles = (self.values(*self.primary, name, self.least) for name in (_NS, _CYCLES))
         if (np.isfinite(in_ns) != np.isfinite(in_cycles)).any():
             return _NS
         return _CYCLES if _scatter(in_cycles) < _scatter(in_ns) else _NS
@@ -225,8 +355,12 @@ class MemoryTable:
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """The levels in the primary curve, by ascending size."""
-        values = self.values(*self.primary, self.unit, "min")
-        return find_levels(self.sizes, self.by_block(self.over_cores(values, self.alike)))
+        return find_levels(self.sizes, self.level_curve(self.unit))
+
+    def level_curve(self, column: str) -> Floats:
+        """``[block, size]``: log of the curve in which levels are looked for."""
+        values = self.values(*self.primary, column, self.least)
+        return self.by_block(self.over_cores(values, self.alike))
 
     @cached_property
     def matches(self) -> Matches:
@@ -235,11 +369,18 @@ class MemoryTable:
 
     def latency(self, level: Level, column: str = _NS) -> Interval:
         """What a load takes in the array that represents a level, in ns or in core cycles."""
-        statistic: Statistic = "min" if level.array_bytes <= self.caches_bytes else "median"
+        statistic = self.least if level.array_bytes <= self.caches_bytes else "median"
         values = self.over_cores(self.values(*self.primary, column, statistic), self.alike)
         place = int(np.searchsorted(self.sizes, level.array_bytes))
         found = t_interval(self.by_block(values[:, [place]])[:, 0])
         return Interval(*(math.exp(end) for end in found))
+
+    def sampled(self, level: Level) -> MemoryTable:
+        """The table of samples that a level's latency is read off: see ``steadier``."""
+        if level.array_bytes <= self.own_bytes:
+            return self
+        _, state = self.steadier(lambda table: table.latency(level))
+        return self.part(state)
 
     # --- parts of the curve ----------------------------------------------------------------------
 
@@ -277,8 +418,20 @@ class MemoryTable:
     @cached_property
     def curve_half_width(self) -> float:
         """Half an interval of a latency in percent, at the usual size of the primary curve."""
+        return self.half_width_at(0.0, math.inf)
+
+    def half_width_at(self, above: float, most: float) -> float:
+        """``curve_half_width`` of the arrays larger than one size, and no larger than another.
+
+        With probes a round need not visit all sizes: those without an interval are then a part of
+        what is usual. Without probes there is no half-width as long as one size has none.
+        """
         curve = self.curve(*self.primary)
-        width = float(np.median(50 * np.log(curve["high_ns"] / curve["low_ns"])))
+        curve = curve[curve["array_bytes"].between(above, most, inclusive="right")]
+        widths = 50 * np.log((curve["high_ns"] / curve["low_ns"]).to_numpy(np.float64))
+        if self.probed:
+            widths = np.where(np.isfinite(widths), widths, math.inf)
+        width = float(np.median(widths)) if widths.size else math.inf
         return width if math.isfinite(width) else math.inf
 
     @cached_property
@@ -286,7 +439,8 @@ class MemoryTable:
         """``curve_half_width``, or that of the difference between cores in memory, if wider."""
         if len(self.cores) < 2:
             return self.curve_half_width
-        difference = self.core_difference(self.beyond(self.caches_bytes))
+        beyond = self.beyond(self.caches_bytes)
+        difference, _ = self.steadier(lambda table: table.core_difference(beyond))
         return max(self.curve_half_width, difference.half_width)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -22,12 +23,14 @@ Pair = tuple[tuple[str, str], tuple[str, str]]
 def levels(table: MemoryTable) -> pd.DataFrame:
     """Each level that is claimed or found, and what a load from it takes.
 
-    Derumigny and Thomas print this table.
+    Derumigny and Thomas print this table. Where samples beside a busy sibling show levels of their
+    own, those of the core's own caches follow.
 
-    Columns: ``level``; ``size_kib``, as claimed; ``array_kib``, the array that was used;
-    ``latency_cycles`` (of the core) and ``latency_ns``, each with the ends of its 95 % interval,
-    ``low_…`` and ``high_…``; ``first_kib`` and ``last_kib``, the sizes that the level reaches from
-    and to. What was not seen, or claims no size, is NaN.
+    Columns: ``level``; ``samples``, which were used (``alone``, ``shared`` with a busy sibling,
+    ``all``); ``size_kib``, as claimed; ``array_kib``, the array that was used; ``latency_cycles``
+    (of the core) and ``latency_ns``, each with the ends of its 95 % interval, ``low_…`` and
+    ``high_…``; ``first_kib`` and ``last_kib``, the sizes that the level reaches from and to. What
+    was not seen, or claims no size, is NaN.
     """
     named: list[tuple[str, float, int | None]] = [
         (claim.name, claim.claimed_bytes, claim.level) for claim in table.matches.claims
@@ -41,16 +44,24 @@ def levels(table: MemoryTable) -> pd.DataFrame:
         return size if number is None else table.levels[number].end_bytes or math.inf
 
     rows = [_level(table, *row) for row in sorted(named, key=place)]
-    columns = ["level", "size_kib", "array_kib"]
+    if (shared := table.shared) is not None:
+        rows += [
+            _level(shared, claim.name, claim.claimed_bytes, claim.level)
+            for claim in shared.matches.claims
+            if claim.claimed_bytes <= table.own_bytes
+        ]
+    columns = ["level", "samples", "size_kib", "array_kib"]
     columns += [f"{end}_{unit}" for unit in _UNITS for end in ("latency", "low", "high")]
     return pd.DataFrame(rows, columns=[*columns, "first_kib", "last_kib"])
 
 
 def _level(table: MemoryTable, name: str, size: float, number: int | None) -> dict[str, Any]:
     level = None if number is None else table.levels[number]
-    row: dict[str, Any] = {"level": name, "size_kib": size / _KIB}
+    row: dict[str, Any] = {"level": name, "samples": table.state, "size_kib": size / _KIB}
     if level is not None:
+        table = table.sampled(level)
         row |= {
+            "samples": table.state,
             "array_kib": level.array_bytes / _KIB,
             "first_kib": level.first_bytes / _KIB,
             "last_kib": level.last_bytes / _KIB,
@@ -62,14 +73,22 @@ def _level(table: MemoryTable, name: str, size: float, number: int | None) -> di
 
 
 def latency(table: MemoryTable) -> pd.DataFrame:
-    """Latency in ns at each size, in each order and on each backing: minima of the repeats."""
+    """Latency in ns at each size, in each order and on each backing: minima of the repeats.
+
+    ``samples``: those that had the core alone where that is known, else all; in the order and on
+    the backing of the levels also those beside a busy sibling (``shared``; medians of the repeats).
+    """
     parts = []
-    for order in table.orders:
-        for backing in table.backings:
-            if table.measured(order, backing):
-                part = table.curve(order, backing)
-                part.insert(0, "backing", backing)
-                part.insert(0, "order", order)
+    for order, backing in itertools.product(table.orders, table.backings):
+        tables = [table]
+        if (order, backing) == table.primary and table.shared is not None:
+            tables.append(table.shared)
+        for each in tables:
+            if each.measured(order, backing):
+                part = each.curve(order, backing)
+                labels = {"order": order, "backing": backing, "samples": each.state}
+                for place, (name, value) in enumerate(labels.items()):
+                    part.insert(place, name, value)
                 parts.append(part)
     return pd.concat(parts, ignore_index=True)
 

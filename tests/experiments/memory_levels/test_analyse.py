@@ -314,4 +314,4 @@ def test_each_plot_has_its_table_and_all_are_declared() -> None:
 def test_a_run_of_an_earlier_schema_is_read() -> None:
     run = run_of(samples(rounds=3))
     run.params["turn_ms"] = run.params.pop("trial_ms")
-    assert experiment.current(run).params["trial_ms"] == 1.0
+    assert experiment.current(run).params["trial_ms"] == 0.3

@@ -136,7 +136,10 @@ def large_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int | None]
     """Say how large the cache and the free memory are."""
 
     def made(cache: int, free: int | None) -> None:
-        monkeypatch.setattr(measure, "_largest_cache", lambda _, own=False: cache // (1 + own))
+        def sizes_of(_: Any, *, own: bool = False) -> list[int]:
+            return [cache // 2] if own and cache else [cache // 2, cache]
+
+        monkeypatch.setattr(measure, "_cache_sizes", sizes_of)
         monkeypatch.setattr(measure, "free_bytes", lambda: free)
 
     return made
@@ -208,15 +211,15 @@ def test_each_core_order_backing_and_size_is_a_configuration_once() -> None:
     assert [one[:4] for one in found] == [
         (cpu, order, "4k", size)
         for cpu in CPUS[:2]
-        for order in ("window", "random")
-        for size in made["sizes"]
+        for order, sizes_of in (("window", "level_sizes"), ("random", "sizes"))
+        for size in made[sizes_of]
     ]
     assert min(one.loads for one in found) >= 2000
     assert all(one.warm_loads >= one.array_bytes // 64 for one in found)
     assert made["page_reach"] == {}, "there is nothing to be compared with small pages"
 
 
-def test_beyond_the_caches_only_the_curve_of_the_levels_is_dense(
+def test_only_the_curve_of_the_levels_is_dense(
     large_machine: Callable[[int, int | None], None],
 ) -> None:
     large_machine(128 * KIB, None)
@@ -225,10 +228,10 @@ def test_beyond_the_caches_only_the_curve_of_the_levels_is_dense(
         order: [one[3] for one in made["configurations"] if one[1] == order]
         for order in ("window", "random")
     }
-    assert found["window"] == made["sizes"]
-    beyond = [size for size in found["random"] if size > 128 * KIB]
-    assert beyond == [256 * KIB, 512 * KIB, MIB]
-    assert [size for size in made["sizes"] if size <= 128 * KIB] == found["random"][:7]
+    assert set(made["sizes"]) < set(found["window"])
+    between = sorted(set(found["window"]) - set(made["sizes"]))
+    assert 32 * KIB < between[0] < between[-1] < 96 * KIB, "beside the end of the core's own cache"
+    assert found["random"] == [16 * KIB << n for n in range(7)]
     assert made["own_bytes"] == 128 * KIB
 
 
@@ -373,8 +376,11 @@ def test_every_curve_of_a_core_has_small_arrays_dense_and_the_largest_in_the_sam
     for one in found:
         main, own = one.order == "window", one.array_bytes <= made["own_bytes"]
         assert one.until_alone == (main and own)
+        assert one.every == (1 if one.until_alone else 3)
         if one.array_bytes > 256 * KIB and not one.until_alone:
-            assert (one.every, one.phase) == (3, 0)
+            assert one.phase == 0
+    phases = {(one.array_bytes, one.phase) for one in found if one.every == 3}
+    assert len(phases) == len({size for size, _ in phases}), "curves are compared within rounds"
 
 
 @pytest.mark.parametrize(
