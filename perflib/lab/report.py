@@ -20,6 +20,7 @@ from perflib.lab.theme import figures, png
 from perflib.machine.describe import describe
 from perflib.machine.doctor.diagnose import diagnose
 from perflib.model.finding import Finding
+from perflib.model.investigation import corrected
 from perflib.model.run import Run
 
 __all__ = ["write_report"]
@@ -33,8 +34,9 @@ def write_report(
     Parameters
     ----------
     runs
-        What was measured; each run is analysed anew. The machine that is described is the first
-        run's; what the doctor says is told only if that is this machine.
+        What was measured; each run is analysed anew, and the anomaly claims of several are
+        corrected together (``perflib.model.investigation``). The machine that is described is the
+        first run's; what the doctor says is told only if that is this machine.
     path
         The HTML file to write. Figures and style are inside it.
     notebooks
@@ -47,9 +49,10 @@ def write_report(
     What was found, in plain sentences, one a line, run by run below its experiment's title: the
     report begins with them.
     """
-    found = [(run, experiments.get(run.experiment).analyse(run)) for run in runs]
+    judged = corrected([experiments.get(run.experiment).analyse(run) for run in runs])
+    found = list(zip(runs, judged, strict=True))
     told = [(experiments.get(run.experiment).title, summary(findings)) for run, findings in found]
-    judged = ledger_table(found)
+    hypotheses = ledger_table(found)
     here = describe()
     machine = runs[0].provenance["machine"] if runs else here
     same = machine["fingerprint"] == here["fingerprint"] and machine["hostname"] == here["hostname"]
@@ -65,7 +68,7 @@ def write_report(
         tlbs=tlbs(machine).html() if machine["tlbs"] else "",
         warnings=warnings_of(diagnose()) if same else None,
         sections=[_section(run, findings) for run, findings in found],
-        hypotheses=judged.html() if judged.rows else "",
+        hypotheses=hypotheses.html() if hypotheses.rows else "",
         notebooks=[
             {"name": file.stem, "link": os.path.relpath(file, path.parent)} for file in notebooks
         ],

@@ -41,6 +41,9 @@ _REASONS: Mapping[str, str] = {
     "clear": "The whole interval lies on the claimed side.",
     "excluded": "{threshold_unit} lies outside the interval.",
     "open": "{threshold_unit} lies within the interval: more rounds would narrow it.",
+    # of several runs judged as one
+    "not_surviving": "By itself it is supported, but it does not survive the correction over all "
+    "{claims} anomaly claims of this investigation (p = {p:.2g}, corrected {together:.2g}).",
     # of one core compared with the others: what the interval cannot know
     "nothing_to_compare": "It takes two cores or more, and two batches free of interference.",
     "chance": "With the cores' names exchanged at random it comes about too often (p = {p:.2g}, "

@@ -13,6 +13,7 @@ from perflib.lab.theme import figures as figures_of
 from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
 from perflib.model.store import load
+from tests.model.made import slower
 
 _VOID = {"meta", "img", "br", "hr", "link"}
 
@@ -70,6 +71,20 @@ def test_the_report_is_one_file_with_everything_in_it(runs: list[Run], tmp_path:
     assert "FIFO priority &lt;denied&gt;" in text
     assert "core 8 against the other cores" in text  # what others published
     assert runs[0].provenance["machine"]["fingerprint"] in text
+
+
+def test_anomalies_of_several_runs_are_corrected_together(
+    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just beyond its threshold, a core is called slow by a run alone, and by none of many."""
+    marginal = [slower(7, "supported", 1.41)]
+    for run in runs[:6]:
+        monkeypatch.setattr(experiments.get(run.experiment), "analyse", lambda _run: marginal)
+    path = tmp_path / "report.html"
+    assert "Cpu7 is slower" in write_report(runs[:1], path).replace("cpu7", "Cpu7")
+    told = write_report(runs[:6], path)
+    assert "It stays open whether cpu7" in told
+    assert "does not survive the correction over all 6 anomaly claims" in path.read_text()
 
 
 def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
