@@ -386,7 +386,7 @@ class Experiment:
                     raise UserError(msg + f"; {self.name} needs {needed} ('perflib list')")
                 continue
             kind = samples[column.name]
-            if column.type != "text" and not is_numeric_dtype(kind):
+            if column.type != "text" and not is_numeric_dtype(kind) and kind.notna().any():
                 msg = f"the column {column.name!r} holds no numbers, but {kind.iloc[:1].tolist()}"
                 raise UserError(msg)
             if column.required and (missing := kind.isna() & used).any():

@@ -339,6 +339,7 @@ def test_table_of_a_user_is_compared_with_the_columns() -> None:
     tiny = Tiny()
     tiny.check_samples(table())
     tiny.check_samples(table(token=["a", "b"], time_ns=[np.nan, 1.0], other=["x", "y"]))
+    tiny.check_samples(table(time_ns=[None, None]))  # known of no sample: as good as absent
     for wrong, said in (
         (table().rename(columns={"sum": "smu"}), "unknown column 'sum': did you mean 'smu'"),
         (table().rename(columns={"sum": 7}), "the samples lack a column: unknown column 'sum'"),
