@@ -30,16 +30,17 @@
 #endif
 #include <stdint.h>
 
+#include "common/bracket.h"
+
 // Answers are 0, or stage * 65536 + errno, with the stage: 1 the arguments, 2 the memory, 3 the
 // library (ENOENT: not opened, ENOSYS: no such function, ENXIO: none was opened), 4 the result.
 // @interface
 typedef struct {
   uint64_t first, second; /* addresses of A and of y */
-  int64_t begin_ns;       /* CLOCK_MONOTONIC */
-  int64_t time_ns, calls;
+  bracket timed;          /* of all calls */
+  int64_t calls;
   int64_t others_ns; /* CPU time of the process's other threads meanwhile */
   uint64_t checksum;
-  double core_mhz;              /* mean of before and after */
   int64_t involuntary_switches; /* of the thread, in the timed part */
   int64_t cpu;                  /* where it ran; -1 if it migrated meanwhile */
 } offset_sample;

@@ -43,15 +43,16 @@
 #endif
 #include <stdint.h>
 
+#include "common/bracket.h"
+
 // Answers are 0, or stage * 65536 + errno, with the stage: 1 the arguments, 2 the memory.
 // @interface
 typedef struct {
   uint64_t first, second; /* addresses of what is read and of what is written */
-  int64_t begin_ns;       /* CLOCK_MONOTONIC */
-  int64_t time_ns, calls;
+  bracket timed;          /* of all calls */
+  int64_t calls;
   int64_t others_ns; /* CPU time of the process's other threads meanwhile */
   uint64_t checksum;
-  double core_mhz;              /* mean of before and after */
   int64_t involuntary_switches; /* of the thread, in the timed part */
   int64_t cpu;                  /* where it ran; -1 if it migrated meanwhile */
 } offset_sample;
@@ -62,8 +63,9 @@ typedef struct {
 int64_t offsets_sweep(int function, int64_t n, const int64_t *offsets, int64_t count, int together,
                       int64_t warm_calls, int64_t calls, offset_sample *out);
 
-/* The core's frequency now, by a chain of additions. */
-double offsets_core_mhz(void);
+/* A bracket around calls of whatever function: begin, end. */
+void offsets_begin(bracket *out);
+void offsets_end(bracket *out);
 // @end
 
 #include "common/five_taps.h"
@@ -120,7 +122,9 @@ int64_t offsets_sweep(int function, int64_t n, const int64_t *offsets, int64_t c
   return two_sweep(&wanted, offsets, count, together, warm_calls, calls, out);
 }
 
-double offsets_core_mhz(void) { return core_mhz(); }
+void offsets_begin(bracket *out) { bracket_begin(out); }
+
+void offsets_end(bracket *out) { bracket_end(out); }
 
 #ifdef PERFLIB_MAIN
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "core_clock.h"
+#include "bracket.h"
 
 enum { TWO_PAGE = 4096, TWO_MOST_OFFSET = 1 << 20 };
 enum { TWO_ARGUMENT = 1, TWO_MEMORY, TWO_LIBRARY, TWO_RESULT }; // stages of an answer
@@ -84,6 +84,11 @@ static inline unsigned char *two_map(const two_function *function) {
   return base;
 }
 
+// Whether the probe after a sample may be the one before the next: what comes between is short.
+static inline int two_shares_probe(int together, int64_t warm_calls, int64_t calls) {
+  return !together && 5 * warm_calls <= calls;
+}
+
 // Sweep over offsets in the order given. The buffers are mapped anew, so that which physical
 // pages they get varies from sweep to sweep, and is not an offset's.
 static inline int64_t two_sweep(const two_function *function, const int64_t *offsets, int64_t count,
@@ -100,7 +105,7 @@ static inline int64_t two_sweep(const two_function *function, const int64_t *off
   memset(out, 0, (size_t)count * sizeof *out);
   two_places(function, base, offsets[0], 0, &first, &second);
   two_calls(function, first, second, 1);
-  double before_mhz = core_mhz();
+  bracket timed = {0};
   for (int64_t i = 0; i < count; i++) {
     two_places(function, base, offsets[i], together, &first, &second);
     if (together)
@@ -108,26 +113,25 @@ static inline int64_t two_sweep(const two_function *function, const int64_t *off
     two_calls(function, first, second, warm_calls);
     int64_t switches = two_switches(), others_ns = two_others_ns();
     int on = sched_getcpu();
-    int64_t begin_ns = clock_ns();
+    if (i > 0 && two_shares_probe(together, warm_calls, calls))
+      bracket_next(&timed, &timed);
+    else
+      bracket_begin(&timed);
     two_calls(function, first, second, calls);
-    int64_t time_ns = clock_ns() - begin_ns;
+    bracket_end(&timed);
     on = on == sched_getcpu() ? on : -1;
     others_ns = two_others_ns() - others_ns;
     switches = two_switches() - switches;
-    double after_mhz = core_mhz();
     out[i] = (offset_sample){
         .first = (uintptr_t)first,
         .second = (uintptr_t)second,
-        .begin_ns = begin_ns,
-        .time_ns = time_ns,
+        .timed = timed,
         .calls = calls,
         .others_ns = others_ns,
         .checksum = function->checksum(function->context, second),
-        .core_mhz = 0.5 * (before_mhz + after_mhz),
         .involuntary_switches = switches,
         .cpu = on,
     };
-    before_mhz = after_mhz;
   }
   munmap(base, two_span(function));
   return 0;

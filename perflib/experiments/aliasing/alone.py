@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from perflib.framework.brackets import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
@@ -19,44 +21,63 @@ if TYPE_CHECKING:
 
 __all__ = ["ALONE", "SHARED", "State", "beside_sibling", "in_state", "log_times"]
 
+_LONGEST_NS = 1e6  # of a sample that two probes can speak for
 State = Literal["alone", "shared"]
 ALONE: State = "alone"
 SHARED: State = "shared"
 
 
 def in_state(samples: pd.DataFrame, state: State = ALONE) -> NDArray[np.bool_]:
-    """Which rows were taken while the core was alone, or while its sibling worked.
+    """Which rows were taken while the core was alone, or while its sibling worked all the time.
 
     Where the probes tell nothing, or there are none, all rows count as alone: nothing is
     conditioned on what is not known.
     """
     import numpy as np
 
-    from perflib.stats.alone import STATES
-
     told = tell(samples if "cpu" in samples else samples.assign(cpu=0))
     if state == ALONE:
         return np.ones(len(samples), dtype=np.bool_) if told is None else told.usable
     if told is None or not told.any_told:
         return np.zeros(len(samples), dtype=np.bool_)
-    return np.asarray(told.states == STATES.index(SHARED))
+    return told.shared
 
 
 def log_times(
-    samples: pd.DataFrame, state: State = ALONE, column: str = "time_ns"
+    samples: pd.DataFrame,
+    state: State = ALONE,
+    *,
+    column: str = "time_ns",
+    configuration: Sequence[str] = (),
 ) -> NDArray[np.float64]:
     """Log of each row's time in ns; NaN in rows of another state.
 
     It is the CPU time where that is known beside probes: what other tasks and the hypervisor take
-    is no property of the core.
+    is no property of the core. A sibling comes and goes within milliseconds, so that two probes
+    say nothing of a longer sample: all rows of a configuration whose samples take longer than a
+    millisecond count as alone.
+
+    Parameters
+    ----------
+    column
+        With the wall time.
+    configuration
+        The columns that say what was timed.
     """
     import numpy as np
+    import pandas as pd
 
     times = samples[column].to_numpy(np.float64)
     if "cpu_time_ns" in samples:
         cpu_times = samples["cpu_time_ns"].to_numpy(np.float64, na_value=np.nan)
         times = np.where(cpu_times > 0, cpu_times, times)
-    return np.where(in_state(samples, state), np.log(times), np.nan)
+    used = in_state(samples, state)
+    if configuration:
+        every = pd.Series(times, index=samples.index)
+        typical = every.groupby([samples[name] for name in configuration]).transform("median")
+        long = (typical > _LONGEST_NS).to_numpy()
+        used = used | long if state == ALONE else used & ~long
+    return np.where(used, np.log(times), np.nan)
 
 
 def beside_sibling(claim: Claim) -> Claim:

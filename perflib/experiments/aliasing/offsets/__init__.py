@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from perflib.experiments.aliasing.addresses import default_offsets
-from perflib.experiments.aliasing.offsets.claims import ALIASES, SLOWEST
+from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
 
@@ -76,7 +77,7 @@ class AliasOffsetsParams(Params):
     )
     sample_ms: float = parameter(
         1.0,
-        "how long each offset is timed in a round, in five samples; one call at least",
+        "how long each offset is timed in a round, in samples of 0.2 ms; one call at least",
         "ms",
         ge=0.05,
         le=10_000,
@@ -118,6 +119,7 @@ class AliasOffsets(Experiment):
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
         Column("first_address", "integer", "", "where the buffer that is read lies"),
         Column("second_address", "integer", "", "where the buffer that is written lies"),
+        *BRACKET_COLUMNS,
         Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
         Column("others_ns", "integer", "ns", "CPU time of other threads of the process meanwhile"),
         Column("involuntary_switches", "integer", "", "times the thread was preempted"),
@@ -130,12 +132,13 @@ class AliasOffsets(Experiment):
         "quick": {"budget_s": 18.0, "elements": [2048], "sizes": [128, 256], "sample_ms": 0.4},
         "full": {"budget_s": 900.0, "precision_percent": 0.2, "sizes": [64, 128, 256, 512, 1024]},
     }
-    claims = (ALIASES, SLOWEST)
+    claims = (ALIASES, ALIASES_SHARED, SLOWEST)
     tables = {
         "time_{routine}": "time at each offset, of each build and size of a routine; of all that "
         "are none of ours: time_other",
         "simulated": "simulated 4K aliases of an element at each offset",
-        "effects": "what predicted offsets cost each function, its slowest and its fastest offset",
+        "effects": "what predicted offsets cost each function, also beside a busy sibling where "
+        "that was seen; its slowest and its fastest offset",
         "used": "how many samples each function has, and how many of them are used",
     }
     plots = {

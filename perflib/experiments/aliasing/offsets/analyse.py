@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perflib.experiments.aliasing.addresses import aliasing
-from perflib.experiments.aliasing.offsets.claims import ALIASES, SLOWEST
+from perflib.experiments.aliasing.alone import ALONE, SHARED, State, in_state
+from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
 from perflib.experiments.aliasing.offsets.functions import ROUTINES, Swept
 from perflib.experiments.aliasing.offsets.table import OffsetTable, functions_in
+from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
+from perflib.stats.interval import Interval
 
 __all__ = ["OTHER", "curves", "findings", "kind_of", "offset_findings", "tables"]
 
@@ -24,31 +28,47 @@ _ENDS = ("", "_low", "_high")
 
 
 def findings(run: Run) -> list[Finding]:
-    """Of each function: do the predicted offsets cost time, and does any?"""
+    """Of each function: do the predicted offsets cost time, and does any?
+
+    And do the predicted ones beside a busy sibling, where that was seen?
+    """
     threshold = run.params["threshold_percent"]
-    return [
+    alone = [
         finding
         for swept, table in _functions(run)
         for finding in offset_findings(swept, table, threshold)
     ]
+    return alone + [
+        _predicted(ALIASES_SHARED, swept, effect, threshold)
+        for swept, effect in _beside_sibling(run)
+    ]
 
 
-def _functions(run: Run) -> list[tuple[Swept, OffsetTable]]:
-    return functions_in(run.samples, run.provenance.get("plan", {}))
+def _functions(run: Run, state: State = ALONE) -> list[tuple[Swept, OffsetTable]]:
+    return functions_in(run.samples, run.provenance.get("plan", {}), state)
+
+
+def _beside_sibling(run: Run) -> list[tuple[Swept, Interval]]:
+    """What the predicted offsets cost each function while a sibling of the core works."""
+    found = [
+        (swept, table.predicted(swept.period))
+        for swept, table in _functions(run, SHARED)
+        if swept.period is not None
+    ]
+    return [(swept, effect) for swept, effect in found if math.isfinite(effect.half_width)]
 
 
 def offset_findings(swept: Swept, table: OffsetTable, threshold: float) -> list[Finding]:
     """The claims about one function, each with its verdict; ``threshold`` is in percent."""
     found = [_slowest(swept, table, threshold)]
     if swept.period is not None:
-        predicted = ALIASES.decided(
-            table.predicted(swept.period),
-            threshold,
-            about=swept.columns,
-            evidence={"period_bytes": swept.period},
-        )
-        found.insert(0, predicted)
+        found.insert(0, _predicted(ALIASES, swept, table.predicted(swept.period), threshold))
     return found
+
+
+def _predicted(claim: Claim, swept: Swept, effect: Interval, threshold: float) -> Finding:
+    about, evidence = swept.columns, {"period_bytes": swept.period}
+    return claim.decided(effect, threshold, about=about, evidence=evidence)
 
 
 def _slowest(swept: Swept, table: OffsetTable, threshold: float) -> Finding:
@@ -95,7 +115,11 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     made = {f"time_{kind}": of(kind) for kind in dict.fromkeys(kind_of(one) for one, _ in found)}
     if "simulated" in run.provenance:
         made["simulated"] = lambda: pd.DataFrame(run.provenance["simulated"]["rows"])
-    return {**made, "effects": lambda: _effects(found), "used": lambda: _used(run.samples)}
+    return {
+        **made,
+        "effects": lambda: _effects(found, dict(_beside_sibling(run))),
+        "used": lambda: _used(run.samples),
+    }
 
 
 def curves(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
@@ -110,13 +134,16 @@ def curves(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
     return frame[[*Swept("").columns, "predicted", *curve.columns]]
 
 
-def _effects(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
+def _effects(
+    functions: Iterable[tuple[Swept, OffsetTable]], beside: Mapping[Swept, Interval]
+) -> pd.DataFrame:
     """What the predicted offsets cost each function, and its slowest and fastest."""
     rows: list[dict[str, Any]] = []
     for swept, table in functions:
         row = swept.columns
         kinds = {
             "predicted": None if swept.period is None else table.predicted(swept.period),
+            "shared": beside.get(swept),
             "slowest": table.slowest.difference,
             "fastest": table.fastest.difference,
         }
@@ -132,7 +159,8 @@ def _effects(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
 def _used(samples: pd.DataFrame) -> pd.DataFrame:
     """How many samples each function has, how many of them are used, and of how many calls."""
     ok = samples["ok"] if "ok" in samples else pd.Series(data=True, index=samples.index)
-    counted = samples.assign(ok=ok.fillna(value=True).astype(bool)).groupby("function", sort=False)
+    used = ok.fillna(value=True).astype(bool) & in_state(samples)
+    counted = samples.assign(ok=used).groupby("function", sort=False)
     return counted.agg(
         samples=("ok", "size"), used=("ok", "sum"), calls=("calls", "median")
     ).reset_index()

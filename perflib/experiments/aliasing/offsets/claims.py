@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from perflib.experiments.aliasing.alone import beside_sibling
 from perflib.model.claim import Claim
 
-__all__ = ["ALIASES", "SLOWEST"]
+__all__ = ["ALIASES", "ALIASES_SHARED", "SLOWEST"]
 
 ALIASES = Claim(
     name="aliases",
@@ -31,6 +32,8 @@ ALIASES = Claim(
         "excluded": "It is {high:.2g} % at most.",
     },
 )
+
+ALIASES_SHARED = beside_sibling(ALIASES)
 
 SLOWEST = Claim(
     name="slowest",

@@ -158,14 +158,19 @@ def _effects(effects: pd.DataFrame) -> Figure:
     names = [literal(name) for name in effects["function"]]
     figure = Figure(figsize=(8, 0.24 * len(names) + 1.8))
     axes = figure.subplots()
-    kinds = (("predicted", "predicted offsets", "o"), ("slowest", "the slowest offset", "s"))
-    for number, (what, words, marker) in enumerate(kinds):
+    kinds = (
+        ("predicted", "predicted offsets", "o", "C0"),
+        ("shared", "the same, sibling busy", "D", "0.6"),
+        ("slowest", "the slowest offset", "s", "C1"),
+    )
+    for number, (what, words, marker, colour) in enumerate(kinds):
         x, low, high = (effects[f"{what}{end}_percent"] for end in ("", "_low", "_high"))
-        y = np.arange(len(names)) + 0.3 * (number - 0.5)
-        intervals(
-            axes, x, y, low, high, horizontal=True, fmt=marker, capsize=2, lw=1,
-            color=f"C{number}", label=words,
-        )  # fmt: skip
+        y = np.arange(len(names)) + 0.15 * (number - 1)
+        if x.notna().any():
+            intervals(
+                axes, x, y, low, high, horizontal=True, fmt=marker, capsize=2, lw=1, color=colour,
+                label=words,
+            )  # fmt: skip
     axes.axvline(0, color="0.3", lw=0.8)
     axes.set_xscale("symlog", linthresh=_STRAIGHT)
     axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")

@@ -53,7 +53,8 @@ class OffsetSweep:
         The function's.
     samples
         One row a sample: ``round``, ``offset_bytes``, ``calls``, ``time_ns``, ``start_ns``,
-        ``first_address``, ``second_address``, ``core_mhz``, ``others_ns``, ``ok``.
+        ``first_address``, ``second_address``, ``core_mhz``, ``others_ns``, ``ok``, and the columns
+        of a sample between probes.
     threshold_percent
         From where on an offset counts as slow.
     stopped
@@ -139,7 +140,7 @@ def sweep_offsets(
     threshold_percent
         From where on an offset counts as slow.
     sample_ms
-        How long each offset is timed in a round, in five samples; one call at least.
+        How long each offset is timed in a round, in samples of 0.2 ms; one call at least.
     cpu
         The core; by default the first that may be used.
     environment

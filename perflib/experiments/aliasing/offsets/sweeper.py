@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.experiments.aliasing.offsets.source import call_of
+from perflib.framework.brackets import bracket_columns, core_mhz
 from perflib.kernels import open_library
 
 __all__ = ["Sweeper"]
@@ -45,7 +46,7 @@ class Sweeper:
     read_only, stays, moves
         Places of arrays among the arguments.
     kernel
-        Library and module that read the core's clock.
+        Library and module whose ``offsets_begin`` and ``offsets_end`` bracket a sample.
     path
         Where modules are searched for.
     """
@@ -83,31 +84,36 @@ class Sweeper:
 
     def _samples(self, offsets: Sequence[int], warm_calls: int, calls: int) -> list[dict[str, Any]]:
         memory, begins = self._map()
-        core_mhz = open_library(*self.kernel)[0].offsets_core_mhz
-        before_mhz = core_mhz()
         samples = []
         for offset in offsets:
             arguments, addresses = self._arguments(memory, begins, offset)
-            self._timed(arguments, warm_calls)
+            self._run(arguments, warm_calls)
             cpus, others_ns = os.sched_getaffinity(0), _others_ns()
-            begin_ns, time_ns = self._timed(arguments, calls)
+            timed = self._bracketed(arguments, calls)
             others_ns = _others_ns() - others_ns
-            after_mhz = core_mhz()
             samples.append(
                 {
                     "offset_bytes": offset,
                     "calls": calls,
-                    "time_ns": time_ns,
-                    "start_ns": begin_ns,
+                    "time_ns": int(timed["time_ns"][0]),
+                    "start_ns": int(timed["start_ns"][0]),
                     "first_address": addresses[self.stays],
                     "second_address": addresses[self.moves],
-                    "core_mhz": (before_mhz + after_mhz) / 2,
+                    **{name: value for name, (value,) in bracket_columns(timed).items()},
+                    "core_mhz": float(core_mhz(timed)[0]),
                     "others_ns": others_ns,
                     "pinned": len(cpus) == 1,
                 }
             )
-            before_mhz = after_mhz
         return samples
+
+    @cached_property
+    def _bracket(self) -> tuple[Any, NDArray[Any], Any]:
+        """The kernel, a record of type ``bracket``, and a pointer to it."""
+        kernel, ffi = open_library(*self.kernel)
+        out = ffi.new("bracket *")
+        fields = [(name, "i8") for name, _ in ffi.typeof("bracket").fields]
+        return kernel, np.frombuffer(ffi.buffer(out), dtype=fields), out
 
     def _map(self) -> tuple[mmap.mmap, dict[int, int]]:
         """A new mapping with a copy of each array from a page on, and where; room to move one."""
@@ -149,12 +155,18 @@ class Sweeper:
             given = {place: ffi.cast("void *", address) for place, address in addresses.items()}
         return [given.get(i, plain) for i, plain in enumerate(self.arguments)], addresses
 
-    def _timed(self, arguments: Sequence[Any], calls: int) -> tuple[int, int]:
+    def _run(self, arguments: Sequence[Any], calls: int) -> None:
         function = self._call
-        begin_ns = time.monotonic_ns()
         for _ in repeat(None, calls):
             function(*arguments)
-        return begin_ns, time.monotonic_ns() - begin_ns
+
+    def _bracketed(self, arguments: Sequence[Any], calls: int) -> NDArray[Any]:
+        """A record of type ``bracket`` around so many calls."""
+        kernel, timed, out = self._bracket
+        kernel.offsets_begin(out)
+        self._run(arguments, calls)
+        kernel.offsets_end(out)
+        return timed
 
 
 def _raised(error: Exception) -> str:

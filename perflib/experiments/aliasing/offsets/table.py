@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments.aliasing.addresses import LINE_BYTES, PERIOD_BYTES, aliasing
+from perflib.experiments.aliasing.alone import ALONE, State, log_times
 from perflib.experiments.aliasing.offsets.functions import Configuration, Swept
-from perflib.framework.samples import round_starts, usable
+from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.model.errors import UserError
 from perflib.stats.interval import NO_INTERVAL, Interval, percent, percent_of
 from perflib.stats.intervals import (
@@ -31,12 +32,15 @@ Floats = NDArray[np.float64]
 _SEGMENTS = 3
 _LEAST_BLOCKS = 4
 _DRAWS = 200
+_POLISHES = 5
 
 
 def functions_in(
-    samples: pd.DataFrame, plan: Mapping[str, Any] | None = None
+    samples: pd.DataFrame, plan: Mapping[str, Any] | None = None, state: State = ALONE
 ) -> list[tuple[Swept, OffsetTable]]:
     """What was swept, each with its samples; a function without a usable sample is left out.
+
+    The probes of all functions together tell in which samples the core was alone.
 
     Parameters
     ----------
@@ -45,6 +49,8 @@ def functions_in(
         where they are known.
     plan
         The run's: that of an earlier version says what ran, since its samples do not.
+    state
+        Of the core, where probes tell it: times in another one are left out.
 
     Raises
     ------
@@ -52,6 +58,7 @@ def functions_in(
         No sample is usable.
     """
     kept = usable(samples, ["time_ns", "calls"])
+    kept = kept.assign(log_ns=log_times(kept, state, configuration=["function"]))
     arms = [Configuration(*arm).swept for arm in (plan or {}).get("arms", ())]
     planned = {swept.name: swept for swept in arms}
     found = [
@@ -92,15 +99,16 @@ class Extreme:
 class OffsetTable:
     """The samples of one function as log time a call, ``[round, offset]``.
 
-    Rows whose ``ok`` is false are left out; several of an offset in one round count as their
-    median, which one sample with interference does not change. Everything is compared within
-    rounds, and uncertainty comes from the scatter of batches.
+    Rows whose ``ok`` is false are left out, and those whose core was not alone, where probes tell
+    it; several of an offset in one round count as their median, which one sample with interference
+    does not change. Everything is compared within rounds, and uncertainty comes from the scatter
+    of batches.
 
     Parameters
     ----------
     samples
-        Rows with ``round``, ``offset_bytes``, ``time_ns``, ``calls``; ``start_ns`` and ``ok`` may
-        be missing.
+        Rows with ``round``, ``offset_bytes``, ``time_ns``, ``calls``; ``start_ns``, ``ok``, probes
+        and ``log_ns`` (of ``functions_in``) may be missing.
 
     Raises
     ------
@@ -112,7 +120,9 @@ class OffsetTable:
         samples = usable(samples, ["time_ns", "calls"])
         self.offsets = np.array(sorted(set(samples["offset_bytes"])), dtype=np.int64)
         self.rounds = np.array(sorted(set(samples["round"])))
-        log_ns = np.log(samples["time_ns"].to_numpy(np.float64) / samples["calls"])
+        times = samples["log_ns"] if "log_ns" in samples else log_times(samples)
+        self._conditioned = bool(np.isnan(times).any())
+        log_ns = times - np.log(samples["calls"].to_numpy(np.float64))
         cells = pd.DataFrame(
             {"round": samples["round"], "offset": samples["offset_bytes"], "log_ns": log_ns}
         )
@@ -125,9 +135,23 @@ class OffsetTable:
 
     @cached_property
     def relative(self) -> Floats:
-        """``[round, offset]``: log time beside the median over the offsets of that round."""
-        middle: Floats = np.nanmedian(self.log_ns, axis=1, keepdims=True)
-        return self.log_ns - middle
+        """``[round, offset]``: log time beside the median over the offsets of that round.
+
+        Rounds in which the core was alone at some offsets only are compared by those that they
+        have, each beside its own typical time (median polish).
+        """
+        seen = np.isfinite(self.log_ns).any(axis=1)
+        relative = np.full_like(self.log_ns, np.nan)
+        if not seen.any():
+            return relative
+        logs = self.log_ns[seen]
+        found = logs - np.nanmedian(logs, axis=1, keepdims=True)
+        for _ in range(_POLISHES if self._conditioned else 0):
+            typical = robust_mean(found)
+            typical -= np.median(typical[np.isfinite(typical)])
+            found = logs - np.nanmedian(logs - typical, axis=1, keepdims=True)
+        relative[seen] = found
+        return relative
 
     @cached_property
     def by_block(self) -> Floats:
@@ -142,7 +166,8 @@ class OffsetTable:
         """
         rows = [tuple(percent(t_interval(column))) for column in self.by_block.T]
         table = pd.DataFrame(rows, columns=["percent", "low_percent", "high_percent"])
-        level = math.exp(float(np.nanmedian(self.log_ns - self.relative)))
+        levels = (self.log_ns - self.relative)[np.isfinite(self.relative)]
+        level = math.exp(float(np.median(levels))) if levels.size else math.nan
         table.insert(0, "time_ns", level * (1 + table["percent"] / 100))
         table.insert(0, "offset_bytes", self.offsets)
         return table
@@ -163,9 +188,9 @@ class OffsetTable:
         for place in np.flatnonzero(near):
             alike = far & (self.offsets % LINE_BYTES == self.offsets[place] % LINE_BYTES)
             if alike.any():
-                others = self.by_block[:, alike].mean(axis=1)
+                others = mean_of_known(self.by_block[:, alike])
                 differences.append(self.by_block[:, place] - others)
-        return np.mean(differences, axis=0) if differences else np.zeros(0)
+        return mean_of_known(np.array(differences), axis=0) if differences else np.zeros(0)
 
     # --- what was not ----------------------------------------------------------------------------
 

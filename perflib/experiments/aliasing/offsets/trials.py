@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from perflib.experiments.aliasing.addresses import LINE_BYTES, PERIOD_BYTES
 from perflib.experiments.aliasing.offsets.functions import DGEMV, FUNCTIONS, Configuration
+from perflib.framework.brackets import bracket_columns, core_mhz
 from perflib.kernels import Build, build, record
 from perflib.machine.libraries.blas import ONE_THREAD, Blas
 from perflib.measure.conditions import Conditions
@@ -25,15 +26,14 @@ __all__ = ["TRIAL", "OffsetTrials", "calls_for", "fitting", "visiting", "with_ca
 
 # Columns of samples, and the fields of the kernel's that they are.
 _COLUMNS = {
-    "calls": "calls", "time_ns": "time_ns", "start_ns": "begin_ns", "first_address": "first",
-    "second_address": "second", "core_mhz": "core_mhz", "others_ns": "others_ns",
-    "involuntary_switches": "involuntary_switches",
+    "calls": "calls", "first_address": "first", "second_address": "second",
+    "others_ns": "others_ns", "involuntary_switches": "involuntary_switches",
 }  # fmt: skip
 _TIMEOUT_S = 120.0
 _MOST_OTHERS = 0.02  # share of the time that other threads may take, as clocks are read in turn
 _OTHERS_NS = 20_000
 _LONG_NS = 1_000_000
-_VISITS = 5
+_SLICE_MS = 0.2  # short beside the stretches in which a sibling works
 _ANSWER_BYTES = 512
 _TOGETHER_DISTANCE = 2048
 TRIAL = (_TOGETHER_DISTANCE,) * 3  # offsets of the calls that say how long one takes
@@ -102,13 +102,17 @@ class OffsetTrials(Workers):
         fit = fitting(wanted.routine, self._offsets)
         offsets = visiting(f"{self._seed}/{round_}/{which}", fit, wanted.visits)
         samples = self.sweep(wanted, offsets)
-        ok = self._usable(wanted, offsets, samples)
+        ok, timed = self._usable(wanted, offsets, samples), samples["timed"]
         cpu = self._conditions[wanted.core].cpu
         return {
             "cpu": [cpu] * len(offsets),
             **{name: [value] * len(offsets) for name, value in wanted.swept.columns.items()},
             "offset_bytes": offsets,
+            "start_ns": timed["start_ns"].tolist(),
+            "time_ns": timed["time_ns"].tolist(),
             **{column: samples[name].tolist() for column, name in _COLUMNS.items()},
+            **bracket_columns(timed),
+            "core_mhz": core_mhz(timed).round(1).tolist(),
             "ok": ok.tolist(),
         }
 
@@ -166,7 +170,7 @@ class OffsetTrials(Workers):
         cpu, name = self._conditions[wanted.core].cpu, wanted.swept.name
         first = self._checksums.setdefault(name, int(samples["checksum"][0]))
         apart = _TOGETHER_DISTANCE if self._together else np.array(offsets) % PERIOD_BYTES
-        others = np.maximum(samples["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
+        others = np.maximum(samples["timed"]["time_ns"] * _MOST_OTHERS, _OTHERS_NS)
         checks = {
             f"the thread migrated from cpu{cpu}": samples["cpu"] == cpu,
             "its result differs from sample to sample": samples["checksum"] == first,
@@ -208,8 +212,9 @@ def calls_for(trial_ns: Sequence[float], sample_ms: float) -> tuple[int, int, in
         How long each offset is timed in a round.
     """
     each_ns = max(float(min(trial_ns)), 1.0)
-    calls = round(sample_ms * 1e6 / _VISITS / each_ns)
-    return (calls, max(1, calls // 10), _VISITS) if calls else (1, int(each_ns < _LONG_NS), 1)
+    visits = max(1, round(sample_ms / _SLICE_MS))
+    calls = round(sample_ms * 1e6 / visits / each_ns)
+    return (calls, max(1, calls // 10), visits) if calls else (1, int(each_ns < _LONG_NS), 1)
 
 
 def with_calls(
@@ -228,7 +233,7 @@ def with_calls(
                 samples = trials.sweep(one, TRIAL)
             except WorkerError as error:
                 raise MeasurementError(str(error)) from error
-            counted[name] = calls_for(samples["time_ns"].tolist(), sample_ms)
+            counted[name] = calls_for(samples["timed"]["time_ns"].tolist(), sample_ms)
         calls, warm_calls, visits = counted[name]
         found.append(one._replace(calls=calls, warm_calls=warm_calls, visits=visits))
     return found

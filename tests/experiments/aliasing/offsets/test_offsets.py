@@ -15,7 +15,7 @@ import pytest
 
 from perflib.experiments.aliasing.addresses import aliasing
 from perflib.experiments.aliasing.offsets import AliasOffsetsParams, experiment, measure
-from perflib.experiments.aliasing.offsets.claims import ALIASES, SLOWEST
+from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
 from perflib.experiments.aliasing.offsets.functions import Configuration, Swept
 from perflib.experiments.aliasing.offsets.measure import functions_of, half_width
 from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
@@ -30,6 +30,7 @@ from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.store import load
 from tests.experiments.aliasing.offsets.test_sweep import OFFSETS, made
+from tests.experiments.aliasing.siblings import with_sibling
 
 needs_this_processor = pytest.mark.skipif(
     bool(experiment.unavailable()), reason=experiment.unavailable()
@@ -123,7 +124,8 @@ def test_each_function_has_its_verdicts() -> None:
         "mine predicted": "refuted",
         "mine": "refuted",
     }
-    assert {finding.of for finding in found} == {ALIASES, SLOWEST} == set(experiment.claims)
+    assert {finding.of for finding in found} == {ALIASES, SLOWEST}
+    assert {*experiment.claims} == {ALIASES, ALIASES_SHARED, SLOWEST}
     assert found[0].about == swept("convolution", 2048, "O3").columns
     assert found[1].reasons[0].code == "offset"
     for finding in found:
@@ -144,6 +146,68 @@ def test_null_equal_offsets_find_nothing() -> None:
         for finding in experiment.analyse(run_of({COPY: made(seed)}, threshold_percent=0.5))
     ]
     assert found.count("supported") <= 1
+
+
+# --- the sibling ---------------------------------------------------------------------------------
+
+
+def beside(seed: int, share: float, cost: float = 0.0, **slow: Any) -> pd.DataFrame:
+    """A sibling that works for a share of the time; then predicted offsets cost so much more."""
+    table = pd.concat([made(seed, hit=0.0, rounds=24, **slow)] * 3, ignore_index=True)
+    table = table.sort_values("round", kind="stable", ignore_index=True)
+    near = aliasing(table["offset_bytes"].to_numpy())[0]
+    return with_sibling(table, share, seed=seed, extra=1 + cost * near)
+
+
+def test_a_cost_is_reported_alone_and_beside_a_sibling() -> None:
+    near = np.array(OFFSETS)[aliasing(OFFSETS)[0]].tolist()
+    slow = dict.fromkeys(near, 0.15)
+    found = experiment.analyse(run_of({COPY: beside(1, 0.5, cost=0.3, slow=slow)}))
+    predicted, slowest, shared = found
+    assert [one.subject for one in found] == [
+        "copy-O2-2048 predicted", "copy-O2-2048", "copy-O2-2048 predicted shared",
+    ]  # fmt: skip
+    assert predicted.low < 15 < predicted.high
+    assert predicted.high - predicted.low < 2
+    assert slowest.verdict == "supported"
+    assert shared.low < 100 * (1.15 * 1.3 - 1) < shared.high
+    assert (shared.of, shared.of.kind) == (ALIASES_SHARED, "description")
+    for finding in found:
+        assert "{" not in finding.plain + finding.claim + finding.reason
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
+def test_null_beside_a_sibling(share: float) -> None:
+    claims = misses = 0
+    runs = 10
+    for seed in range(runs):
+        found = experiment.analyse(run_of({COPY: beside(seed, share)}, threshold_percent=1.0))
+        claims += sum(one.verdict == "supported" for one in found)
+        misses += not found[0].low <= 0 <= found[0].high
+        assert len(found) == 2 if share == 1 else 3
+    assert claims <= 1
+    assert misses <= 3
+
+
+def test_what_differs_beside_a_sibling_only_is_not_the_functions() -> None:
+    found = experiment.analyse(run_of({COPY: beside(3, 0.6, cost=0.4)}))
+    assert [one.verdict for one in found[::2]] == ["refuted", "supported"]
+    assert found[1].verdict != "supported"
+
+
+def test_a_function_that_was_never_alone_keeps_its_place_and_stays_open() -> None:
+    quiet, loud = with_sibling(made(1), 0.0), with_sibling(made(2), 1.0)
+    found = experiment.analyse(run_of({COPY: quiet, MINE: loud}))
+    assert [one.subject for one in found[:4]] == [
+        "copy-O2-2048 predicted", "copy-O2-2048", "mine predicted", "mine",
+    ]  # fmt: skip
+    assert [one.verdict for one in found[::2][:2]] == ["refuted", "inconclusive"]
+    assert found[3].verdict == "inconclusive"
+    run = run_of({COPY: quiet, MINE: loud})
+    used = experiment.derived(run)["used"]()["used"]
+    assert used[0] > 0.98 * len(quiet)
+    assert used[1] == 0
+    assert set(experiment.figures(run)) == set(experiment.drawings(run))
 
 
 def test_half_width_is_of_what_is_predicted() -> None:
@@ -358,7 +422,8 @@ def test_calls_fill_the_time_and_long_calls_are_single() -> None:
     class Fake:
         def sweep(self, configuration: Configuration, offsets: list[int]) -> Any:
             each = {"short": 1_000, "middle": 400_000, "long": 5_000_000}[configuration.routine]
-            return pd.DataFrame({"time_ns": [3 * each, each, 2 * each][: len(offsets)]})
+            times = np.array([3 * each, each, 2 * each][: len(offsets)])
+            return {"timed": {"time_ns": times}}
 
     configurations = [
         Configuration(core, name, "b", 1) for core in (0, 1) for name in ("short", "middle", "long")
