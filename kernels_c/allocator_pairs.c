@@ -24,7 +24,7 @@
  *   new BYTES PAIRS       allocate pairs that stay: a line "FIRST SECOND" each
  *   again BYTES PAIRS     the same, each pair freed before the next
  *   time FUNCTION N SAMPLE_NS PLACES
- *                         a line "FIRST SECOND BEGIN_NS TIME_NS CALLS CPU CHECKSUM" a place;
+ *                         a line "FIRST SECOND CALLS CPU CHECKSUM" and a bracket's fields a place;
  *                         PLACES are digits
  *   release               free all that stayed: a line with their number
  *
@@ -43,6 +43,8 @@
 #endif
 #include <stdint.h>
 
+#include "common/bracket.h"
+
 // Answers are 0, or stage * 65536 + errno, with the stage: 1 the arguments, 2 the memory.
 // @interface
 typedef struct {
@@ -51,8 +53,8 @@ typedef struct {
 
 typedef struct {
   uint64_t first, second; /* addresses of what is read and of what is written */
-  int64_t begin_ns;       /* CLOCK_MONOTONIC */
-  int64_t time_ns, calls;
+  bracket timed;          /* of all calls */
+  int64_t calls;
   int64_t cpu; /* where it ran; -1 if it migrated meanwhile */
   uint64_t checksum;
 } allocator_sample;
@@ -95,12 +97,6 @@ static void *kept[MOST_KEPT]; // not allocated: it must not move what is measure
 static int64_t kept_count;
 
 static int64_t failed(int stage, int error) { return (int64_t)stage * 65536 + error; }
-
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static const char *file_of(const char *symbol) {
   Dl_info found;
@@ -165,9 +161,9 @@ static void call(int function, int n, const float *in, float *out, int64_t calls
 // Warm: the buffers are in the caches that hold them, and the clock is up.
 static int64_t calls_for(int function, int n, const float *in, float *out, int64_t sample_ns) {
   call(function, n, in, out, 2);
-  int64_t begin_ns = now_ns();
+  int64_t begin_ns = clock_ns();
   call(function, n, in, out, 1);
-  int64_t each_ns = now_ns() - begin_ns;
+  int64_t each_ns = clock_ns() - begin_ns;
   int64_t calls = sample_ns / (each_ns > 0 ? each_ns : 1);
   return calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : calls;
 }
@@ -203,18 +199,21 @@ int64_t allocator_time(int function, int64_t n, int64_t sample_ns, const int32_t
       [PLACE_FAR] = (float *)(void *)((unsigned char *)ours + far % PAGE_BYTES),
   };
   int64_t calls = calls_for(function, (int)n, first, targets[PLACE_FAR], sample_ns);
+  bracket timed = {0};
   for (int64_t i = 0; i < count; i++) {
     float *target = targets[places[i]];
     call(function, (int)n, first, target, 1 + calls / 10);
     int on = sched_getcpu();
-    int64_t begin_ns = now_ns();
+    if (i > 0 && calls > 1) // a long call has been warmed by a long one
+      bracket_next(&timed, &timed);
+    else
+      bracket_begin(&timed);
     call(function, (int)n, first, target, calls);
-    int64_t time_ns = now_ns() - begin_ns;
+    bracket_end(&timed);
     out[i] = (allocator_sample){
         .first = (uintptr_t)first,
         .second = (uintptr_t)target,
-        .begin_ns = begin_ns,
-        .time_ns = time_ns,
+        .timed = timed,
         .calls = calls,
         .cpu = on == sched_getcpu() ? on : -1,
         .checksum = five_taps_checksum((int)n, target),
@@ -245,6 +244,18 @@ static int64_t do_pairs(int64_t bytes, int64_t pairs, int keep) {
   return answer;
 }
 
+static void print_sample(const allocator_sample *s) {
+  const bracket *b = &s->timed;
+  printf("%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 " %" PRIu64, s->first, s->second, s->calls,
+         s->cpu, s->checksum);
+  const int64_t fields[] = {b->start_ns,       b->time_ns,         b->cpu_time_ns,
+                            b->run_delay_ns,   b->throttled_ns,    b->probe_before_ns,
+                            b->probe_after_ns, b->chain_before_ns, b->chain_after_ns};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    printf(" %" PRId64, fields[i]);
+  putchar('\n');
+}
+
 static int64_t do_time(int function, int64_t n, int64_t sample_ns, const char *digits) {
   static allocator_sample found[MOST_ANSWERS];
   static int32_t places[MOST_ANSWERS];
@@ -253,9 +264,7 @@ static int64_t do_time(int function, int64_t n, int64_t sample_ns, const char *d
     places[i] = digits[i] - '0';
   int64_t answer = allocator_time(function, n, sample_ns, places, count, found);
   for (int64_t i = 0; answer == 0 && i < count; i++)
-    printf("%" PRIu64 " %" PRIu64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu64 "\n",
-           found[i].first, found[i].second, found[i].begin_ns, found[i].time_ns, found[i].calls,
-           found[i].cpu, found[i].checksum);
+    print_sample(&found[i]);
   return answer;
 }
 

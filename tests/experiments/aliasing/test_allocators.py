@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from perflib.experiments.aliasing.allocators import experiment, measure
-from perflib.experiments.aliasing.allocators.claims import COST, SHARES, SHARES_AGAIN
+from perflib.experiments.aliasing.allocators.claims import COST, COST_SHARED, SHARES, SHARES_AGAIN
 from perflib.experiments.aliasing.allocators.measure import half_width, trials_of
 from perflib.experiments.aliasing.allocators.table import AllocatorTable
 from perflib.experiments.aliasing.allocators.trials import AllocatorTrials
@@ -26,6 +26,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.store import load
+from tests.experiments.aliasing.siblings import with_sibling
 
 SMALL: dict[str, Any] = {
     "budget_s": 0.2, "allocators": ["glibc"], "sizes": [64, 1 << 20], "pairs": 3, "processes": 2,
@@ -194,6 +195,42 @@ def test_costs_have_their_verdicts_and_other_effects_do_not_count() -> None:
     )
     assert jemalloc.evidence["processes_predicted_to_alias_percent"] == 0
     assert jemalloc.reason == f"It is {jemalloc.high:.2g} % at most."
+
+
+def beside(seed: int, share: float, *, cost: float = 0.0, shared: float = 0.0) -> pd.DataFrame:
+    """A sibling that works for a share of the time; then the distance costs that much more."""
+    table = times(seed, cost=cost, distance=16)
+    near = table["place"].isin(["given", "same"])
+    return with_sibling(table, share, seed=seed, stretch=20, extra=1 + shared * near)
+
+
+def test_a_cost_is_reported_alone_and_beside_a_sibling() -> None:
+    table = beside(1, 0.5, cost=0.12, shared=0.2)
+    run = run_of(table, addresses("glibc", 0).assign(cpu=0))
+    found = by_subject(experiment.analyse(run))
+    assert list(found) == [
+        "glibc aliasing", "glibc cost convolution 8192", "glibc cost convolution 8192 shared",
+    ]  # fmt: skip
+    alone, shared = list(found.values())[1:]
+    assert alone.low < 100 * math.expm1(0.12) < alone.high
+    assert alone.high - alone.low < 6
+    assert shared.low < 100 * (1.2 * math.exp(0.12) - 1) < shared.high
+    assert (shared.of, shared.of.kind) == (COST_SHARED, "description")
+    assert shared.plain.startswith("While a sibling of the core works, a convolution of 8 KiB")
+    cost = experiment.derived(run)["cost"]().iloc[0]
+    assert cost["shared_percent"] == pytest.approx(shared.effect)
+    labels = experiment.figures(run)["cost"].axes[0].get_legend_handles_labels()[1]
+    assert "the distance, sibling busy" in labels
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
+def test_null_beside_a_sibling(share: float) -> None:
+    found = [
+        experiment.analyse(run_of(beside(seed, share), threshold_percent=1.0)) for seed in range(12)
+    ]
+    assert sum(one[0].verdict == "supported" for one in found) <= 1
+    assert sum(one[0].low <= 0 <= one[0].high for one in found) >= 9
+    assert {len(one) for one in found} <= ({1} if share == 1 else {1, 2})
 
 
 def test_an_effect_of_one_third_of_the_run_is_not_supported() -> None:
@@ -460,8 +497,8 @@ def test_a_sample_that_is_not_what_it_should_be_is_not_used(
 
     def wrong(*given: Any) -> list[str]:
         lines = [line.split() for line in right(*given)]
-        lines[0][5] = "-1"
-        lines[1][6] = "7"
+        lines[0][3] = "-1"
+        lines[1][4] = "7"
         return [" ".join(line) for line in lines]
 
     monkeypatch.setattr(taken, "_end", wrong)

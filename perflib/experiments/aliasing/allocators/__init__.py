@@ -11,7 +11,13 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from perflib.experiments.aliasing.allocators.claims import COST, SHARES, SHARES_AGAIN
+from perflib.experiments.aliasing.allocators.claims import (
+    COST,
+    COST_SHARED,
+    SHARES,
+    SHARES_AGAIN,
+)
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
 
@@ -113,6 +119,7 @@ class Allocators(Experiment):
         ),
         Column("calls", "number", "", "how often the function was called"),
         Column("time_ns", "number", "ns", "wall time of all calls"),
+        *BRACKET_COLUMNS,
         Column("cpu", "integer", "", "the core"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
@@ -126,10 +133,11 @@ class Allocators(Experiment):
         "quick": {"budget_s": 14.0, "timed_sizes": [8192, 262144]},
         "full": {"budget_s": 600.0, "precision_percent": 0.2, "processes": 100},
     }
-    claims = (SHARES, SHARES_AGAIN, COST)
+    claims = (SHARES, SHARES_AGAIN, COST, COST_SHARED)
     tables = {
         "addresses": "how many pairs share their low 12 bits, by allocator, state and size",
-        "cost": "what the distance of an allocator's pair costs, and all else of its buffer",
+        "cost": "what the distance of an allocator's pair costs, also beside a busy sibling where "
+        "that was seen, and all else of its buffer",
         "time": "time of an element on an allocator's own pair",
     }
     plots = {

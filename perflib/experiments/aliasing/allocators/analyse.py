@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.aliasing.allocators.claims import BY_STATE, COST
+from perflib.experiments.aliasing.allocators.claims import BY_STATE, COST, COST_SHARED
 from perflib.experiments.aliasing.allocators.table import AllocatorTable, Cost, Share
+from perflib.experiments.aliasing.alone import SHARED
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
+from perflib.stats.interval import NO_INTERVAL, Interval
 
 __all__ = ["findings", "tables"]
 
@@ -24,7 +28,23 @@ def findings(run: Run) -> list[Finding]:
             share = table.share(allocator, state, large_bytes)
             if share is not None:
                 found.append(_share(allocator, state, share, run))
-    return found + [_cost(*cell, cost, run) for cell, cost in table.costs.items()]
+    found += [_cost(*cell, cost, run) for cell, cost in table.costs.items()]
+    shared = [
+        COST_SHARED.decided(distance, run.params["threshold_percent"], about=_about(*cell))
+        for cell, distance in _beside_sibling(run).items()
+    ]
+    return found + shared
+
+
+def _beside_sibling(run: Run) -> dict[tuple[str, str, int], Interval]:
+    """What distances cost while a sibling of the core works, of all cells where it was seen."""
+    costs = AllocatorTable(run.samples, SHARED).costs
+    distances = {cell: cost.distance for cell, cost in costs.items()}
+    return {cell: one for cell, one in distances.items() if math.isfinite(one.half_width)}
+
+
+def _about(allocator: str, function: str, size: int) -> dict[str, Any]:
+    return {"allocator": allocator, "function": function, "size_bytes": size}
 
 
 def _share(allocator: str, state: str, share: Share, run: Run) -> Finding:
@@ -57,7 +77,7 @@ def _cost(allocator: str, function: str, size: int, cost: Cost, run: Run) -> Fin
     return COST.decided(
         cost.distance,
         threshold,
-        about={"allocator": allocator, "function": function, "size_bytes": size},
+        about=_about(allocator, function, size),
         evidence={
             "processes_predicted_to_alias_percent": cost.aliasing,
             "other_effects_percent": list(cost.other),
@@ -80,16 +100,17 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     if table.sizes:
         made["addresses"] = table.shares
     if table.cells:
-        made |= {"cost": lambda: _costs(table), "time": lambda: _times(table)}
+        made |= {"cost": lambda: _costs(table, _beside_sibling(run)), "time": lambda: _times(table)}
     return made
 
 
-def _costs(table: AllocatorTable) -> pd.DataFrame:
+def _costs(table: AllocatorTable, beside: Mapping[tuple[str, str, int], Interval]) -> pd.DataFrame:
     columns = ["allocator", "function", "size_bytes"]
-    for what in ("distance", "other"):
+    for what in ("distance", "shared", "other"):
         columns += [f"{what}_percent", f"{what}_low_percent", f"{what}_high_percent"]
     rows = [
-        (*cell, *cost.distance, *cost.other, cost.aliasing) for cell, cost in table.costs.items()
+        (*cell, *cost.distance, *beside.get(cell, NO_INTERVAL), *cost.other, cost.aliasing)
+        for cell, cost in table.costs.items()
     ]
     return pd.DataFrame(rows, columns=[*columns, "predicted_percent"])
 

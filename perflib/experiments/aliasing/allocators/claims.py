@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from perflib.experiments.aliasing.alone import beside_sibling
 from perflib.model.claim import Claim
 
-__all__ = ["AGAIN", "BY_STATE", "COST", "NEW", "SHARES", "SHARES_AGAIN"]
+__all__ = ["AGAIN", "BY_STATE", "COST", "COST_SHARED", "NEW", "SHARES", "SHARES_AGAIN"]
 
 NEW, AGAIN = "new", "again"  # the state of the heap: untouched, or after others were freed
 
@@ -66,3 +67,4 @@ COST = Claim(
         "segments_disagree": "Not every third of the run shows it ({segments:list +.1f} %).",
     },
 )
+COST_SHARED = beside_sibling(COST)

@@ -76,13 +76,18 @@ def _cost(costs: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(8.2, 0.27 * len(names) + 1.9))
     axes = figure.subplots()
     y = np.arange(len(names))
-    kinds = (("distance", "the distance", "o"), ("other", "all else of that buffer", "s"))
-    for number, (what, label, marker) in enumerate(kinds):
+    kinds = (
+        ("distance", "the distance", "o", "C0", -0.14),
+        ("shared", "the distance, sibling busy", "D", "0.6", 0.0),
+        ("other", "all else of that buffer", "s", "C1", 0.14),
+    )
+    for what, label, marker, colour, shift in kinds:
         x, low, high = (costs[f"{what}{end}_percent"] for end in ("", "_low", "_high"))
-        intervals(
-            axes, x, y + 0.28 * (number - 0.5), low, high, horizontal=True, fmt=marker, ms=5,
-            mfc="white", capsize=2, lw=1, color=f"C{number}", label=label,
-        )  # fmt: skip
+        if x.notna().any():
+            intervals(
+                axes, x, y + shift, low, high, horizontal=True, fmt=marker, ms=5, mfc="white",
+                capsize=2, lw=1, color=colour, label=label,
+            )  # fmt: skip
     near = (costs["predicted_percent"] > _MOSTLY).to_numpy()
     axes.plot(
         costs["distance_percent"][near], y[near] - 0.14, "o", ms=5, color="C0", ls="none",

@@ -12,6 +12,7 @@ import pandas as pd
 
 from perflib.experiments.aliasing.addresses import PERIOD_BYTES, aliasing
 from perflib.experiments.aliasing.allocators.claims import BY_STATE
+from perflib.experiments.aliasing.alone import ALONE, State, log_times
 from perflib.framework.samples import round_starts, usable
 from perflib.stats.interval import Interval, percent, percent_of
 from perflib.stats.intervals import robust_mean, t_interval, time_blocks
@@ -69,6 +70,8 @@ class AllocatorTable:
     samples
         Rows with ``round``, ``allocator``, ``state``, ``size_bytes``, ``first_address``,
         ``second_address``; of those that are timed ``function``, ``place``, ``calls``, ``time_ns``.
+    state
+        Of the core, where probes tell it: times in another one are left out.
 
     Raises
     ------
@@ -76,7 +79,7 @@ class AllocatorTable:
         No row is usable, or a time is not positive.
     """
 
-    def __init__(self, samples: pd.DataFrame) -> None:
+    def __init__(self, samples: pd.DataFrame, state: State = ALONE) -> None:
         kept = usable(samples, []).copy()
         self.allocators = list(dict.fromkeys(kept["allocator"].sort_values()))
         distance = (kept["second_address"] - kept["first_address"]).to_numpy(np.int64)
@@ -88,7 +91,11 @@ class AllocatorTable:
             kept["process"] += "/" + kept["cpu"].astype(str)
         self.pairs = kept[kept["state"].isin(list(BY_STATE))]
         timed = kept[kept["state"] == TIMED] if set(kept) >= _TIMES else kept.iloc[:0]
-        self.timed = usable(timed, ["time_ns", "calls"]) if len(timed) else timed
+        if len(timed):
+            timed = usable(timed, ["time_ns", "calls"])
+            logs = log_times(timed, state, configuration=["function", "size_bytes"])
+            timed = timed.assign(log_ns=logs - np.log(timed["calls"].to_numpy(np.float64)))
+        self.timed = timed
         if "glibc" in self.allocators:  # what everything is compared with comes first
             self.allocators = ["glibc", *(one for one in self.allocators if one != "glibc")]
 
@@ -166,14 +173,8 @@ class AllocatorTable:
             & (self.timed["function"] == function)
             & (self.timed["size_bytes"] == size)
         ]
-        log_ns = np.log(mine["time_ns"].to_numpy(np.float64) / mine["calls"].to_numpy(np.float64))
-        by_process = (
-            mine.assign(log_ns=log_ns)
-            .pivot_table(
-                index=["round", "process"], columns="place", values="log_ns", aggfunc="median"
-            )
-            .reindex(columns=list(PLACES))
-        )
+        medians = mine.groupby(["round", "process", "place"])["log_ns"].median()
+        by_process = medians.unstack("place").reindex(columns=list(PLACES))
         ratios = pd.DataFrame(
             {
                 "distance": by_process["same"] - by_process["far"],

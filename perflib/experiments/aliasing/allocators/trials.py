@@ -14,9 +14,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from perflib.experiments.aliasing.addresses import LINE_BYTES, PERIOD_BYTES
 from perflib.experiments.aliasing.allocators.claims import AGAIN, NEW
 from perflib.experiments.aliasing.allocators.table import FUNCTIONS, PLACES, TIMED
+from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns
 from perflib.kernels import build
 from perflib.machine.libraries.allocators import Allocator
 from perflib.measure.conditions import Conditions, check, observe, violated
@@ -30,6 +33,11 @@ __all__ = ["AllocatorTrials", "Configuration", "Work"]
 _ITEM_BYTES = 4
 _VISITS = 5
 _TIMEOUT_S = 120.0
+# What the program prints of a sample: addresses, calls, core, checksum, and these.
+_BEFORE_BRACKET = 5
+_BRACKET = np.dtype(
+    [(name, np.int64) for name in ("start_ns", "time_ns", *(one.name for one in BRACKET_COLUMNS))]
+)
 
 
 class Configuration(NamedTuple):
@@ -241,9 +249,10 @@ class AllocatorTrials:
             for (first, second, *_), place in zip(found, order, strict=True)
             if place == 0
         )
-        for place, (first, second, begin, time_ns, calls, on, checksum) in zip(
-            order, found, strict=True
-        ):
+        timed = np.array([tuple(values[_BEFORE_BRACKET:]) for values in found], _BRACKET)
+        bracketed = bracket_columns(timed)
+        for number, (place, values) in enumerate(zip(order, found, strict=True)):
+            first, second, calls, on, checksum = values[:_BEFORE_BRACKET]
             expected = self._checksums.setdefault((function, size), checksum)
             far = PERIOD_BYTES // 2 + given % LINE_BYTES
             distance = far if place == 2 and not self._work.control else given
@@ -260,8 +269,9 @@ class AllocatorTrials:
                 "function": function,
                 "place": PLACES[place],
                 "calls": calls,
-                "time_ns": float(time_ns),
-                "start_ns": begin,
+                "time_ns": float(timed["time_ns"][number]),
+                "start_ns": int(timed["start_ns"][number]),
+                **{name: each[number] for name, each in bracketed.items()},
                 "ok": all(checks.values()),
             }
 
@@ -276,6 +286,7 @@ def _row(state: str, size: int, first: int, second: int) -> dict[str, Any]:
         "place": "",
         "calls": None,
         "time_ns": None,
+        **{column.name: None for column in BRACKET_COLUMNS},
         "start_ns": 0,
         "ok": True,
     }
