@@ -17,8 +17,8 @@
  *     alias_environment ITERATIONS REPETITIONS free|hold FILE
  *
  * writes one line to FILE ("-": standard output): the variables' addresses, the time of all
- * repetitions and of the fastest, the core's clock before and after, the size of the environment,
- * the CPU, and whether addresses are randomised, by the process's own word.
+ * repetitions and of the fastest, the probes and accounts around that one, the size of the
+ * environment, the CPU, and whether addresses are randomised, by the process's own word.
  *
  * The objects of the program can be had one by one (variants), to be linked in any order: the
  * others hold nothing but data that is in the way.
@@ -50,13 +50,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/core_clock.h"
+#include "common/bracket.h"
 
 // @interface
 typedef struct {
   int64_t begin_ns, wall_ns; // from before the start to after the end
   int64_t status;            // as of waitpid
-  char output[512];          // what it wrote to its standard output, at most 511 bytes
+  char output[1024];         // what it wrote to its standard output, at most 1023 bytes
 } alias_start_report;
 
 // Start a program and wait for its end. Arguments and variables: strings one after the other, each
@@ -88,31 +88,32 @@ static int i, j, k;
 
 typedef struct {
   void *g, *inc;
-  int64_t time_ns, least_ns;
+  int64_t time_ns; // of all repetitions
+  bracket now, fastest;
 } loop_report;
 
 static void microkernel(int iterations, int repetitions, loop_report *out) {
   int g = 0, inc = 1;
   register int last = iterations, left = repetitions;
-  register int64_t before_ns, time_ns;
   register loop_report *report = out;
   report->g = &g;
   report->inc = &inc;
   report->time_ns = 0;
-  report->least_ns = INT64_MAX;
+  report->fastest.time_ns = INT64_MAX;
+  bracket_begin(&report->now);
   for (; left >= 0; left--) {
-    before_ns = clock_ns();
     for (g = 0; g < last; g++) {
       i += inc;
       j += inc;
       k += inc;
     }
-    time_ns = clock_ns() - before_ns;
-    if (left == repetitions)
-      continue; // the first warms up
-    report->time_ns += time_ns;
-    if (time_ns < report->least_ns)
-      report->least_ns = time_ns;
+    bracket_end(&report->now);
+    if (left < repetitions) { // the first warms up
+      report->time_ns += report->now.time_ns;
+      if (report->now.time_ns < report->fastest.time_ns)
+        report->fastest = report->now;
+    }
+    bracket_next(&report->now, &report->now);
   }
 }
 
@@ -146,9 +147,8 @@ int main(int argc, char **argv) {
   }
   int cpu = sched_getcpu();
   loop_report loop;
-  double mhz = core_mhz() / 2;
   microkernel(iterations, repetitions, &loop);
-  mhz += core_mhz() / 2;
+  bracket fastest = loop.fastest;
   FILE *out = strcmp(argv[4], "-") == 0 ? stdout : fopen(argv[4], "we");
   if (out == NULL) {
     perror(argv[4]);
@@ -156,12 +156,17 @@ int main(int argc, char **argv) {
   }
   int person = personality(0xffffffff);
   fprintf(out,
-          "i=%lu j=%lu k=%lu g=%lu inc=%lu time_ns=%ld least_ns=%ld core_mhz=%.1f "
-          "environment_bytes=%ld cpu=%d aslr=%d sums=%d,%d,%d\n",
+          "i=%lu j=%lu k=%lu g=%lu inc=%lu time_ns=%ld least_ns=%ld cpu_time_ns=%ld "
+          "run_delay_ns=%ld throttled_ns=%ld probe_before_ns=%ld probe_after_ns=%ld "
+          "chain_before_ns=%ld chain_after_ns=%ld environment_bytes=%ld cpu=%d aslr=%d "
+          "sums=%d,%d,%d\n",
           (unsigned long)&i, (unsigned long)&j, (unsigned long)&k, (unsigned long)loop.g,
-          (unsigned long)loop.inc, (long)loop.time_ns, (long)loop.least_ns, mhz,
-          (long)environment_size(), cpu == sched_getcpu() ? cpu : -1,
-          person == -1 ? -1 : !(person & ADDR_NO_RANDOMIZE), i, j, k);
+          (unsigned long)loop.inc, (long)loop.time_ns, (long)fastest.time_ns,
+          (long)fastest.cpu_time_ns, (long)fastest.run_delay_ns, (long)fastest.throttled_ns,
+          (long)fastest.probe_before_ns, (long)fastest.probe_after_ns,
+          (long)fastest.chain_before_ns, (long)fastest.chain_after_ns, (long)environment_size(),
+          cpu == sched_getcpu() ? cpu : -1, person == -1 ? -1 : !(person & ADDR_NO_RANDOMIZE), i, j,
+          k);
   return fclose(out) == 0 ? 0 : 1;
 }
 

@@ -26,7 +26,7 @@ from perflib.experiments.aliasing.environment import (
     trials,
 )
 from perflib.experiments.aliasing.environment.addresses import pairs_of
-from perflib.experiments.aliasing.environment.claims import ENVIRONMENT
+from perflib.experiments.aliasing.environment.claims import ENVIRONMENT, ENVIRONMENT_SHARED
 from perflib.experiments.aliasing.environment.measure import sets_of
 from perflib.experiments.aliasing.environment.simulated import simulated_aliases
 from perflib.experiments.aliasing.environment.starts import (
@@ -47,6 +47,7 @@ from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.store import load
+from tests.experiments.aliasing.siblings import with_sibling
 
 FIRST, STEP, SIZES = 32, 64, 128
 PREDICTED = (2784, 6880)
@@ -227,12 +228,55 @@ def test_link_orders_of_which_all_or_none_alias_are_not_compared_by_it() -> None
 def test_every_claim_is_declared_and_has_its_sentences() -> None:
     for cost in (0.0, 0.2):
         named = findings(samples(cost=cost, order_cost=cost, rounds=4), counts())
-        assert {one.of for one in named.values()} == set(experiment.claims)
+        assert {one.of for one in named.values()} == {*experiment.claims} - {ENVIRONMENT_SHARED}
         for found in named.values():
             for verdict in ("supported", "refuted", "inconclusive"):
                 assert "{" not in replace(found, verdict=verdict).plain
     assert named["environment"].of is ENVIRONMENT
     assert named["environment"].plain.startswith("The program is slower at sizes")
+
+
+# --- the sibling ---------------------------------------------------------------------------------
+
+
+def beside(share: float, *, cost: float = 0.0, shared: float = 0.0, seed: int = 1) -> pd.DataFrame:
+    """A sibling that works for a share of the time; then predicted sizes cost that much more."""
+    table = samples(cost=cost, drift=0.0, seed=seed, rounds=12)
+    marked = table["predicted"] & (table["kind"] == "environment")
+    return with_sibling(
+        table, share, seed=seed, extra=1 + shared * marked, columns=["least_ns"]
+    ).drop(columns="core_mhz")
+
+
+def test_the_cost_of_a_size_alone_and_beside_a_sibling() -> None:
+    named = findings(beside(0.5, cost=0.2, shared=0.3), counts())
+    alone, shared = named["environment"], named["environment shared"]
+    assert alone.verdict == shared.verdict == "supported"
+    assert alone.low < 20 < alone.high
+    assert shared.low < 100 * (1.2 * 1.3 - 1) < shared.high
+    assert (shared.of, shared.of.kind) == (ENVIRONMENT_SHARED, "description")
+    assert "{" not in shared.plain + shared.claim + shared.reason
+    assert named["simulated environment"].verdict == "supported", "of all starts"
+    assert named["aslr"].evidence == findings(samples(rounds=12))["aslr"].evidence
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
+def test_null_beside_a_sibling(share: float) -> None:
+    found = [findings(beside(share, seed=seed)) for seed in range(5)]
+    claims = [one for named in found for one in named.values() if one.of.kind == "anomaly"]
+    assert sum(one.verdict == "supported" for one in claims) <= 1
+    if share in (0.5, 1.0):
+        assert all(("environment shared" in named) is (share < 1) for named in found)
+
+
+def test_figures_and_tables_show_both_states() -> None:
+    run = run_of(beside(0.5, cost=0.2), counts())
+    curve = experiment.derived(run)["environment"]()
+    assert curve["environment_bytes"].tolist() == list(range(FIRST, FIRST + STEP * SIZES, STEP))
+    assert (curve["shared_iteration_ns"] > curve["iteration_ns"]).mean() > 0.9
+    drawn = experiment.figures(run)["environment"].axes[0]
+    labels = drawn.get_legend_handles_labels()[1]
+    assert sum("sibling busy" in label for label in labels) == 2
 
 
 # --- counters ------------------------------------------------------------------------------------
@@ -628,8 +672,9 @@ def test_a_program_that_is_not_there(worker: Worker, tmp_path: Path) -> None:
 def test_a_start_that_was_not_as_requested_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     at = {"i": 4096, "j": 4100, "k": 4104, "g": 1 << 30, "inc": (1 << 30) - 4}
     reported: dict[str, float] = {
-        **at, "time_ns": 20, "least_ns": 10, "core_mhz": 3000.0, "environment_bytes": 64,
-        "cpu": CPU, "aslr": 0,
+        **at, "time_ns": 20, "least_ns": 10, "environment_bytes": 64, "cpu": CPU, "aslr": 0,
+        "cpu_time_ns": 9, "run_delay_ns": 1, "throttled_ns": -1, "probe_before_ns": 4000,
+        "probe_after_ns": 4000, "chain_before_ns": 1600, "chain_after_ns": 1600,
     }  # fmt: skip
     wrong: list[tuple[dict[str, float], str]] = [
         ({}, ""),
@@ -651,6 +696,7 @@ def test_a_start_that_was_not_as_requested_is_marked(monkeypatch: pytest.MonkeyP
         with made:
             columns = made.take(0, 0)
         assert columns["ok"] == [not words]
+        assert (columns["core_mhz"], columns["throttled_ns"]) == ([4000.0], [None])
         assert (words in " ".join(made.violated)) is True
         assert len(made.violated) == bool(words)
 

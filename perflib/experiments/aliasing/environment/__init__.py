@@ -17,9 +17,11 @@ from perflib.experiments.aliasing.environment.claims import (
     ALIASED_ORDERS,
     ASLR,
     ENVIRONMENT,
+    ENVIRONMENT_SHARED,
     LINK_ORDER,
     SIMULATED,
 )
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.params import Cores, Pairs, Params, Words, budget, parameter, precision
 from perflib.measure.conditions import Conditions, check
@@ -126,7 +128,8 @@ class AliasEnvironment(Experiment):
         Column("pairs", "text", "", "which variables agree, by the addresses printed"),
         *(Column(f"{name}_address", "integer", "", f"of {name}") for name in (*STATIC, *STACK)),
         Column("time_ns", "number", "ns", "time of all repetitions of the loop"),
-        Column("core_mhz", "number", "MHz", "the core's frequency, before and after the loop"),
+        *BRACKET_COLUMNS,  # of the fastest repetition
+        Column("core_mhz", "number", "MHz", "the core's frequency, before and after the fastest"),
         Column("start_ns", "integer", "ns", "when the start began, on one clock for the whole run"),
         Column("wall_ns", "integer", "ns", "from before the start to after the program's end"),
         Column(
@@ -141,9 +144,10 @@ class AliasEnvironment(Experiment):
         "full": {"budget_s": 600.0, "starts": 50, "precision_percent": 0.1, "periods": 4},
     }
 
-    claims = (ENVIRONMENT, SIMULATED, LINK_ORDER, ALIASED_ORDERS, ASLR)
+    claims = (ENVIRONMENT, ENVIRONMENT_SHARED, SIMULATED, LINK_ORDER, ALIASED_ORDERS, ASLR)
     tables = {
-        "environment": "time of an iteration at each size with its interval, and simulated aliases",
+        "environment": "time of an iteration at each size with its interval, and simulated "
+        "aliases; beside a busy sibling, too, where that was seen",
         "predicted": "the sizes at which addresses agree, and which",
         "addresses": "where the variables lie at the smallest size",
         "starts": "how many starts there were of each kind, and how many as requested",

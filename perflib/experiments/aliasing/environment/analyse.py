@@ -8,14 +8,17 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from perflib.experiments.aliasing.alone import ALONE, SHARED, State
 from perflib.experiments.aliasing.environment.claims import (
     ALIASED_ORDERS,
     ASLR,
     ENVIRONMENT,
+    ENVIRONMENT_SHARED,
     LINK_ORDER,
     SIMULATED,
 )
 from perflib.experiments.aliasing.environment.table import AliasEnvTable
+from perflib.framework.samples import mean_of_known
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.compare import compare_cores
@@ -29,9 +32,10 @@ _HALF = 50.0  # percent
 _SPIKE = 0.5  # aliases an iteration
 
 
-def table_of(run: Run) -> AliasEnvTable:
+def table_of(run: Run, state: State = ALONE) -> AliasEnvTable:
     """A run's samples, with its simulated counts."""
-    return AliasEnvTable(run.samples, run.provenance.get("simulated"), run.params["iterations"])
+    simulated, iterations = run.provenance.get("simulated"), run.params["iterations"]
+    return AliasEnvTable(run.samples, simulated, iterations, state)
 
 
 def findings(run: Run) -> list[Finding]:
@@ -42,6 +46,9 @@ def findings(run: Run) -> list[Finding]:
         found += [_link_order(table, threshold), *_aliased_orders(table, threshold)]
     if len(table.randomised):
         found.append(_aslr(table))
+    shared = percent(t_interval(table_of(run, SHARED).extra()))
+    if math.isfinite(shared.half_width):
+        found.append(ENVIRONMENT_SHARED.decided(shared, threshold))
     return found
 
 
@@ -128,7 +135,7 @@ def _aliased_orders(table: AliasEnvTable, threshold: float) -> list[Finding]:
     if marked.all() or not marked.any():
         return []
     logs = table.order_log_ns()
-    extra = logs[:, marked].mean(axis=1) - logs[:, ~marked].mean(axis=1)
+    extra = mean_of_known(logs[:, marked]) - mean_of_known(logs[:, ~marked])
     effect = percent(t_interval(table.by_block(extra)))
     return [ALIASED_ORDERS.decided(effect, threshold, evidence={"pairs": pairs})]
 
@@ -160,7 +167,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``AliasEnvironment.tables``."""
     table = table_of(run)
     return {
-        "environment": table.by_size,
+        "environment": lambda: _by_size(run, table),
         "predicted": lambda: pd.DataFrame(
             sorted(table.pairs().items()), columns=["environment_bytes", "pairs"]
         ),
@@ -170,6 +177,15 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
         "link_order": table.by_order,
         "aslr": table.single_starts,
     }
+
+
+def _by_size(run: Run, alone: AliasEnvTable) -> pd.DataFrame:
+    """Of each size; with ``shared_...`` times where a busy sibling was seen."""
+    found, shared = alone.by_size(), table_of(run, SHARED)
+    if not shared.used.any():
+        return found
+    times = shared.by_size()[["iteration_ns", "low_ns", "high_ns"]]
+    return found.join(times.add_prefix("shared_"))
 
 
 def _starts(samples: pd.DataFrame) -> pd.DataFrame:

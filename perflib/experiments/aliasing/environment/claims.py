@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from perflib.experiments.aliasing.alone import beside_sibling
 from perflib.model.claim import Claim
 
-__all__ = ["ALIASED_ORDERS", "ASLR", "ENVIRONMENT", "LINK_ORDER", "SIMULATED"]
+__all__ = [
+    "ALIASED_ORDERS",
+    "ASLR",
+    "ENVIRONMENT",
+    "ENVIRONMENT_SHARED",
+    "LINK_ORDER",
+    "SIMULATED",
+]
 
 ENVIRONMENT = Claim(
     name="environment",
@@ -29,6 +37,8 @@ ENVIRONMENT = Claim(
         "at_most": "It is {most:.2g} % at most, {most_ns:.2g} ns an iteration.",
     },
 )
+
+ENVIRONMENT_SHARED = beside_sibling(ENVIRONMENT)
 
 SIMULATED = Claim(
     name="simulated",

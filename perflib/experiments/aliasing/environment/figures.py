@@ -58,6 +58,16 @@ def _environment(curve: pd.DataFrame, model: str) -> Figure:
     if len(others):
         ends = np.nanquantile(others["iteration_ns"], [0.025, 0.975])
         above.axhspan(*ends, color="C0", alpha=0.15, lw=0, label="95 % of them")
+    if "shared_iteration_ns" in curve:
+        above.plot(
+            others["environment_bytes"], others["shared_iteration_ns"], ".", ms=3, color="0.75",
+            label="other sizes, sibling busy", zorder=0,
+        )  # fmt: skip
+        intervals(
+            above, marked["environment_bytes"], marked["shared_iteration_ns"],
+            marked["shared_low_ns"], marked["shared_high_ns"], fmt="d", ms=4, color="0.4",
+            label="predicted, sibling busy",
+        )  # fmt: skip
     if len(marked):
         intervals(
             above, marked["environment_bytes"], marked["iteration_ns"], marked["low_ns"],

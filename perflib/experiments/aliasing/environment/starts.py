@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perflib.experiments.aliasing.environment.addresses import STACK, STATIC
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.kernels import build, compiler, record
 from perflib.measure.process import Out, Worker, WorkerError
 from perflib.model.errors import MeasurementError, UserError
@@ -69,6 +71,13 @@ class Start:
     reported: Mapping[str, float]
     begin_ns: int
     wall_ns: int
+
+    @property
+    def fastest(self) -> NDArray[Any]:
+        """The bracket around the fastest repetition of the loop."""
+        names = [column.name for column in BRACKET_COLUMNS]
+        values = tuple(int(self.reported[name]) for name in names)
+        return np.array([values], dtype=[(name, np.int64) for name in names])
 
     @property
     def addresses(self) -> dict[str, int]:

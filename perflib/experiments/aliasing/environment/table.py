@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.alone import ALONE, State, log_times
 from perflib.experiments.aliasing.environment import AliasEnvironment
 from perflib.experiments.aliasing.environment.addresses import PAGE, STACK, STATIC
 from perflib.framework.samples import mean_of_known, round_starts, usable
@@ -38,7 +39,8 @@ class AliasEnvTable:
     Parameters
     ----------
     samples
-        One row a start; rows whose ``ok`` is false are left out.
+        One row a start; rows whose ``ok`` is false are left out, and so are the times of those in
+        another state than ``state``, where probes tell it.
     simulated
         What ``simulated_aliases`` found, if it was run.
     iterations
@@ -50,12 +52,15 @@ class AliasEnvTable:
         samples: pd.DataFrame,
         simulated: Mapping[str, Any] | None = None,
         iterations: int = 1,
+        state: State = ALONE,
     ) -> None:
         samples = usable(samples, ["least_ns"])
         if "cpu" not in samples:
             samples = samples.assign(cpu=0)
         samples = samples.reset_index(drop=True)
-        log_ns = np.log(samples["least_ns"].to_numpy(np.float64))
+        log_ns = log_times(samples, state, column="least_ns")
+        self.used = np.isfinite(log_ns)
+        samples = samples.assign(least_ns=np.exp(log_ns))
         self.samples = samples.assign(beside=_beside(samples, log_ns))
         self.simulated = simulated
         self.iterations = iterations
@@ -279,7 +284,7 @@ class AliasEnvTable:
             ("fixed", False, self.sweep[~marked]),
             ("random", True, self.randomised),
         ):
-            times = np.sort(rows["least_ns"].to_numpy(np.float64)) / self.iterations
+            times = np.sort(rows["least_ns"].dropna().to_numpy(np.float64)) / self.iterations
             share = 100 * np.arange(1, len(times) + 1) / max(len(times), 1)
             one = pd.DataFrame({"iteration_ns": times, "share_percent": share})
             parts.append(one.assign(addresses=addresses, predicted=predicted))

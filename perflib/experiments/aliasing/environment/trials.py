@@ -16,6 +16,7 @@ from perflib.experiments.aliasing.environment.addresses import (
 )
 from perflib.experiments.aliasing.environment.starts import Program, Start, start
 from perflib.experiments.aliasing.environment.table import ASLR, LINK_ORDER, SWEEP
+from perflib.framework.brackets import bracket_columns, core_mhz
 from perflib.instruments.counters.groups import Group
 from perflib.instruments.counters.sets import events_of
 from perflib.instruments.counters.watched import watch
@@ -128,7 +129,8 @@ class EnvironmentTrials(Workers):
             **{f"{name}_address": place for name, place in done.addresses.items()},
             "time_ns": reported["time_ns"],
             "least_ns": reported["least_ns"],
-            "core_mhz": reported["core_mhz"],
+            **{name: value for name, (value,) in bracket_columns(done.fastest).items()},
+            "core_mhz": round(float(core_mhz(done.fastest)[0]), 1),
             "start_ns": done.begin_ns,
             "wall_ns": done.wall_ns,
             "ok": self._right(wanted, done, pairs),
