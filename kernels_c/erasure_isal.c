@@ -15,12 +15,17 @@
 #include <isa-l/erasure_code.h>
 #include <stdint.h>
 
+#include "common/bracket.h"
+
 // See erasure_coding.c.
 // @interface
 typedef struct {
-  int64_t begin_ns;   /* CLOCK_MONOTONIC */
-  int64_t time_ns;    /* of all repeats */
-  int64_t data_bytes; /* encoded in that time, parity not counted */
+  int64_t data_bytes; /* encoded in it, parity not counted */
+  bracket timed;
+} erasure_slice;
+
+typedef struct {
+  int64_t slices; /* how many there were */
   uint64_t parity_checksum;
   int64_t involuntary_switches; /* of the thread, meanwhile */
   int64_t cpu;                  /* where it ran; -1 if it was moved meanwhile */
@@ -35,8 +40,10 @@ int64_t erasure_matrix(unsigned char *out);
 /* Let block b begin offset_bytes[b] (multiples of 16, to 16384) after a page, and fill the data
    from the seed; where each block is now goes to addresses. */
 int64_t erasure_lay(const uint64_t *offset_bytes, uint64_t seed, uint64_t *addresses);
-/* Encode warm times, then repeats times, timed. */
-int64_t erasure_encode(int64_t warm, int64_t repeats, erasure_sample *out);
+/* Encode warm times, then repeats times, timed in slices: slice_bytes of each block, or the next
+   multiple of what the method encodes at once. At most `most` of them are noted. */
+int64_t erasure_encode(int64_t warm, int64_t repeats, uint64_t slice_bytes, erasure_sample *out,
+                       erasure_slice *slices, int64_t most);
 /* Overwrite the lost blocks (ascending numbers; data first) with garbage and decode them. */
 int64_t erasure_decode(const int32_t *lost, int64_t count);
 /* Of each block. */
@@ -89,8 +96,10 @@ static int64_t codec_open(int method, int data, int parity, uint64_t block_bytes
   return 0;
 }
 
-static int64_t codec_encode(unsigned char **blocks) {
-  codec.encode((int)erasure.block_bytes, erasure.data, erasure.parity, codec.tables, blocks,
+static uint64_t codec_step(void) { return ERASURE_PAGE; }
+
+static int64_t codec_encode(unsigned char **blocks, uint64_t bytes) {
+  codec.encode((int)bytes, erasure.data, erasure.parity, codec.tables, blocks,
                blocks + erasure.data);
   return 0;
 }

@@ -6,7 +6,8 @@
  * what is common to several rows. Its packets are PACKET_BYTES long, or as many as go into a block.
  *
  * Stressed and kept constant: see there. Jerasure goes through whole blocks, for each pair of a
- * block of data and one of parity (method 0), or through packets of them (method 1).
+ * block of data and one of parity (method 0), or through packets of them (method 1). Method 0 is
+ * therefore timed in one slice, however long: in pieces it would find parity in the caches.
  *
  * @kernel
  * flags = ["-O2", "-isystem/usr/include/jerasure"]
@@ -23,12 +24,17 @@
 #include <reed_sol.h>
 #include <stdint.h>
 
+#include "common/bracket.h"
+
 // See erasure_coding.c.
 // @interface
 typedef struct {
-  int64_t begin_ns;   /* CLOCK_MONOTONIC */
-  int64_t time_ns;    /* of all repeats */
-  int64_t data_bytes; /* encoded in that time, parity not counted */
+  int64_t data_bytes; /* encoded in it, parity not counted */
+  bracket timed;
+} erasure_slice;
+
+typedef struct {
+  int64_t slices; /* how many there were */
   uint64_t parity_checksum;
   int64_t involuntary_switches; /* of the thread, meanwhile */
   int64_t cpu;                  /* where it ran; -1 if it was moved meanwhile */
@@ -43,8 +49,10 @@ int64_t erasure_matrix(unsigned char *out);
 /* Let block b begin offset_bytes[b] (multiples of 16, to 16384) after a page, and fill the data
    from the seed; where each block is now goes to addresses. */
 int64_t erasure_lay(const uint64_t *offset_bytes, uint64_t seed, uint64_t *addresses);
-/* Encode warm times, then repeats times, timed. */
-int64_t erasure_encode(int64_t warm, int64_t repeats, erasure_sample *out);
+/* Encode warm times, then repeats times, timed in slices: slice_bytes of each block, or the next
+   multiple of what the method encodes at once. At most `most` of them are noted. */
+int64_t erasure_encode(int64_t warm, int64_t repeats, uint64_t slice_bytes, erasure_sample *out,
+                       erasure_slice *slices, int64_t most);
 /* Overwrite the lost blocks (ascending numbers; data first) with garbage and decode them. */
 int64_t erasure_decode(const int32_t *lost, int64_t count);
 /* Of each block. */
@@ -101,14 +109,19 @@ static int64_t codec_open(int method, int data, int parity, uint64_t block_bytes
   return ENOMEM;
 }
 
-static int64_t codec_encode(unsigned char **blocks) {
+static uint64_t codec_step(void) {
+  return codec.method == JERASURE_VANDERMONDE ? erasure.block_bytes
+                                              : (uint64_t)(codec.bits * codec.packet);
+}
+
+static int64_t codec_encode(unsigned char **blocks, uint64_t bytes) {
   char **data = (char **)blocks, **parity = data + codec.data;
-  int bytes = (int)erasure.block_bytes;
   if (codec.method == JERASURE_VANDERMONDE)
-    jerasure_matrix_encode(codec.data, codec.parity, codec.bits, codec.matrix, data, parity, bytes);
+    jerasure_matrix_encode(codec.data, codec.parity, codec.bits, codec.matrix, data, parity,
+                           (int)bytes);
   else
     jerasure_schedule_encode(codec.data, codec.parity, codec.bits, codec.schedule, data, parity,
-                             bytes, codec.packet);
+                             (int)bytes, codec.packet);
   return 0;
 }
 

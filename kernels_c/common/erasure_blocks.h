@@ -1,7 +1,7 @@
 // What the kernels of erasure coding share: blocks laid in memory with the wanted low bits of their
 // addresses, filled, encoded, timed, lost and decoded.
 //
-// A kernel includes this after its interface and defines the four functions codec_*. One set of
+// A kernel includes this after its interface and defines the five functions codec_*. One set of
 // blocks is open at a time. Block b lies in a slot of its own, which begins at a page; it begins
 // offset_bytes[b] later, so that layouts are compared on the same physical pages.
 #ifndef ERASURE_BLOCKS_H
@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
+
+#include "bracket.h"
 
 enum { ERASURE_PAGE = 4096, ERASURE_MOST_OFFSET = 4 * ERASURE_PAGE, ERASURE_ALIGNED = 16 };
 enum { ERASURE_MOST_BLOCKS = 256 }; // of codes over bytes
@@ -23,8 +24,10 @@ static const uint64_t ERASURE_MOST_BYTES = 1u << 30;
 // Prepare to encode and decode by a method; what was prepared is given up. 0 or errno.
 static int64_t codec_open(int method, int data, int parity, uint64_t block_bytes);
 static void codec_close(void);
-// blocks: those of data, then those of parity.
-static int64_t codec_encode(unsigned char **blocks);
+// How many bytes of each block it encodes at once; slices are multiples of it.
+static uint64_t codec_step(void);
+// blocks: those of data, then those of parity; so many bytes of each.
+static int64_t codec_encode(unsigned char **blocks, uint64_t bytes);
 // lost: different blocks, ascending, at most as many as there are of parity.
 static int64_t codec_decode(unsigned char **blocks, const int32_t *lost, int count);
 
@@ -132,34 +135,45 @@ int64_t erasure_checksums(uint64_t *out) {
   return 0;
 }
 
-static inline int64_t erasure_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static inline int64_t erasure_switches(void) {
   struct rusage usage;
   getrusage(RUSAGE_THREAD, &usage);
   return usage.ru_nivcsw;
 }
 
-int64_t erasure_encode(int64_t warm, int64_t repeats, erasure_sample *out) {
-  if (warm < 0 || repeats < 1 || out == NULL || erasure.blocks[0] == NULL)
+static int64_t erasure_encode_part(uint64_t begin, uint64_t bytes) {
+  unsigned char *parts[ERASURE_MOST_BLOCKS];
+  for (int b = 0; b < erasure_count(); b++)
+    parts[b] = erasure.blocks[b] + begin;
+  return codec_encode(parts, bytes);
+}
+
+int64_t erasure_encode(int64_t warm, int64_t repeats, uint64_t slice_bytes, erasure_sample *out,
+                       erasure_slice *slices, int64_t most) {
+  if (warm < 0 || repeats < 1 || slice_bytes < 1 || out == NULL || slices == NULL || most < 1 ||
+      erasure.blocks[0] == NULL)
     return EINVAL;
-  int64_t error = 0;
+  uint64_t step = codec_step(), whole = erasure.block_bytes;
+  slice_bytes = slice_bytes < whole ? (slice_bytes + step - 1) / step * step : whole;
+  int64_t error = 0, count = 0;
   for (int64_t i = 0; i < warm && error == 0; i++)
-    error = codec_encode(erasure.blocks);
+    error = codec_encode(erasure.blocks, whole);
   int64_t switches = erasure_switches();
   int cpu = sched_getcpu();
-  int64_t begin_ns = erasure_now_ns();
-  for (int64_t i = 0; i < repeats && error == 0; i++)
-    error = codec_encode(erasure.blocks);
-  int64_t time_ns = erasure_now_ns() - begin_ns;
+  bracket timed;
+  bracket_begin(&timed);
+  for (int64_t i = 0; i < repeats; i++)
+    for (uint64_t begin = 0; begin < whole && error == 0; begin += slice_bytes) {
+      uint64_t bytes = whole - begin < slice_bytes ? whole - begin : slice_bytes;
+      error = erasure_encode_part(begin, bytes);
+      bracket_end(&timed);
+      if (count < most)
+        slices[count] = (erasure_slice){erasure.data * (int64_t)bytes, timed};
+      count++;
+      bracket_next(&timed, &timed);
+    }
   *out = (erasure_sample){
-      .begin_ns = begin_ns,
-      .time_ns = time_ns,
-      .data_bytes = repeats * erasure.data * (int64_t)erasure.block_bytes,
+      .slices = count,
       .involuntary_switches = erasure_switches() - switches,
       .cpu = cpu == sched_getcpu() ? cpu : -1,
   };

@@ -34,6 +34,7 @@ from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.store import load
+from tests.experiments.aliasing.siblings import with_sibling
 from tests.reference import erasure_coding as reference
 
 CPU = min(os.sched_getaffinity(0))
@@ -202,6 +203,17 @@ def test_a_trial_measures_every_layout_once_in_an_order_of_its_own() -> None:
         assert columns["ok"] == [True] * 4
         size = found["ours_table"]["repeats"] * CODE.data * CODE.block_bytes
         assert columns["data_bytes"] == [size] * 4
+        assert all(ns > 0 for ns in (*columns["time_ns"], *columns["cpu_time_ns"]))
+
+
+def test_a_trial_is_timed_in_slices_that_are_the_whole() -> None:
+    found, _ = examine(["ours_table"], CODE, 1, 0.01, HERE)
+    found["ours_table"] |= {"repeats": 2, "slices": 2}
+    with trials(found) as taken:
+        columns = taken.take(0, 0)
+        assert taken.violated == [], "parity of slices is that of whole blocks"
+    assert len(columns["ok"]) == 2 * 2 * len(LAYOUTS)
+    assert sum(columns["data_bytes"]) == 2 * len(LAYOUTS) * CODE.data * CODE.block_bytes
 
 
 def test_other_parity_than_at_first_is_marked_and_said() -> None:
@@ -340,6 +352,71 @@ def test_null_equal_layouts_are_not_told_apart(seed: int) -> None:
     found = found_in(samples({}, seed=seed))
     assert {one.verdict for one in found.values()} <= {"refuted", "inconclusive"}
     assert found["isal"].verdict == "refuted"
+
+
+# --- the sibling ---------------------------------------------------------------------------------
+
+
+def sliced(
+    cost: Mapping[str, float], share: float, *, shared: float = 0.0, seed: int = 1
+) -> pd.DataFrame:
+    """Eight slices a trial; a sibling for a share of the time: aligned blocks cost more there."""
+    table = samples(cost, rounds=24, seed=seed)
+    table = table.loc[table.index.repeat(8)].reset_index(drop=True)
+    table = table.assign(time_ns=table["time_ns"] / 20, data_bytes=2 << 20)
+    aligned = table["layout"] == "aligned"
+    return with_sibling(table, share, seed=seed, slower=1.5, stretch=40, extra=1 + shared * aligned)
+
+
+def test_layouts_and_speeds_alone_and_beside_a_sibling() -> None:
+    found = found_in(sliced({"aligned": 12.0}, 0.5, shared=0.3))
+    assert list(found)[6:] == [
+        "ours_table shared", "ours_table chasing shared", "ours_table speed shared",
+        "isal shared", "isal chasing shared", "isal speed shared",
+    ]  # fmt: skip
+    for name in ("ours_table", "isal"):
+        assert found[name].verdict == "supported"
+        assert found[name].low < 12 < found[name].high
+        assert found[f"{name} chasing"].verdict != "supported"
+        shared = found[f"{name} shared"]
+        assert shared.low < 100 * (1.12 * 1.3 - 1) < shared.high
+        assert shared.of.kind == "description"
+        speed = found[f"{name} speed shared"]
+        assert speed.verdict == "supported"
+        assert speed.low < 50 < speed.high
+        assert "MB/s beside a busy sibling" in speed.plain
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
+def test_null_beside_a_sibling(share: float) -> None:
+    for seed in range(3):
+        found = found_in(sliced({}, share, seed=seed))
+        claimed = {name for name, one in found.items() if one.verdict == "supported"}
+        assert all(name.endswith("speed shared") for name in claimed)
+        assert len(found) > 6 or share != 0.5
+
+
+def test_slices_longer_than_a_millisecond_are_not_conditioned() -> None:
+    long = sliced({}, 0.5)
+    mine = long["implementation"] == "isal"
+    long.loc[mine, ["time_ns", "cpu_time_ns"]] *= 20
+    found = found_in(long)
+    assert "isal shared" not in found
+    assert "ours_table shared" in found
+    seen = ErasureTable(long).values("isal", "staggered")
+    assert np.isfinite(seen).all()
+
+
+def test_the_figure_of_speeds_shows_both_states() -> None:
+    run = run_of(sliced({}, 0.5))
+    table = experiment.derived(run)["speed"]()
+    assert table.groupby("state").size().to_dict() == {"alone": 8, "shared": 8}
+    axes = experiment.figures(run)["speed"].axes[0]
+    assert len(axes.containers) == 8
+    assert len(axes.get_legend().get_texts()) == 5
+
+
+# --- both ways -----------------------------------------------------------------------------------
 
 
 def test_shifted_is_tested_both_ways() -> None:

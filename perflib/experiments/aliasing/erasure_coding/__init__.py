@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 
 from pydantic import field_validator, model_validator
 
-from perflib.experiments.aliasing.erasure_coding.claims import ALIGNED, CHASING, SHIFTED
+from perflib.experiments.aliasing.erasure_coding.claims import (
+    ALIGNED,
+    CHASING,
+    SHARED_BY_LAYOUT,
+    SHIFTED,
+    SLOWED,
+)
 from perflib.experiments.aliasing.erasure_coding.layouts import (
     IMPLEMENTATIONS,
     LAYOUTS,
     REFERENCE,
     Code,
 )
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.params import Params, Words, budget, parameter, precision
 from perflib.model.errors import choose
@@ -60,7 +67,11 @@ class ErasureCodingParams(Params):
         4.0, "size of a block, in whole pages of 4 KiB (64 KiB: 0.0625)", "MiB", gt=0, le=1024
     )
     trial_ms: float = parameter(
-        5.0, "how long one sample is timed at least, in whole encodings", "ms", gt=0, le=10_000
+        5.0,
+        "how long a layout is timed at least in a trial, in whole encodings, in slices of 0.25 ms",
+        "ms",
+        gt=0,
+        le=10_000,
     )
     threshold_percent: float = parameter(
         1.0, "a layout counts as slower from this on", "percent", gt=0, le=1000
@@ -111,7 +122,7 @@ class ErasureCoding(Experiment):
         Column("cpu", "integer", "", "the core", True),
         Column("implementation", "text", "", "who encoded", True),
         Column("layout", "text", "", "where the blocks began", True),
-        Column("data_bytes", "integer", "B", "encoded, parity not counted", True),
+        Column("data_bytes", "integer", "B", "encoded in the slice, parity not counted", True),
         Column("time_ns", "integer", "ns", "wall time of that", True),
         Column("position", "integer", "", "place of the trial in its round"),
         Column(
@@ -120,7 +131,8 @@ class ErasureCoding(Experiment):
             "ns",
             "when it began, on one clock for the whole run; without it rounds count alike",
         ),
-        Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
+        *BRACKET_COLUMNS,
+        Column("involuntary_switches", "integer", "", "of the thread, in all slices of the layout"),
         Column(
             "ok",
             "boolean",
@@ -133,9 +145,10 @@ class ErasureCoding(Experiment):
         "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
     }
 
-    claims = (ALIGNED, CHASING, SHIFTED)
+    claims = (ALIGNED, CHASING, SHIFTED, *SHARED_BY_LAYOUT.values(), SLOWED)
     tables = {
-        "speed": "MB/s of each implementation and layout, the mean of the cores",
+        "speed": "MB/s of each implementation and layout, the mean of the cores; beside a busy "
+        "sibling, too, where that was seen",
         "speed_by_core": "the same on each core",
         "layout_cost": "extra time of each layout over the staggered one",
     }

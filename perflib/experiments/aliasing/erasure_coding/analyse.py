@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from perflib.experiments.aliasing.erasure_coding.claims import ALIGNED, BY_LAYOUT
+from perflib.experiments.aliasing.alone import ALONE, SHARED
+from perflib.experiments.aliasing.erasure_coding.claims import (
+    ALIGNED,
+    BY_LAYOUT,
+    SHARED_BY_LAYOUT,
+    SLOWED,
+)
 from perflib.experiments.aliasing.erasure_coding.layouts import REFERENCE
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
 from perflib.model.finding import Finding
@@ -29,7 +35,7 @@ def findings(run: Run) -> list[Finding]:
     """Of each implementation: what aligned blocks cost, what aliases cost, and the control.
 
     The intervals hold for all of them together (Bonferroni): among eighteen claims one in twenty
-    would be false.
+    would be false. What is different beside a busy sibling follows, where that was seen.
     """
     table = ErasureTable(run.samples)
     pairs = [
@@ -39,7 +45,35 @@ def findings(run: Run) -> list[Finding]:
         if layout in BY_LAYOUT
     ]
     confidence = 1 - _ALPHA / max(len(pairs), 1)
-    return [_finding(table, run, name, layout, confidence) for name, layout in pairs]
+    found = [_finding(table, run, name, layout, confidence) for name, layout in pairs]
+    beside = [
+        finding
+        for name in table.implementations
+        for finding in _beside_sibling(table, ErasureTable(run.samples, SHARED), run, name)
+    ]
+    return found + [finding for finding in beside if math.isfinite(finding.high)]
+
+
+def _beside_sibling(
+    alone: ErasureTable, shared: ErasureTable, run: Run, name: str
+) -> Iterator[Finding]:
+    """What layouts cost one implementation there, and what the sibling takes from it."""
+    threshold, about = run.params["threshold_percent"], {"implementation": name}
+    for layout, claim in SHARED_BY_LAYOUT.items():
+        if layout in shared.compared:
+            yield claim.decided(shared.effect(name, layout), threshold, about=about)
+    by_block = {
+        state: table.by_block(table.values(name, REFERENCE))
+        for state, table in ((ALONE, alone), (SHARED, shared))
+    }
+    speeds = {ALONE: alone.speed(name, REFERENCE), SHARED: shared.speed(name, REFERENCE)}
+    yield SLOWED.decided(
+        percent(t_interval(by_block[SHARED] - by_block[ALONE])),
+        threshold,
+        about=about,
+        facts={f"{state}_mb_per_s": speed.effect for state, speed in speeds.items()},
+        evidence={"mb_per_s": {state: list(speed) for state, speed in speeds.items()}},
+    )
 
 
 def _finding(table: ErasureTable, run: Run, name: str, layout: str, confidence: float) -> Finding:
@@ -100,7 +134,17 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``ErasureCoding.tables``."""
     table = ErasureTable(run.samples)
     return {
-        "speed": table.mean_speeds,
+        "speed": lambda: _speeds(run, table),
         "speed_by_core": table.speeds,
         "layout_cost": table.costs,
     }
+
+
+def _speeds(run: Run, alone: ErasureTable) -> pd.DataFrame:
+    """MB/s by implementation, layout and state of the core: alone, and shared if it was seen."""
+    found = [
+        table.mean_speeds().assign(state=state)
+        for state, table in ((ALONE, alone), (SHARED, ErasureTable(run.samples, SHARED)))
+    ]
+    seen = found if found[1]["mb_per_s"].notna().any() else found[:1]
+    return pd.concat(seen, ignore_index=True)

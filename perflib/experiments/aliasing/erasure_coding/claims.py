@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from perflib.experiments.aliasing.alone import beside_sibling
 from perflib.model.claim import Claim
 
-__all__ = ["ALIGNED", "BY_LAYOUT", "CHASING", "SHIFTED"]
+__all__ = ["ALIGNED", "BY_LAYOUT", "CHASING", "SHARED_BY_LAYOUT", "SHIFTED", "SLOWED"]
 
 _ALL = "{each[implementation]:list}"
 _REASONS = {
@@ -82,3 +83,20 @@ SHIFTED = Claim(
 )
 
 BY_LAYOUT = {"aligned": ALIGNED, "chasing": CHASING, "shifted": SHIFTED}
+SHARED_BY_LAYOUT = {"aligned": beside_sibling(ALIGNED), "chasing": beside_sibling(CHASING)}
+
+SLOWED = Claim(
+    name="slowed",
+    kind="description",
+    subject="{implementation} speed shared",
+    quantity="additional time beside a busy sibling, compared with a core that is alone",
+    unit="percent",
+    exact="{implementation} takes more than {threshold:g} % longer while a sibling of the core "
+    "works, with staggered blocks",
+    plain={
+        "supported": "{implementation} encodes {alone_mb_per_s:.0f} MB/s on a core that is alone "
+        "and {shared_mb_per_s:.0f} MB/s beside a busy sibling: {estimate}",
+        "refuted": "{implementation} is as fast beside a busy sibling: {estimate}",
+        "inconclusive": "what a busy sibling takes from {implementation} stays open: {estimate}",
+    },
+)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from perflib.experiments.aliasing.alone import ALONE, SHARED
 from perflib.experiments.aliasing.erasure_coding.analyse import tables
 from perflib.framework.plots import intervals
 
@@ -28,6 +29,7 @@ _LAYOUTS = {
 _COLOURS = {"aligned": "C3", "staggered": "C0", "chasing": "C1", "shifted": "0.45"}
 _MARKERS = {"aligned": "o", "staggered": "s", "chasing": "^", "shifted": "x"}
 _LINEAR_PERCENT = 20.0
+_FAINT = 0.35  # what was measured beside a busy sibling
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -43,8 +45,13 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
 
 
 def _speed(speeds: pd.DataFrame, of: str) -> Figure:
-    """MB/s of data by implementation and layout, the mean of the cores."""
-    figure, axes = _points(speeds, "mb_per_s")
+    """MB/s of data by implementation, layout and state, the mean of the cores."""
+    figure, axes = _points(speeds[speeds["state"] == ALONE], "mb_per_s")
+    beside = speeds[speeds["state"] == SHARED]
+    if len(beside):
+        _add_points(axes, beside, "mb_per_s", alpha=_FAINT)
+        axes.plot([], [], "o", color="0.3", alpha=_FAINT, label="the same beside a busy sibling")
+        _legend(axes)
     axes.set_ylim(0, None)
     axes.set_ylabel("data encoded (MB/s, 10⁶ B/s)")
     axes.set_title(f"Speed of encoding, one thread{of}")
@@ -68,12 +75,19 @@ def _layout_cost(costs: pd.DataFrame, of: str, threshold: float) -> Figure:
 def _points(values: pd.DataFrame, column: str) -> tuple[Figure, Axes]:
     """A point with its interval for each implementation and layout, side by side."""
     names = list(dict.fromkeys(values["implementation"]))
-    layouts = list(dict.fromkeys(values["layout"]))
     figure = Figure(figsize=(max(6.5, 2.5 + 1.1 * len(names)), 5.2))
     axes = figure.subplots()
     axes.set_xticks(range(len(names)), [name.replace("_", "\n", 1) for name in names])
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.grid(visible=False, axis="x")
+    _add_points(axes, values, column)
+    _legend(axes)
+    return figure, axes
+
+
+def _add_points(axes: Axes, values: pd.DataFrame, column: str, alpha: float = 1.0) -> None:
+    names = list(dict.fromkeys(values["implementation"]))
+    layouts = list(dict.fromkeys(values["layout"]))
     for number, layout in enumerate(layouts):
         mine = values[values["layout"] == layout].set_index("implementation").reindex(names)
         intervals(
@@ -85,9 +99,12 @@ def _points(values: pd.DataFrame, column: str) -> tuple[Figure, Axes]:
             fmt=_MARKERS.get(layout, "d"),
             ms=6,
             color=_COLOURS.get(layout, f"C{number + 4}"),
-            label=_LAYOUTS.get(layout, layout),
+            alpha=alpha,
+            label=_LAYOUTS.get(layout, layout) if alpha == 1 else None,
         )
+
+
+def _legend(axes: Axes) -> None:
     axes.legend(
         fontsize="small", title="95 % intervals", loc="upper center", bbox_to_anchor=(0.5, -0.14)
     )
-    return figure, axes

@@ -25,6 +25,7 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
     layout_offsets,
 )
 from perflib.experiments.aliasing.erasure_coding.table import ErasureTable
+from perflib.framework.brackets import bracket_columns
 from perflib.kernels import build, record
 from perflib.machine.hardware.memory import free_bytes
 from perflib.measure.conditions import Conditions
@@ -41,6 +42,7 @@ __all__ = ["ErasureTrials", "examine", "pilot", "plan", "reasons", "take"]
 
 _MIB = 1 << 20
 _TIMEOUT_S = 120.0
+_SLICE_NS = 250_000  # short beside the stretches in which a sibling works
 
 
 def plan(params: ErasureCodingParams) -> dict[str, Any]:
@@ -128,10 +130,16 @@ def _lay(worker: Worker, layout: str, code: Code, seed: int) -> bool:
     return bool(((addresses - offsets) % PAGE_BYTES == 0).all())
 
 
-def _encode(worker: Worker, warm: int, repeats: int) -> Any:
-    return _call(
-        worker, "erasure_encode", warm, repeats, Out(record(worker.target, "erasure_sample"), 1)
-    )[0][0]
+def _encode(
+    worker: Worker, warm: int, repeats: int, slices: int, code: Code
+) -> tuple[Any, NDArray[Any]]:
+    """The kernel's record of all, and one of each slice: a block is encoded in so many."""
+    built, most = worker.target, repeats * slices
+    done, timed = _call(
+        worker, "erasure_encode", warm, repeats, -(-code.block_bytes // slices),
+        Out(record(built, "erasure_sample"), 1), Out(record(built, "erasure_slice"), most), most,
+    )  # fmt: skip
+    return done[0], timed[: int(done[0]["slices"])]
 
 
 def _checksums(worker: Worker, code: Code) -> list[int]:
@@ -155,7 +163,7 @@ def _parity_by_tables(matrix: NDArray[Any], code: Code, seed: int, conditions: C
         _open(worker, 0, code)
         _call(worker, "erasure_use_matrix", matrix)
         _lay(worker, REFERENCE, code, seed)
-        return int(_encode(worker, 0, 1)["parity_checksum"])
+        return int(_encode(worker, 0, 1, 1, code)[0]["parity_checksum"])
 
 
 def _examine(
@@ -165,7 +173,7 @@ def _examine(
     with Worker(build(chosen.kernel), conditions) as worker:
         _open(worker, chosen.method, code)
         _lay(worker, REFERENCE, code, seed)
-        first = _encode(worker, 1, 1)
+        first, timed = _encode(worker, 1, 1, 1, code)
         whole = _checksums(worker, code)
         for lost in _losses(code, seed):
             _call(worker, "erasure_decode", np.array(lost, dtype=np.int32), len(lost))
@@ -183,8 +191,10 @@ def _examine(
         if wanted != int(first["parity_checksum"]):
             msg = "its parity is not that of its matrix, as our portable code multiplies it"
             raise MeasurementError(msg)
+    time_ns = max(1, int(timed["timed"]["time_ns"][0]))
     return {
-        "repeats": max(1, math.ceil(1e6 * trial_ms / max(1, int(first["time_ns"])))),
+        "repeats": max(1, math.ceil(1e6 * trial_ms / time_ns)),
+        "slices": min(max(1, round(time_ns / _SLICE_NS)), code.block_bytes // PAGE_BYTES),
         "parity_checksum": int(first["parity_checksum"]),
         "matrix": None if matrix is None else matrix.tobytes().hex(),
     }
@@ -221,8 +231,8 @@ def examine(
 
     Returns
     -------
-    By name: ``repeats`` (encodings a sample), ``parity_checksum`` and ``matrix`` (in hexadecimal
-    digits; ``None``: of bits). And why the others cannot be had.
+    By name: ``repeats`` (encodings a trial), ``slices`` (of each), ``parity_checksum`` and
+    ``matrix`` (in hexadecimal digits; ``None``: of bits). And why the others cannot be had.
     """
     found: dict[str, dict[str, Any]] = {}
     absent: dict[str, str] = {}
@@ -271,7 +281,7 @@ class ErasureTrials(Workers):
         self._seed = seed
 
     def take(self, round_: int, configuration: int) -> Columns:
-        """One sample of each layout."""
+        """All slices of each layout."""
         wanted = self._configurations[configuration]
         chosen = IMPLEMENTATIONS[wanted.implementation]
         before = self._kernels.index(chosen.kernel) * len(self._conditions)
@@ -279,16 +289,19 @@ class ErasureTrials(Workers):
         layouts = list(self._layouts)
         random.Random(f"{self._seed}/{round_}/{configuration}").shuffle(layouts)
         _open(worker, chosen.method, self._code)
-        rows = [self._sample(worker, wanted, layout) for layout in layouts]
+        parts = [self._samples(worker, wanted, layout) for layout in layouts]
         _call(worker, "erasure_close")
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        return {name: [one for part in parts for one in part[name]] for name in parts[0]}
 
-    def _sample(self, worker: Worker, wanted: Configuration, layout: str) -> dict[str, Any]:
+    def _samples(self, worker: Worker, wanted: Configuration, layout: str) -> Columns:
         cpu = self._conditions[wanted.core].cpu
         examined = self._examined[wanted.implementation]
         placed = _lay(worker, layout, self._code, self._seed)
         # One that is long by itself is warm for most of its time.
-        done = _encode(worker, int(examined["repeats"] > 1), examined["repeats"])
+        repeats = int(examined["repeats"])
+        done, slices = _encode(
+            worker, int(repeats > 1), repeats, int(examined["slices"]), self._code
+        )
         right = int(done["parity_checksum"]) == examined["parity_checksum"]
         here = int(done["cpu"]) == cpu
         if not placed:
@@ -300,13 +313,18 @@ class ErasureTrials(Workers):
                 f"cpu{cpu} made other parity by {wanted.implementation} than at first: a core or "
                 "memory that is broken is the likeliest cause"
             ] = None
-        return {
+        common = {
             "cpu": cpu,
             "implementation": wanted.implementation,
             "layout": layout,
-            "start_ns": int(done["begin_ns"]),
-            "time_ns": int(done["time_ns"]),
-            "data_bytes": int(done["data_bytes"]),
             "involuntary_switches": int(done["involuntary_switches"]),
             "ok": placed and here and right,
+        }
+        timed = slices["timed"]
+        return {
+            **{name: [value] * len(slices) for name, value in common.items()},
+            "start_ns": timed["start_ns"].tolist(),
+            "time_ns": timed["time_ns"].tolist(),
+            "data_bytes": slices["data_bytes"].tolist(),
+            **bracket_columns(timed),
         }

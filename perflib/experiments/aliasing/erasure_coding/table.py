@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.aliasing.alone import ALONE, State, log_times
 from perflib.experiments.aliasing.erasure_coding.layouts import IMPLEMENTATIONS, LAYOUTS, REFERENCE
 from perflib.framework.samples import round_starts, usable
 from perflib.model.errors import UserError
@@ -23,8 +24,10 @@ Floats = NDArray[np.float64]
 class ErasureTable:
     """The samples of one run as log time a byte, ``[round, cpu]`` of implementation and layout.
 
-    Rows whose ``ok`` is false are left out. Layouts are compared within a trial: one core, one
-    memory, one after the other. Uncertainty comes from the scatter of batches.
+    Rows whose ``ok`` is false are left out, and so are the times of those in another state than
+    ``state``, where probes tell it. Layouts are compared within a trial: one core, one memory, one
+    after the other. Slices of one trial and layout count as their median. Uncertainty comes from
+    the scatter of batches.
 
     Raises
     ------
@@ -32,12 +35,13 @@ class ErasureTable:
         No row is usable, a time or a size is not positive, or no layout is the staggered one.
     """
 
-    def __init__(self, samples: pd.DataFrame) -> None:
+    def __init__(self, samples: pd.DataFrame, state: State = ALONE) -> None:
         samples = usable(samples, ["time_ns", "data_bytes"])
         samples = samples.assign(
             implementation=samples["implementation"].astype(str),
             layout=samples["layout"].astype(str).replace("moved", "shifted"),  # as earlier runs say
-            log_ns=np.log(samples["time_ns"] / samples["data_bytes"]),
+            log_ns=log_times(samples, state, configuration=["implementation"])
+            - np.log(samples["data_bytes"].to_numpy(np.float64)),
         )
         self.samples = samples
         self.implementations = _in_order(samples["implementation"], tuple(IMPLEMENTATIONS))
@@ -55,11 +59,12 @@ class ErasureTable:
         found = np.full((len(self.rounds), len(self.cores)), np.nan)
         mine = self.samples
         mine = mine[(mine["implementation"] == implementation) & (mine["layout"] == layout)]
+        trials = mine.groupby(["round", "cpu"])["log_ns"].median().reset_index()
         places = (
-            np.searchsorted(self.rounds, mine["round"]),
-            np.searchsorted(self.cores, mine["cpu"]),
+            np.searchsorted(self.rounds, trials["round"]),
+            np.searchsorted(self.cores, trials["cpu"]),
         )
-        found[places] = mine["log_ns"]
+        found[places] = trials["log_ns"]
         return found
 
     def by_block(self, values: Floats, cpu: int | None = None) -> Floats:
