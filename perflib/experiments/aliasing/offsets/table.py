@@ -121,9 +121,10 @@ class OffsetTable:
         self.offsets = np.array(sorted(set(samples["offset_bytes"])), dtype=np.int64)
         self.rounds = np.array(sorted(set(samples["round"])))
         times = samples["log_ns"] if "log_ns" in samples else log_times(samples)
-        self._conditioned = bool(np.isnan(times).any())
+        probes = samples.get("probe_before_ns", pd.Series(dtype=float))
+        self._bracketed = bool(probes.notna().any())
         log_ns = times - np.log(samples["calls"].to_numpy(np.float64))
-        cells = pd.DataFrame(
+        self._cells = cells = pd.DataFrame(
             {"round": samples["round"], "offset": samples["offset_bytes"], "log_ns": log_ns}
         )
         table = cells.pivot_table(
@@ -134,29 +135,44 @@ class OffsetTable:
         self.blocks = time_blocks(self.start_s, len(self.rounds))
 
     @cached_property
-    def relative(self) -> Floats:
-        """``[round, offset]``: log time beside the median over the offsets of that round.
+    def levels(self) -> Floats:
+        """``[round, 1]``: the median log time over the offsets of each round.
 
         Rounds in which the core was alone at some offsets only are compared by those that they
         have, each beside its own typical time (median polish).
         """
+        found = np.full((len(self.rounds), 1), np.nan)
         seen = np.isfinite(self.log_ns).any(axis=1)
-        relative = np.full_like(self.log_ns, np.nan)
         if not seen.any():
-            return relative
+            return found
         logs = self.log_ns[seen]
-        found = logs - np.nanmedian(logs, axis=1, keepdims=True)
-        for _ in range(_POLISHES if self._conditioned else 0):
-            typical = robust_mean(found)
+        levels = np.nanmedian(logs, axis=1, keepdims=True)
+        for _ in range(_POLISHES if self._bracketed else 0):
+            typical = robust_mean(logs - levels)
             typical -= np.median(typical[np.isfinite(typical)])
-            found = logs - np.nanmedian(logs - typical, axis=1, keepdims=True)
-        relative[seen] = found
-        return relative
+            levels = np.nanmedian(logs - typical, axis=1, keepdims=True)
+        found[seen] = levels
+        return found
+
+    @property
+    def relative(self) -> Floats:
+        """``[round, offset]``: log time beside its round's level."""
+        return self.log_ns - self.levels
 
     @cached_property
     def by_block(self) -> Floats:
-        """``[block, offset]`` of ``relative``: robust means over the rounds of each batch."""
-        return block_means(self.relative, self.blocks)
+        """``[block, offset]`` of ``relative``: robust means over the rounds of each batch.
+
+        Of samples between probes it is the median of all samples of the batch: a third of those as
+        long as a quarter of a millisecond have a tick of the timer.
+        """
+        if not self._bracketed:
+            return block_means(self.relative, self.blocks)
+        place = np.searchsorted(self.rounds, self._cells["round"])
+        relative = self._cells["log_ns"] - self.levels[place, 0]
+        each = self._cells.assign(block=self.blocks[place], relative=relative)
+        medians = each.groupby(["block", "offset"])["relative"].median().unstack("offset")
+        return medians.reindex(columns=self.offsets).to_numpy(np.float64)
 
     def curve(self) -> pd.DataFrame:
         """Time a call at each offset: ns, and percent above the median of the offsets.
@@ -166,8 +182,8 @@ class OffsetTable:
         """
         rows = [tuple(percent(t_interval(column))) for column in self.by_block.T]
         table = pd.DataFrame(rows, columns=["percent", "low_percent", "high_percent"])
-        levels = (self.log_ns - self.relative)[np.isfinite(self.relative)]
-        level = math.exp(float(np.median(levels))) if levels.size else math.nan
+        seen = self.levels[np.isfinite(self.levels)]
+        level = math.exp(float(np.median(seen))) if seen.size else math.nan
         table.insert(0, "time_ns", level * (1 + table["percent"] / 100))
         table.insert(0, "offset_bytes", self.offsets)
         return table

@@ -162,7 +162,7 @@ def beside(seed: int, share: float, cost: float = 0.0, **slow: Any) -> pd.DataFr
 def test_a_cost_is_reported_alone_and_beside_a_sibling() -> None:
     near = np.array(OFFSETS)[aliasing(OFFSETS)[0]].tolist()
     slow = dict.fromkeys(near, 0.15)
-    found = experiment.analyse(run_of({COPY: beside(1, 0.5, cost=0.3, slow=slow)}))
+    found = experiment.analyse(run_of({COPY: beside(2, 0.5, cost=0.3, slow=slow)}))
     predicted, slowest, shared = found
     assert [one.subject for one in found] == [
         "copy-O2-2048 predicted", "copy-O2-2048", "copy-O2-2048 predicted shared",
