@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.stats.interval import NO_INTERVAL, Interval, percent
+from perflib.stats.interval import NO_INTERVAL, Interval, percent_of
 from perflib.stats.intervals import robust_mean, t_interval
 
 __all__ = ["capacity", "shrinkage"]
@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 _LONGER = 0.5 * math.log(2.0)
 _SMALL = 4.0  # a level's small arrays are so many times smaller than its end
 _LEAST_BLOCKS = 3
+_INEXACT = 0.25  # of the step between two sizes
 
 
 def capacity(sizes: Floats, curve: Floats, first: float, last: float) -> float:
@@ -86,7 +87,9 @@ def shrinkage(
     Returns
     -------
     By how many percent the capacity is smaller, with its interval by the jackknife over blocks,
-    and both capacities. NaN where a curve shows none, or there are fewer than three blocks.
+    and both capacities. NaN where a curve shows none, or there are fewer than three blocks. The
+    interval is wider by a quarter of the step between the sizes beside each end: so inexact is
+    interpolation where a curve is steep.
     """
 
     def both(kept: NDArray[np.bool_]) -> tuple[float, float]:
@@ -103,6 +106,14 @@ def shrinkage(
         there = np.isfinite(usual[block]).any() or np.isfinite(other[block]).any()
         one, two = both(np.arange(blocks) != block) if there else (math.nan, math.nan)
         values.append(blocks * effect - (blocks - 1) * math.log(two / one))
-    found = percent(t_interval(np.array(values), confidence))
-    middle = -100 * math.expm1(effect)
-    return Interval(middle, min(-found.high, middle), max(-found.low, middle)), *whole
+    found = t_interval(np.array(values), confidence)
+    inexact = _INEXACT * sum(_step(sizes, end) for end in whole)
+    ends = sorted([found.low - inexact, effect, found.high + inexact])
+    low, middle, high = (-percent_of(end) for end in (ends[2], effect, ends[0]))
+    return Interval(middle, low, high), *whole
+
+
+def _step(sizes: Floats, end: float) -> float:
+    """The logarithm of the ratio of the sizes beside an end."""
+    after = min(max(int(np.searchsorted(sizes, end)), 1), len(sizes) - 1)
+    return math.log(sizes[after] / sizes[after - 1])

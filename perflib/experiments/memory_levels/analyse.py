@@ -400,36 +400,37 @@ def _pages(table: MemoryTable, threshold: float, control: PageControl) -> Findin
 
 
 def _cores(table: MemoryTable, threshold: float) -> list[Finding]:
-    """Of each core: are its loads slow, from memory, or from its own first level?"""
+    """Of each core: are its loads slow, from memory, or from its own first level?
+
+    From samples that had the core alone, whatever the others scatter: a core whose sibling works
+    more than other cores' would look slow.
+    """
     if len(table.cores) < 2:
         return []
     beyond = table.beyond(table.caches_bytes)
-    _, state = table.steadier(lambda part: part.core_difference(beyond))
     within = table.within(min(table.claims.values(), default=float(table.sizes[0])))
     return [
-        *_slower(SLOWER_MEMORY, table, state, beyond, beyond[0], threshold),
-        *_slower(SLOWER_FIRST_LEVEL, table, table.state, within, within[-1], threshold),
+        *_slower(SLOWER_MEMORY, table, beyond, beyond[0], threshold),
+        *_slower(SLOWER_FIRST_LEVEL, table, within, within[-1], threshold),
     ]
 
 
 def _slower(
     claim: Claim,
     table: MemoryTable,
-    state: State,
     places: list[int],
     nearest: int,
     threshold: float,
 ) -> list[Finding]:
     """``nearest``: the place of the size that the claim names."""
-    part = table.part(state)
-    statistic: Statistic = "median" if claim is SLOWER_MEMORY else part.least
+    statistic: Statistic = "median" if claim is SLOWER_MEMORY else table.least
     where = {place["cpu"]: place["where"] for place in table.machine.get("cpus", ())}
-    compared = part.core_difference(places, statistic=statistic)
-    cycles = part.core_difference(places, "latency_cycles", statistic)
+    compared = table.core_difference(places, statistic=statistic)
+    cycles = table.core_difference(places, "latency_cycles", statistic)
     clocks = table.clocks()
     return [
         claim.found(
-            _with(effect.decide(threshold), *_read_off(table, state)),
+            _with(effect.decide(threshold), *_read_off(table, table.state)),
             effect.slowdown,
             about={"cpu": cpu},
             threshold=threshold,
@@ -441,7 +442,7 @@ def _slower(
                 "in_core_cycles_percent": list(own.slowdown),
                 "core_mhz": clocks.get(cpu),
                 "where": where.get(cpu),
-                "samples": state,
+                "samples": table.state,
             },
         )
         for cpu, effect, own in zip(table.cores, compared.effects, cycles.effects, strict=True)

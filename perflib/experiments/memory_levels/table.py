@@ -38,6 +38,7 @@ Floats = NDArray[np.float64]
 Statistic = Literal["median", "min"]
 # Of which samples: all, those that had the core alone, those beside a sibling that worked.
 State = Literal["all", "alone", "shared"]
+_KNOWN = 1.5  # a level's latency, to within this factor
 _LEAST_SHARED = 0.02  # of the samples are beside a busy sibling, or nothing is said of them
 _CYCLES, _NS = "latency_cycles", "latency_ns"
 _BACKINGS = (SMALL_PAGES, "thp", "collapse", "hugetlb")
@@ -135,9 +136,10 @@ class MemoryTable:
     **Alone or not?** Where samples have probes (``perflib.framework.brackets``), ``alone`` is the
     table of those that had their core alone, ``shared`` that of those beside a sibling that
     worked. Whatever is the core's own, its first two levels and where they end, is read off the
-    one or the other. What cores share is known from the samples alone or from all, whichever
-    scatters less (``steadier``). A sibling makes caches smaller and slower, so the minimum would
-    pick the repeat in which it worked least: of shared samples it is the median everywhere.
+    one or the other, and so is a core's difference from the others. What cores share is known from
+    the samples alone or from all, whichever scatters less (``steadier``). A sibling makes caches
+    smaller and slower, so the minimum would pick the repeat in which it worked least: of shared
+    samples it is the median everywhere.
 
     **Between trials** it is neither: where pages come to lie differs from one placement to the
     next, for better and for worse. Robust means over batches are taken, and Student's interval
@@ -354,8 +356,16 @@ class MemoryTable:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The levels in the primary curve, by ascending size."""
-        return find_levels(self.sizes, self.level_curve(self.unit))
+        """The levels in the primary curve, by ascending size.
+
+        With probes a run may have few visits of the larger arrays. What looks like a level there
+        and is not known to within a half is none: beside a busy neighbour an array may answer from
+        the last-level cache in one round and from memory in the next.
+        """
+        found = find_levels(self.sizes, self.level_curve(self.unit))
+        if not self.probed:
+            return found
+        return tuple(one for one in found if one.latency.high < _KNOWN**2 * one.latency.low)
 
     def level_curve(self, column: str) -> Floats:
         """``[block, size]``: log of the curve in which levels are looked for."""
@@ -439,8 +449,7 @@ class MemoryTable:
         """``curve_half_width``, or that of the difference between cores in memory, if wider."""
         if len(self.cores) < 2:
             return self.curve_half_width
-        beyond = self.beyond(self.caches_bytes)
-        difference, _ = self.steadier(lambda table: table.core_difference(beyond))
+        difference = self.core_difference(self.beyond(self.caches_bytes))
         return max(self.curve_half_width, difference.half_width)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -61,12 +62,18 @@ def machine(
 
 
 def latency_ns(
-    size: Floats, order: str, huge: bool, mhz: float, walk_ns: float, flat: bool = False
+    size: Floats,
+    order: str,
+    huge: bool,
+    mhz: float,
+    walk_ns: float,
+    flat: bool = False,
+    caches: Mapping[str, float] = CACHES,
 ) -> Floats:
     """What a load takes: the caches in cycles of the core's clock, memory in ns, the TLB's part."""
     steps = [*np.diff(CYCLES) * 1000 / mhz, MEMORY_NS - CYCLES[-1] * 1000 / mhz]
     beyond = np.zeros_like(size)
-    for step, end in zip(steps, CACHES.values(), strict=True):
+    for step, end in zip(steps, caches.values(), strict=True):
         beyond += step * (1 - np.minimum(end / size, 1.0) ** _SHARPNESS)
     if order == "sequential":
         beyond *= 0.03
@@ -166,6 +173,84 @@ def samples(
             parts.append(rows)
     made = pd.concat(parts, ignore_index=True)
     return made.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def beside_sibling(
+    made: pd.DataFrame,
+    alone: float | Mapping[int, float] = 0.6,
+    seed: int = 1,
+    *,
+    part: Mapping[str, float] | None = None,
+    slower: float = 0.15,
+    spike: bool = True,
+) -> pd.DataFrame:
+    """The same samples with probes, on cores whose siblings come and go; and the machine is busy.
+
+    Nothing of this is what the analysis assumes: a sibling stays for times of a heavy tail, may
+    come or go within a sample, and slows each sample by another share.
+
+    Parameters
+    ----------
+    made
+        What ``samples`` made, of windows on 4 KiB pages.
+    alone
+        The share of the time that a core has for itself; by core where they differ.
+    part
+        What is left of a cache beside a busy sibling: 0.5 is half of it.
+    slower
+        How much longer a load takes there in the mean, beside what smaller caches cost.
+    spike
+        Whether the probe of a core that is alone always takes the same time.
+    """
+    generator = np.random.default_rng(seed)
+    size = made["array_bytes"].to_numpy(np.float64)
+    left = {name: (part or {}).get(name, 1.0) * own for name, own in CACHES.items()}
+    plain = latency_ns(size, "window", False, MHZ, 0.0)
+    small = latency_ns(size, "window", False, MHZ, 0.0, caches=left)
+    begin, busy = made["start_ns"].to_numpy(np.float64), np.zeros((2, len(made)))
+    for cpu in made["cpu"].unique():
+        share = alone[int(cpu)] if isinstance(alone, Mapping) else alone
+        mine = (made["cpu"] == cpu).to_numpy()
+        ends, states = _visits(share, begin[mine].max() + 1e9, generator)
+        for row, at in enumerate((begin[mine], begin[mine] + _TRIAL_NS)):
+            busy[row, mine] = states[np.searchsorted(ends, at)]
+    longer = 1 + busy.mean(axis=0) * (small / plain - 1)
+    longer *= 1 + busy.mean(axis=0) * generator.uniform(0, 2 * slower, len(made))
+    probes = 4070 * (1 + np.abs(generator.normal(0, 0.002, (2, len(made)))))
+    if not spike:
+        probes *= generator.uniform(1, 1.5, probes.shape)
+    probes *= np.where(busy > 0, generator.uniform(1.06, 1.5, probes.shape), 1.0)
+    probes += np.where(generator.random(probes.shape) < 0.005, 15_000, 0)
+    delay_ns = np.where(generator.random(len(made)) < 0.3, generator.exponential(4e6, len(made)), 0)
+    cpu_time_ns = made["time_ns"] * longer
+    return made.assign(
+        latency_ns=made["latency_ns"] * longer,
+        latency_cycles=made["latency_cycles"] * longer,
+        cpu_time_ns=cpu_time_ns,
+        time_ns=cpu_time_ns + delay_ns,
+        run_delay_ns=delay_ns,
+        throttled_ns=0.0,
+        probe_before_ns=probes[0],
+        probe_after_ns=probes[1],
+        chain_before_ns=6400e3 / MHZ * (1 + generator.exponential(0.001, len(made))),
+        chain_after_ns=6400e3 / MHZ * (1 + generator.exponential(0.001, len(made))),
+    )
+
+
+def _visits(
+    alone: float, until_ns: float, generator: np.random.Generator
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """When a sibling comes and goes: the ends of times, and whether it worked in each."""
+    count = int(until_ns / 1e7) + 100
+    pairs = 2e7 * generator.pareto(1.6, (count, 1)) + 1e6
+    ends = np.cumsum((pairs * [alone, 1 - alone] * generator.uniform(0.5, 1.5, (count, 2))).ravel())
+    return np.append(ends, math.inf), np.append(np.tile([False, True], count), False)
+
+
+def in_turns(made: pd.DataFrame, own_bytes: int = 2 * MIB) -> pd.DataFrame:
+    """Larger arrays in every third round only, as a run visits them."""
+    turn = np.floor(np.log2(made["array_bytes"])).astype(int)
+    return made[(made["array_bytes"] <= own_bytes) | ((made["round"] + turn) % 3 == 0)]
 
 
 def page_reach(*, backed: bool, seed: int = 1) -> dict[str, list[list[float]]]:
