@@ -21,6 +21,7 @@ __all__ = [
     "BLOCK_S",
     "block_means",
     "holm",
+    "p_above",
     "robust_mean",
     "share_interval",
     "t_interval",
@@ -36,8 +37,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def time_blocks(start_s: Floats | None, rounds: int) -> Ints:
-    """The block that each round belongs to: ``BLOCK_S`` long where the run is long enough.
+def time_blocks(start_s: Floats | None, rounds: int, block_s: float = BLOCK_S) -> Ints:
+    """The block that each round belongs to: ``block_s`` long where the run is long enough.
 
     Parameters
     ----------
@@ -45,6 +46,8 @@ def time_blocks(start_s: Floats | None, rounds: int) -> Ints:
         When each round began, ascending; ``None`` where it is not known.
     rounds
         How many rounds there are.
+    block_s
+        Longer than the disturbances that are left in the values.
 
     Returns
     -------
@@ -56,7 +59,7 @@ def time_blocks(start_s: Floats | None, rounds: int) -> Ints:
     wanted = float(_MIN_BLOCKS)
     if start_s is not None and rounds > 1:
         measured_s = float(np.median(np.diff(start_s))) * rounds  # a pause of a resumed run aside
-        wanted = min(max(measured_s / BLOCK_S, _MIN_BLOCKS), _MAX_BLOCKS)
+        wanted = min(max(measured_s / block_s, _MIN_BLOCKS), _MAX_BLOCKS)
     count = max(1, min(rounds, int(wanted)))
     return (np.arange(rounds) * count // rounds).astype(np.int64)
 
@@ -135,6 +138,21 @@ def t_interval(block_values: Floats, confidence: float = 0.95) -> Interval:
     error = math.sqrt(variance * dependence / count)
     reach = float(distributions.t.ppf(0.5 + confidence / 2, count - 1)) * error
     return Interval(centre, centre - reach, centre + reach)
+
+
+def p_above(block_values: Floats, least: float) -> float:
+    """One-sided p value of the mean of successive block values being no more than ``least``.
+
+    The test that belongs to ``t_interval``; 1 below two blocks.
+    """
+    found = t_interval(block_values)
+    if not math.isfinite(found.half_width):
+        return 1.0
+    if found.half_width == 0:
+        return 0.0 if found.effect > least else 1.0
+    freedom = int(np.isfinite(block_values).sum()) - 1
+    error = found.half_width / float(distributions.t.ppf(0.975, freedom))
+    return float(distributions.t.sf((found.effect - least) / error, freedom))
 
 
 def share_interval(

@@ -49,6 +49,18 @@ MENDED: dict[tuple[str, str], str] = {
     ("numa", "kernel"): "inconclusive",
     ("coherence", "groups"): "inconclusive",
     ("coherence", "kernel"): "inconclusive",
+    # Point 14: the run makes 22 claims about counting, and its p values are corrected for them.
+    ("counters", "rotated×1"): "inconclusive",
+    ("counters", "rotated×3"): "inconclusive",
+}
+# Findings whose numbers come from another estimate now.
+ESTIMATED_ANEW = {
+    # Point 14: how functions follow what slows a core for a while is learnt from the recordings.
+    ("event_profile", "standing out"): (
+        0.1615865688003024,
+        0.017676496844818392,
+        0.46739988724075504,
+    ),
 }
 DATA = ("verdict", "effect", "low", "high", "unit", "threshold", "confidence", "kind", "about")
 
@@ -82,8 +94,10 @@ def test_findings_are_what_they_were(name: str) -> None:
         verdict = MENDED.get((name, entry["subject"]), entry["verdict"])
         assert finding.verdict == verdict, entry["subject"]
         assert (finding.unit, finding.confidence) == (entry["unit"], entry["confidence"])
-        for end in ("effect", "low", "high"):
-            assert same(getattr(finding, end), entry[end]), (entry["subject"], end)
+        then_was = [entry[end] for end in ("effect", "low", "high")]
+        expected = ESTIMATED_ANEW.get((name, entry["subject"]), then_was)
+        for end, value in zip(("effect", "low", "high"), expected, strict=True):
+            assert same(getattr(finding, end), value), (entry["subject"], end)
 
 
 @pytest.mark.parametrize("name", experiments.NAMES)

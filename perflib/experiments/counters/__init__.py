@@ -2,7 +2,9 @@
 
 The experiment of Jurga 2006 (*Practical experience with performance monitoring*, CERN openlab): the
 same job with one set of counters at a time, with multiplexed sets, and with sampling, alone and
-among other jobs. Errors are relative to one set at a time, costs to no counting at all.
+among other jobs. Errors are relative to one set at a time. Costs are relative to no counting at
+all: of our own simulation in stretches of milliseconds, counted and not in turn, so that a busy
+machine does not pass for a cost; of any other job from whole runs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import Words, parameter, precision, split_items
@@ -101,7 +104,8 @@ class Counters(Experiment):
             "mode",
             "text",
             "",
-            "'one set' (the reference of errors), 'alone' (not counted: the reference of costs), "
+            "'one set' (the reference of errors), 'alone' (not counted: the reference of costs, "
+            "where there are no slices), "
             "'rotated' (multiplexed by perflib), 'kernel' (multiplexed by the kernel where "
             "counters are too few), 'sampled'; others are compared with these",
             True,
@@ -113,7 +117,8 @@ class Counters(Experiment):
             "time_ns",
             "number",
             "ns",
-            "the counted job's, from its first event to its last; the same in all rows of a trial",
+            "the counted job's, from its first event to its last; the same in all rows of a trial; "
+            "of a slice",
         ),
         Column("set", "text", "", "the set that the event was counted in"),
         Column("position", "integer", "", "place of the trial in its round"),
@@ -121,9 +126,16 @@ class Counters(Experiment):
         Column("running_ns", "number", "ns", "how long it was"),
         Column("scaled_error", "number", "events", "standard uncertainty of the scaling"),
         Column("status", "text", "", "counted, scaled, sampled, or why not"),
-        Column("cpu_time_ns", "number", "ns", "CPU time of the counted job"),
+        Column("cpu_time_ns", "number", "ns", "CPU time of the counted job; of a slice"),
         Column("obtained", "integer", "", "readings or samples that were taken in the trial"),
         Column("due", "integer", "", "readings or samples that should have been"),
+        Column("slice", "integer", "", "number of the part of a job's event; empty: a whole job"),
+        Column("job_event", "integer", "", "the event that the slice is a part of"),
+        Column("counted", "integer", "", "1: the slice was counted, 0: not"),
+        Column("pair", "integer", "", "of stretches with and without counting, in the trial"),
+        Column("cpu", "integer", "", "where the slice ran; -1: it migrated"),
+        Column("start_ns", "integer", "ns", "when the slice began, on CLOCK_MONOTONIC"),
+        *(column for column in BRACKET_COLUMNS if column.name != "cpu_time_ns"),
     )
     presets = {
         "quick": {"budget_s": 40.0, "job_ms": 200.0, "period_ms": 10.0, "jobs": [1, 3]},

@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from perflib.experiments.counters.modes import ALONE, ONE_SET
+from perflib.experiments.counters.modes import ONE_SET
 from perflib.model.errors import UserError
-from perflib.stats.interval import percent
 from perflib.stats.intervals import t_interval
 
-__all__ = ["cost_of_counting", "errors_by_event", "errors_by_round", "relative_errors"]
+__all__ = ["errors_by_event", "errors_by_round", "relative_errors"]
 
 Floats = NDArray[np.float64]
 _RUN = ["event", "jobs", "round"]
@@ -117,45 +116,6 @@ def errors_by_event(rows: pd.DataFrame, repeatable_percent: float) -> pd.DataFra
                     "max_error_percent": errors.max(),
                     "scatter_average_percent": scatter,
                     "repeatable": not scatter > repeatable_percent,
-                }
-            )
-    return pd.DataFrame(found)
-
-
-def cost_of_counting(times: pd.DataFrame, column: str) -> pd.DataFrame:
-    """What each mode costs the job, in percent of its time without any counting.
-
-    Parameters
-    ----------
-    times
-        One row a trial: ``mode``, ``jobs``, ``round`` and a time; the modes of one round ran next
-        to each other, in random order. Trials of one mode in one round are averaged.
-    column
-        The time that counts.
-
-    Returns
-    -------
-    One row for each ``mode`` and ``jobs``: ``pairs``, ``cost_percent``, ``cost_low_percent``,
-    ``cost_high_percent``: the mean of the paired log ratios with Student's interval, which is NaN
-    for a single pair.
-    """
-    logs = times.assign(log=np.log(times[column].astype(np.float64)))
-    found = []
-    for jobs, part in logs.groupby("jobs", sort=False):
-        table = part.pivot_table(index="round", columns="mode", values="log")
-        for mode in part["mode"].unique():
-            if mode == ALONE or ALONE not in table:
-                continue
-            ratios = (table[mode] - table[ALONE]).dropna().to_numpy(np.float64)
-            cost = percent(t_interval(ratios))
-            found.append(
-                {
-                    "mode": mode,
-                    "jobs": jobs,
-                    "pairs": ratios.size,
-                    "cost_percent": cost.effect,
-                    "cost_low_percent": cost.low,
-                    "cost_high_percent": cost.high,
                 }
             )
     return pd.DataFrame(found)

@@ -5,24 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from perflib.experiments.counters.accuracy import (
-    cost_of_counting,
-    errors_by_event,
-    errors_by_round,
-)
+from perflib.experiments.counters.accuracy import errors_by_event, errors_by_round
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES, words
+from perflib.experiments.counters.costs import (
+    by_slices,
+    by_trials,
+    cost_of_counting,
+    p_costs_more,
+)
 from perflib.experiments.counters.modes import ALONE, MULTIPLEXED, NOTHING, ONE_SET, SAMPLED
 from perflib.framework.published import published
 from perflib.instruments.counters.sets import published_names, ratio_table
 from perflib.model.errors import UserError
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import NO_INTERVAL, Interval
-from perflib.stats.intervals import t_interval
+from perflib.stats.intervals import holm, p_above, t_interval
 
 if TYPE_CHECKING:
     from perflib.model.finding import Finding
@@ -30,10 +33,22 @@ if TYPE_CHECKING:
 
 __all__ = ["CountersTable", "findings", "tables"]
 
+Floats = NDArray[np.float64]
+
+_ALPHA = 0.05
 _REPEATABLE_PERCENT = 5.0
 _TIMES = {"CPU time": "cpu_time_ns", "wall time": "time_ns"}
+_WAY = ["jobs", "mode"]
 _COST = ["cost_percent", "cost_low_percent", "cost_high_percent"]
 _READINGS = ["mode", "jobs", "set", "event", "at_ms", "ran_ms", "value"]
+
+
+class _Make(Protocol):
+    """Makes a finding of one claim about one way to count."""
+
+    def __call__(
+        self, table: CountersTable, mode: str, jobs: int, limit: float, no_chance: Witness
+    ) -> Finding: ...
 
 
 class CountersTable:
@@ -58,8 +73,11 @@ class CountersTable:
         self, samples: pd.DataFrame, repeatable_percent: float = _REPEATABLE_PERCENT
     ) -> None:
         modes = set(samples["mode"])
+        sliced = samples["slice"].notna() if "slice" in samples else pd.Series(False, samples.index)
+        self.slices, samples = samples[sliced], samples[~sliced]
         self.has_counts = "value" in samples and ONE_SET in modes
-        self.has_times = bool(set(_TIMES.values()) & set(samples)) and ALONE in modes
+        timed = bool(set(_TIMES.values()) & set(samples)) and ALONE in modes
+        self.has_times = timed or not self.slices.empty
         self.has_readings = {"obtained", "due"} <= set(samples)
         if not self.has_counts and not self.has_times:
             msg = (
@@ -73,8 +91,8 @@ class CountersTable:
 
     def ways(self) -> Iterator[tuple[str, int]]:
         """Every mode in which something is counted, with each number of jobs."""
-        pairs = self.samples[["jobs", "mode"]].drop_duplicates()
-        for jobs, mode in sorted(pairs.itertuples(index=False, name=None)):
+        rows = pd.concat([self.samples[_WAY], self.slices[_WAY]]).drop_duplicates()
+        for jobs, mode in sorted(rows.itertuples(index=False, name=None)):
             if mode != ALONE:
                 yield str(mode), int(jobs)
 
@@ -108,12 +126,22 @@ class CountersTable:
         Both in percent, over rounds. The scatter is what one set at a time differs by from one
         round to all others: the error of a mode that does nothing.
         """
+        error, excess = self._errors_of(mode, jobs)
+        return t_interval(error), t_interval(excess)
+
+    def p_miscounts(self, mode: str, jobs: int, limit_percent: float) -> float:
+        """The p value of an average error of no more than a limit, or than the scatter."""
+        error, excess = self._errors_of(mode, jobs)
+        return max(p_above(error, limit_percent), p_above(excess, 0.0))
+
+    def _errors_of(self, mode: str, jobs: int) -> tuple[Floats, Floats]:
+        """By round: the error averaged over events, and what of it is beyond the scatter."""
         rows = _of(self._errors_by_round, mode, jobs)
         rows = rows[~(rows["scatter_average_percent"] > self.repeatable_percent)]
         means = rows.groupby("round")[["error_percent", "scatter_percent"]].mean()
         error = means["error_percent"].to_numpy(np.float64)
         excess = error - means["scatter_percent"].to_numpy(np.float64)
-        return t_interval(error), t_interval(excess)
+        return error, excess
 
     # --- times ---------------------------------------------------------------------------------
 
@@ -124,23 +152,41 @@ class CountersTable:
         ``time`` says which: ``CPU time``, which other jobs hardly touch, and ``wall time``, in
         which waiting for them is the larger part. Where both are known the first decides.
         """
+        parts = [
+            cost_of_counting(ratios).assign(time=word) for word, ratios in self._ratios.items()
+        ]
+        parts = [part for part in parts if len(part)]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+    @cached_property
+    def _ratios(self) -> dict[str, pd.DataFrame]:
+        """The log ratios of times with and without counting, by which time is meant."""
+        if not self.slices.empty:
+            return {
+                word: by_slices(self.slices, column)
+                for word, column in _TIMES.items()
+                if column in self.slices and self.slices[column].notna().any()
+            }
         keys = [name for name in ("round", "mode", "jobs", "set") if name in self.samples]
         trials = self.samples
         if "set" in keys:  # the absent sets' rows stand beside another set's in one trial
             trials = trials[(trials["event"] != NOTHING) | (trials["mode"] == ALONE)]
         trials = trials.drop_duplicates(keys)
-        parts = [
-            cost_of_counting(trials[trials[column] > 0], column).assign(time=word)
+        return {
+            word: by_trials(trials[trials[column] > 0], column)
             for word, column in _TIMES.items()
             if self.has_times and column in trials
-        ]
-        parts = [part for part in parts if len(part)]
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        }
 
     def cost(self, mode: str, jobs: int) -> dict[str, Interval]:
         """What a mode costs the job, by which time is meant; the first decides."""
         rows = _of(self.costs, mode, jobs).to_dict("records")
         return {str(row["time"]): Interval(*(float(row[name]) for name in _COST)) for row in rows}
+
+    def p_costs_more(self, mode: str, jobs: int, limit_percent: float) -> float:
+        """The p value of the cost, by the time that decides, being no more than a limit."""
+        first = next((ratios for ratios in self._ratios.values() if len(ratios)), None)
+        return 1.0 if first is None else p_costs_more(_of(first, mode, jobs), limit_percent)
 
     @property
     def half_width(self) -> float:
@@ -155,12 +201,19 @@ class CountersTable:
 
     # --- readings ------------------------------------------------------------------------------
 
-    def missed(self, mode: str, jobs: int) -> Interval:
-        """Readings that were due and not taken, in percent of those due, over rounds."""
+    def p_misses(self, mode: str, jobs: int, limit_percent: float) -> float:
+        """The p value of missing no more readings than a limit."""
+        return p_above(self._missed(mode, jobs), limit_percent)
+
+    def _missed(self, mode: str, jobs: int) -> Floats:
         rows = _of(self.samples, mode, jobs)
         sums = rows[rows["due"] > 0].groupby("round")[["obtained", "due"]].sum().astype(np.float64)
         share = 100 * (1 - sums["obtained"] / sums["due"]).clip(lower=0.0)
-        found = t_interval(share.to_numpy(np.float64))
+        return share.to_numpy(np.float64)
+
+    def missed(self, mode: str, jobs: int) -> Interval:
+        """Readings that were due and not taken, in percent of those due, over rounds."""
+        found = t_interval(self._missed(mode, jobs))
         low, high = (float(np.clip(end, 0.0, 100.0)) for end in found[1:])
         return Interval(found.effect, low, high)
 
@@ -179,26 +232,42 @@ def _of(rows: pd.DataFrame, mode: str, jobs: int) -> pd.DataFrame:
 
 
 def findings(run: Run) -> list[Finding]:
-    """First the errors, then the costs, then the readings missed, of each mode and load."""
+    """First the errors, then the costs, then the readings missed, of each mode and load.
+
+    All are claims of something wrong with this machine's counting. Their p values are corrected
+    together, by Holm: where nothing is wrong, any is supported in at most one run of 20.
+    """
     params = run.params
     table = CountersTable(run.samples, params["error_percent"])
-    found: list[Finding] = []
+    claims: list[tuple[_Make, float, str, int, float]] = []
     if table.has_counts:
-        found += [
-            _miscounts(table, *way, params["error_percent"])
+        limit = params["error_percent"]
+        claims += [
+            (_miscounts, table.p_miscounts(*way, limit), *way, limit)
             for way in table.ways()
             if way[0] != ONE_SET
         ]
     if table.has_times:
-        for mode, jobs in table.ways():
-            name = "sampling_percent" if mode == SAMPLED else "counting_percent"
-            found.append(_costs(table, mode, jobs, params[name]))
+        for way in table.ways():
+            limit = params["sampling_percent" if way[0] == SAMPLED else "counting_percent"]
+            claims.append((_costs, table.p_costs_more(*way, limit), *way, limit))
     if table.has_readings:
-        found += [_misses(table, *way, params["missed_percent"]) for way in table.ways()]
-    return found
+        limit = params["missed_percent"]
+        claims += [(_misses, table.p_misses(*way, limit), *way, limit) for way in table.ways()]
+    p_holm = holm(np.array([p for _, p, *_ in claims]))
+    return [
+        make(table, mode, jobs, limit, _no_chance(float(p), len(claims)))
+        for (make, _, mode, jobs, limit), p in zip(claims, p_holm, strict=True)
+    ]
 
 
-def _miscounts(table: CountersTable, mode: str, jobs: int, limit: float) -> Finding:
+def _no_chance(p: float, claims: int) -> Witness:
+    return Witness(p < _ALPHA, Reason("chance", {"p": p, "claims": claims}))
+
+
+def _miscounts(
+    table: CountersTable, mode: str, jobs: int, limit: float, no_chance: Witness
+) -> Finding:
     error, excess = table.average_error(mode, jobs)
     here = _of(table.errors, mode, jobs)
     prevented = None
@@ -220,7 +289,7 @@ def _miscounts(table: CountersTable, mode: str, jobs: int, limit: float) -> Find
             "events": here.drop(columns=["mode", "jobs"], errors="ignore").to_dict("records"),
         },
         prevented=prevented,
-        to_support=[beyond],
+        to_support=[beyond, no_chance],
         remarks=_remarks(_of(table.counts, mode, jobs), here),
     )
 
@@ -249,7 +318,7 @@ def _remarks(counts: pd.DataFrame, errors: pd.DataFrame) -> list[Reason]:
     return remarks
 
 
-def _costs(table: CountersTable, mode: str, jobs: int, limit: float) -> Finding:
+def _costs(table: CountersTable, mode: str, jobs: int, limit: float, no_chance: Witness) -> Finding:
     found = table.cost(mode, jobs)
     time, cost = next(iter(found.items()), ("time", NO_INTERVAL))
     return COSTS.decided(
@@ -258,16 +327,20 @@ def _costs(table: CountersTable, mode: str, jobs: int, limit: float) -> Finding:
         about={"mode": mode, "jobs": jobs},
         facts={**words(mode, jobs), "time": time},
         evidence={f"{name}, percent": list(interval) for name, interval in found.items()},
+        to_support=[no_chance],
     )
 
 
-def _misses(table: CountersTable, mode: str, jobs: int, limit: float) -> Finding:
+def _misses(
+    table: CountersTable, mode: str, jobs: int, limit: float, no_chance: Witness
+) -> Finding:
     what = "samples" if mode == SAMPLED else "readings"
     return MISSES.decided(
         table.missed(mode, jobs),
         limit,
         about={"mode": mode, "jobs": jobs},
         facts={**words(mode, jobs), "what": what},
+        to_support=[no_chance],
     )
 
 

@@ -23,6 +23,11 @@ def words(mode: str, jobs: int) -> dict[str, str]:
     }
 
 
+_CHANCE = {
+    "chance": "Of {claims} claims about counting one may say so by chance: the p value, corrected "
+    "for their number, is {p:.2g}.",
+}
+
 MISCOUNTS = Claim(
     name="miscounts",
     kind="anomaly",
@@ -43,6 +48,7 @@ MISCOUNTS = Claim(
         "{widest})",
     },
     reasons={
+        **_CHANCE,
         "nothing_repeatable": "No event is counted in both ways and repeatable.",
         "within_scatter": "It is not clearly larger than what two runs of one set at a time differ "
         "by ({scatter:.2g} %).",
@@ -73,6 +79,7 @@ COSTS = Claim(
         "inconclusive": "What counting costs the job stays open in {count} combinations of mode "
         "and load (widest interval: {widest})",
     },
+    reasons=_CHANCE,
 )
 
 MISSES = Claim(
@@ -93,4 +100,5 @@ MISSES = Claim(
         "refuted": "Hardly any reading or sample is missed in {count} combinations of mode and "
         "load (widest interval: {widest})",
     },
+    reasons=_CHANCE,
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perflib.experiments.counters.analyse import CountersTable
 from perflib.experiments.counters.modes import configurations
+from perflib.experiments.counters.pairs import stretch_of
 from perflib.experiments.counters.trials import (
     CountedJobs,
     conditions_of,
@@ -56,12 +57,18 @@ def pilot(params: CountersParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     domain = {"user": ":u", "kernel": ":k"}.get(params.domain, "")
     sampled = ("cycles" if pmu().available else "cpu-clock") + domain
     not_sampled = _why_not_sampled(sampled, params.sampling_hz)
+    stretch = None  # of any other job no part can be repeated
+    if params.job == "program":
+        stretch = stretch_of(plan["copies"], conditions_of(params), plan["cores"], params.seed)
     return {
         "sets": found,
         "absent": absent,
         "sampled": sampled,
         "not_sampled": not_sampled,
-        "configurations": configurations(sorted(set(params.jobs)), found, sampled=not not_sampled),
+        "configurations": configurations(
+            sorted(set(params.jobs)), found, sampled=not not_sampled, alone=stretch is None
+        ),
+        "stretch": stretch,
         "events": params.events or _events_for(params, plan),
     }
 

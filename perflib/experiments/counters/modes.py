@@ -31,15 +31,18 @@ class Configuration(NamedTuple):
 
 
 def configurations(
-    jobs: Sequence[int], sets: Sequence[str], *, sampled: bool
+    jobs: Sequence[int], sets: Sequence[str], *, sampled: bool, alone: bool = True
 ) -> list[Configuration]:
-    """Every mode with every number of jobs; one set at a time is a configuration for each set."""
+    """Every mode with every number of jobs; one set at a time is a configuration for each set.
+
+    ``alone``: the job uncounted, too; not needed where costs come from stretches of it.
+    """
     modes = [*MULTIPLEXED, *([SAMPLED] if sampled else [])]
     return [
         configuration
         for count in jobs
         for configuration in (
-            Configuration(ALONE, count),
+            *([Configuration(ALONE, count)] if alone else []),
             *(Configuration(ONE_SET, count, name) for name in sets),
             *(Configuration(mode, count) for mode in modes),
         )

@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 
 from perflib.experiments.counters.modes import ALONE, KERNEL, NOTHING, SAMPLED, Configuration
+from perflib.experiments.counters.pairs import SLICE_COLUMNS, Stretches, Switch
 from perflib.framework.jobs import Jobs, job_template, log_format
 from perflib.instruments.counters.groups import Requested, in_domain
 from perflib.instruments.counters.monitor import Monitor, totals
@@ -39,6 +40,7 @@ __all__ = ["CountedJobs", "conditions_of", "sets_of", "template_of"]
 
 _END_S = 10.0
 _COUNTED_AS = {"cpu-clock": "task-clock"}  # what perf samples, and the counter of the same
+_LONG_ENOUGH = 100  # times the counted job's events: what runs beside it is ended with it
 
 Attach = Callable[[int], contextlib.AbstractContextManager[object]]
 Rows = list[dict[str, Any]]
@@ -63,7 +65,8 @@ class CountedJobs(Jobs):
     """A job started for each trial, held until it is counted, with as many others as are wanted.
 
     The jobs run wherever the system puts them on the chosen cores; one of them is counted, from
-    its release to its end. The others do twice its work, and are ended with it.
+    its release to its end. The others would go on for longer, and are ended with it. What counting
+    costs our own simulation is measured apart, in stretches of it: see `pairs`.
     """
 
     def __init__(self, params: CountersParams, plan: Mapping[str, Any]) -> None:
@@ -83,8 +86,24 @@ class CountedJobs(Jobs):
             return command(conditions, job_argv(template, first=0, events=events, seed=seed))
 
         self._counted = launched(plan["events"], params.seed)
-        self._other = launched(2 * plan["events"], params.seed + 1)
+        self._other = launched(_LONG_ENOUGH * plan["events"], params.seed + 1)
         self._series: dict[Configuration, dict[str, Any]] = {}
+        # Runs of before have no plan of stretches.
+        self._stretch: list[int] | None = plan.get("stretch")
+        self._stretches = (
+            Stretches(plan["copies"], conditions, self._cores, params.seed)
+            if self._stretch
+            else None
+        )
+
+    def __enter__(self) -> Self:
+        if self._stretches is not None:
+            self._stretches.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stretches is not None:
+            self._stretches.__exit__()
 
     def provenance(self) -> dict[str, Any]:
         """The job, its conditions, and one job's readings over time in each mode."""
@@ -106,7 +125,17 @@ class CountedJobs(Jobs):
         except PerflibError as error:
             raise WorkerError(str(error)) from error
         rows = [wanted._asdict() | row | spent for row in rows]
-        return {name: [row[name] for row in rows] for name in rows[0]}
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        if self._stretches is None or self._stretch is None:
+            return columns
+        for name in SLICE_COLUMNS:  # rows of whole jobs and of slices are in one table
+            columns.setdefault(name, [None] * len(rows))
+        if wanted.set not in (NOTHING, next(iter(self._sets))):
+            return columns  # what one set costs is measured of the first
+        with self._others(wanted.jobs - 1), self._switch(wanted, self._stretches.pid) as switched:
+            for part in self._stretches.pairs(switched, self._stretch, f"{round_}/{configuration}"):
+                _append(columns, wanted, part)
+        return columns
 
     # --- modes ---------------------------------------------------------------------------------
 
@@ -188,6 +217,34 @@ class CountedJobs(Jobs):
         )
         return [row], spent
 
+    @contextlib.contextmanager
+    def _switch(self, wanted: Configuration, pid: int) -> Iterator[Switch]:
+        """What turns a way of counting on, for as long as a ``with`` statement lasts."""
+        params = self._params
+        if wanted.mode != SAMPLED:
+            sets = self._sets if wanted.set == NOTHING else {wanted.set: self._sets[wanted.set]}
+            order: Literal["kernel", "random"] = "kernel" if wanted.mode == KERNEL else "random"
+            yield lambda: Monitor(
+                sets, watch(pid=pid), period_s=params.period_ms / 1e3, order=order
+            )
+            return
+        with (
+            tempfile.TemporaryDirectory(prefix="perflib-sampled-") as folder,
+            Recorder(
+                pid, folder=Path(folder), event=self._sampled, frequency_hz=params.sampling_hz
+            ) as recorder,
+        ):
+
+            @contextlib.contextmanager
+            def sampling() -> Iterator[None]:
+                recorder.enable()
+                try:
+                    yield
+                finally:
+                    recorder.disable()
+
+            yield sampling
+
     # --- jobs ----------------------------------------------------------------------------------
 
     def _run(self, jobs: int, attach: Attach) -> dict[str, Any]:
@@ -236,6 +293,13 @@ class CountedJobs(Jobs):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+def _append(columns: Columns, wanted: Configuration, part: Columns) -> None:
+    """Add slices to the rows of whole jobs: they are rows without an event."""
+    each = _row(status="slice") | wanted._asdict()
+    for name in columns:
+        columns[name] += part[name] if name in part else [each[name]] * len(part["slice"])
 
 
 def _row(**known: Any) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perflib.experiments.counters.accuracy import (
-    cost_of_counting,
     errors_by_event,
     errors_by_round,
     relative_errors,
 )
+from perflib.experiments.counters.costs import by_trials, cost_of_counting
 from perflib.experiments.counters.modes import ALONE, ONE_SET, ROTATED
 from perflib.framework.published import published
 from perflib.model.errors import UserError
@@ -137,17 +137,17 @@ def test_the_interval_of_the_cost_covers() -> None:
     generator = np.random.default_rng(8)
     covered = 0
     for _ in range(150):
-        row = cost_of_counting(times(generator, 0.02), "time_ns").iloc[0]
+        row = cost_of_counting(by_trials(times(generator, 0.02), "time_ns")).iloc[0]
         covered += bool(row["cost_low_percent"] <= 2 <= row["cost_high_percent"])
     assert covered / 150 >= 0.9
 
 
 def test_a_single_pair_has_no_interval() -> None:
-    row = cost_of_counting(times(np.random.default_rng(9), 0.5, 1), "time_ns").iloc[0]
+    row = cost_of_counting(by_trials(times(np.random.default_rng(9), 0.5, 1), "time_ns")).iloc[0]
     assert row["cost_percent"] == pytest.approx(50, abs=5)
     assert np.isnan([row["cost_low_percent"], row["cost_high_percent"]]).all()
 
 
 def test_without_an_uncounted_job_there_is_no_cost() -> None:
     table = times(np.random.default_rng(9), 0.5)
-    assert cost_of_counting(table[table["mode"] == ONE_SET], "time_ns").empty
+    assert cost_of_counting(by_trials(table[table["mode"] == ONE_SET], "time_ns")).empty
