@@ -39,7 +39,7 @@ class AliasEnvironmentParams(Params):
     )
     budget_s: float = budget(30.0)
     precision_percent: float = precision(
-        0.5, "the half-width of what the predicted sizes cost is below this"
+        0.5, "the half-widths of what the predicted sizes cost and of link orders are below this"
     )
     aslr: bool = parameter(
         False, "must be false: the sweep needs fixed addresses; its control has random ones"

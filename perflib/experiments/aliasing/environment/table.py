@@ -146,11 +146,15 @@ class AliasEnvTable:
 
     @property
     def half_width(self) -> float:
-        """Half the interval of what the predicted sizes cost, in percentage points."""
+        """The widest half interval of what the predicted sizes cost, and of each link order's time.
+
+        In percentage points.
+        """
         if not self.predicted:
             return 0.0
-        width = 100 * t_interval(self.extra()).half_width
-        return width if math.isfinite(width) else math.inf
+        orders = self.by_block(self.order_log_ns()).T if len(self.orders) > 1 else ()
+        widths = [100 * t_interval(one).half_width for one in (self.extra(), *orders)]
+        return max(width if math.isfinite(width) else math.inf for width in widths)
 
     # --- simulated -------------------------------------------------------------------------------
 
