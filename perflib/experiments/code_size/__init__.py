@@ -53,7 +53,7 @@ class CodeParams(Params):
     trial_ms: float = parameter(
         2.0,
         "how long a trial is timed, after its warm-up, in samples of at most 0.3 ms each; up to "
-        "four times as long where too few of them have the core alone",
+        "three times as long where too few of them have the core alone",
         "ms",
         ge=0.1,
         le=10_000,

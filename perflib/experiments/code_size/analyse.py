@@ -15,11 +15,12 @@ from perflib.experiments.code_size.claims import (
     SLOWER,
     SLOWER_HUGE_PAGES,
     SLOWER_SMALL_CODE,
-    STEP,
+    SPLIT,
 )
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
 from perflib.framework.page_control import PageControl
+from perflib.framework.samples import mean_of_known
 from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.model.claim import Claim
 from perflib.model.finding import Finding
@@ -30,9 +31,17 @@ from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import t_interval
 from perflib.stats.knees import Knees
 
-__all__ = ["core_findings", "knee_finding", "page_finding", "shared_tables", "step_finding"]
+__all__ = [
+    "core_findings",
+    "knee_finding",
+    "page_finding",
+    "shared_tables",
+    "split_finding",
+    "step_finding",
+]
 
 _KIB = 1024
+_BETWEEN = 100 / math.sqrt(2)  # percent: in the middle of a half and a whole, as sizes go
 
 
 # --- cores ---------------------------------------------------------------------------------------
@@ -42,7 +51,6 @@ def core_findings(
     table: CodeTable, pattern: str, reaches: Reaches, threshold: float, machine: Mapping[str, Any]
 ) -> list[Finding]:
     """Of each core: is it slow with large code, and if so also on huge pages or in small code?"""
-    where = {place["cpu"]: place["where"] for place in machine.get("cpus", ())}
     sizes = table.code_bytes(pattern)
     large, small = table.large(pattern), table.small(pattern, reaches)
     cases = [(SLOWER, SMALL_PAGES, large, sizes[large[0]])]
@@ -52,11 +60,25 @@ def core_findings(
     for claim, backing, places, code_bytes in cases:
         if backing not in table.backings:
             continue
-        compared = table.core_difference(pattern, backing, places)
-        for cpu, effect in zip(table.cores, compared.effects, strict=True):
+        compared = table.core_difference(pattern, backing, places).effects
+        inside = table.within(pattern, reaches) if places is large else []
+        beside = table.core_difference(pattern, backing, inside).effects if inside else None
+        for which, effect in enumerate(compared):
+            cpu = table.cores[which]
+            decision = effect.decide(threshold, *_company(table, cpu))
+            own = beside[which].slowdown if beside is not None else None
+            if (
+                own is not None
+                and decision.verdict == "supported"
+                and _shared_level(own, threshold, machine)
+            ):
+                decision = Decision(
+                    "inconclusive",
+                    (Reason("shared_level", {"within_bytes": sizes[inside[-1]]}),),
+                )
             found.append(
                 claim.found(
-                    effect.decide(threshold),
+                    decision,
                     effect.slowdown,
                     about={"cpu": cpu, "pattern": pattern},
                     threshold=threshold,
@@ -65,12 +87,33 @@ def core_findings(
                         "p_holm": effect.p_holm,
                         "segments_percent": list(effect.segments),
                         "interference_percent": list(effect.interference),
-                        "where": where.get(cpu),
+                        "where": _where(machine).get(cpu),
                         "backing": backing,
+                        **({} if own is None else {"own_caches_percent": list(own)}),
                     },
                 )
             )
     return found
+
+
+def _company(table: CodeTable, cpu: int) -> tuple[list[Reason], Reason | None]:
+    """What is remarked of a core's samples, and why they compare nothing."""
+    if table.told is None:
+        return [], None
+    share = table.share(cpu)
+    return [Reason("alone", {"share": share})], None if share else Reason("never_alone")
+
+
+def _where(machine: Mapping[str, Any]) -> dict[int, str]:
+    return {place["cpu"]: place["where"] for place in machine.get("cpus", ())}
+
+
+def _shared_level(own: Interval, threshold: float, machine: Mapping[str, Any]) -> bool:
+    """Is a core slow in code beyond its own caches only, on a virtual machine?
+
+    ``own``: how slow it is in code that they hold. A core that is slow itself is slow there, too.
+    """
+    return bool(machine.get("hypervisor")) and not own.low > threshold / 2
 
 
 # --- sizes of pages, sizes of caches -------------------------------------------------------------
@@ -96,7 +139,7 @@ def page_finding(
 
 
 def step_finding(
-    table: CodeTable, pattern: str, cache: str, cache_bytes: int, threshold: float
+    claim: Claim, table: CodeTable, pattern: str, cache: str, cache_bytes: int, threshold: float
 ) -> Finding | None:
     """Does a step cost more in code that a cache no longer holds? On the largest pages measured.
 
@@ -108,9 +151,10 @@ def step_finding(
     if not within.size or not beyond.size:
         return None
     backing = table.huge[0] if table.huge else table.backings[0]
-    log_ns = np.log(table.values(pattern, backing)).mean(axis=1)
-    change = table.by_block(log_ns[:, [beyond[0]]] - log_ns[:, [within[-1]]])[:, 0]
-    return STEP.decided(
+    log_ns = np.log(table.values(pattern, backing))
+    longer = mean_of_known(log_ns[:, :, [beyond[0]]] - log_ns[:, :, [within[-1]]])
+    change = table.by_block(longer)[:, 0]
+    return claim.decided(
         percent(t_interval(change)),
         threshold,
         about={"cache": cache},
@@ -129,7 +173,7 @@ def step_finding(
 def knee_finding(
     claim: Claim,
     knees: Knees,
-    reaches: Mapping[str, int],
+    reaches: Reaches,
     *,
     pattern: str,
     tolerance: float,
@@ -143,8 +187,9 @@ def knee_finding(
     would have been seen from a height of ``visible`` percent on), or the whole interval lies
     outside of every level's tolerance. ``prevented``: why this comparison decides nothing.
     """
+    tlbs = reaches.tlbs
     if knees.knees:
-        decision, level = _at_reach(knees.knees[0].size, reaches, tolerance)
+        decision, level = _at_reach(knees.knees[0].size, tlbs, tolerance)
     else:
         decision, level = _no_knee(knees, visible), ""
     if prevented is not None:
@@ -153,18 +198,46 @@ def knee_finding(
         Reason("second_knee", {"size_bytes": knee.size.effect}) for knee in knees.knees[1:]
     )
     extent = Interval(*(end / _KIB for end in knees.knees[0].size)) if knees.knees else NO_INTERVAL
-    named = [f"{name}: {size(reach)}" for name, reach in reaches.items()]
+    said = (Reason("published", {"origin": reaches.origin}),) if tlbs and reaches.origin else ()
+    named = [f"{name}: {size(reach)}" for name, reach in tlbs.items()]
     return claim.found(
-        Decision(decision.verdict, (*decision.reasons, *seconds)),
+        Decision(decision.verdict, (*decision.reasons, *said, *seconds)),
         extent,
         about={"pattern": pattern},
         facts={"reaches": named or ["unknown"], "level": level, "tolerance": tolerance},
         evidence={
-            "reach_kib": {name: reach / _KIB for name, reach in reaches.items()},
+            "reach_kib": {name: reach / _KIB for name, reach in tlbs.items()},
             "knees_kib": [[end / _KIB for end in knee.size] for knee in knees.knees],
             "heights_percent": [list(percent(knee.height)) for knee in knees.knees],
             "p": knees.p,
         },
+    )
+
+
+def split_finding(alone: Knees, shared: Knees) -> Finding:
+    """Does a busy sibling take half of the instruction TLB?
+
+    From the first knees of both curves. The interval is the widest that theirs allow. A sibling
+    makes no TLB larger: a knee beyond the other's interval is another one, and says nothing.
+    """
+    if alone.knees and shared.knees:
+        whole, part = alone.knees[0].size, shared.knees[0].size
+        ratio = Interval(
+            100 * part.effect / whole.effect,
+            100 * part.low / whole.high,
+            100 * part.high / whole.low if whole.low else math.inf,
+        )
+        prevented = Reason("another_knee") if part.low >= whole.high else None
+    else:
+        ratio, prevented = NO_INTERVAL, Reason("one_knee")
+    return SPLIT.decided(
+        ratio,
+        _BETWEEN,
+        evidence={
+            "alone_kib": [[end / _KIB for end in knee.size] for knee in alone.knees],
+            "shared_kib": [[end / _KIB for end in knee.size] for knee in shared.knees],
+        },
+        prevented=prevented,
     )
 
 

@@ -9,13 +9,17 @@ __all__ = [
     "HYPOTHESES",
     "KNEE",
     "KNEE_OF_PATTERN",
+    "KNEE_SHARED",
     "PAGES",
     "RING_KNEE",
+    "RING_KNEE_SHARED",
     "SHARED",
     "SLOWER",
     "SLOWER_HUGE_PAGES",
     "SLOWER_SMALL_CODE",
+    "SPLIT",
     "STEP",
+    "STEP_SHARED",
 ]
 
 HYPOTHESES = ("iTLB misses", "instruction cache misses", "softirq activity", "frequency")
@@ -34,11 +38,18 @@ def _slower(name: str, subject: str, code: str, short: str) -> Claim:
         plain={
             "supported": f"cpu{{cpu}} is slower than the others in {short}: {{estimate}}",
             "refuted": f"cpu{{cpu}} is as fast as the others in {short}: {{estimate}}",
-            "inconclusive": f"whether cpu{{cpu}} is slower than the others in {short} stays open: "
-            "{estimate}",
+            "inconclusive": f"cpu{{cpu}} beside the others in {short}: {{estimate}}, not known "
+            "well enough for a verdict at {threshold:g} %",
         },
         together={
             "refuted": f"{{count}} cores are equally fast in {short} (widest interval {{widest}})"
+        },
+        reasons={
+            "alone": "From the samples that had the core alone ({share:.0%} of them).",
+            "never_alone": "The core was never alone: its sibling thread was busy all the time.",
+            "shared_level": "In code that its own caches hold (up to {within_bytes:size}) the core "
+            "is as fast as the others. Larger code comes from a cache that the host shares, and "
+            "what a virtual core gets of that differs from core to core for many seconds.",
         },
     )
 
@@ -62,21 +73,31 @@ SLOWER_SMALL_CODE = _slower(
     "code that the first-level cache holds",
 )
 
-STEP = Claim(
-    name="step",
-    kind="description",
-    subject="{cache}",
-    quantity="extra time of a step in code of twice the cache's size, over code of half of it",
-    unit="percent",
-    exact="a step in code of {beyond_bytes:size} takes more than {threshold:g} % longer than in "
-    "code of {within_bytes:size}, which fits into {cache} ({cache_bytes:size})",
-    plain={
-        "supported": "beyond {cache} ({cache_bytes:size}) a step takes longer: {estimate}",
-        "refuted": "beyond {cache} ({cache_bytes:size}) a step takes as long as within it: "
-        "{estimate}",
-        "inconclusive": "whether a step takes longer beyond {cache} stays open: {estimate}",
-    },
-)
+
+def _step(name: str, subject: str, when: str) -> Claim:
+    """``when``: in which state of the core, as the beginning of a sentence."""
+    return Claim(
+        name=name,
+        kind="description",
+        subject=subject,
+        quantity="extra time of a step in code of twice the cache's size, over code of half of it",
+        unit="percent",
+        exact=f"{when}a step in code of {{beyond_bytes:size}} takes more than {{threshold:g}} % "
+        "longer than in code of {within_bytes:size}, which fits into {cache} ({cache_bytes:size})",
+        plain={
+            "supported": f"{when}beyond {{cache}} ({{cache_bytes:size}}) a step takes longer: "
+            "{estimate}",
+            "refuted": f"{when}beyond {{cache}} ({{cache_bytes:size}}) a step takes as long as "
+            "within it: {estimate}",
+            "inconclusive": f"{when}the extra time of a step beyond {{cache}} is not known well "
+            "enough for a verdict at {threshold:g} %: {estimate}",
+        },
+    )
+
+
+_SHARED = "while the sibling thread is busy, "
+STEP = _step("step", "{cache}", "")
+STEP_SHARED = _step("step_shared", "{cache} shared", _SHARED)
 
 PAGES = Claim(
     name="pages",
@@ -91,34 +112,35 @@ PAGES = Claim(
         "{estimate}",
         "refuted": "code of {code_bytes:size} ({pattern}) is as fast on 4 KiB as on 2 MiB pages: "
         "{estimate}",
-        "inconclusive": "whether 4 KiB pages slow code of {code_bytes:size} ({pattern}) down stays "
-        "open: {estimate}",
+        "inconclusive": "extra time of code of {code_bytes:size} ({pattern}) on 4 KiB pages: "
+        "{estimate}, which decides nothing",
     },
     reasons=NOT_BACKED,
 )
 
 
-def _knee(name: str, subject: str, control: str) -> Claim:
-    """``control``: what the code on 4 KiB pages is compared with."""
+def _knee(name: str, subject: str, control: str, when: str = "") -> Claim:
+    """``control``: what the code on 4 KiB pages is compared with; ``when``: as of ``_step``."""
     return Claim(
         name=name,
         kind="description",
         subject=subject,
         quantity="extent of the code at which it begins to take longer on 4 KiB pages",
         unit="KiB",
-        exact=f"the knee, where {{pattern}} on 4 KiB pages leaves {control}, is the reach of the "
-        "instruction TLB ({reaches:list})",
+        exact=f"{when}the knee, where {{pattern}} on 4 KiB pages leaves {control}, is the reach of "
+        "the instruction TLB ({reaches:list})",
         plain={
-            "supported": "code ({pattern}) slows down where the reach of the {level} ends: "
-            "{estimate}",
-            "refuted": "code ({pattern}) does not slow down where a TLB's reach ends",
-            "inconclusive": "whether code ({pattern}) slows down where a TLB's reach ends stays "
-            "open: {estimate}",
+            "supported": f"{when}code ({{pattern}}) slows down where the reach of the {{level}} "
+            "ends: {estimate}",
+            "refuted": f"{when}code ({{pattern}}) does not slow down where a TLB's reach ends",
+            "inconclusive": f"{when}code ({{pattern}}) shows no knee that can be compared with a "
+            "TLB's reach: {estimate}",
         },
         reasons={
             **NOT_BACKED,
             "at_reach": "It lies within {tolerance:g} % of the reach of the {level}.",
             "elsewhere": "Its whole interval lies elsewhere.",
+            "published": "CPUID does not report that reach: it is {origin}.",
             "reach_unknown": "How far the instruction TLB reaches is not known.",
             "open": "The interval leaves it open: more sizes near the knee, or more rounds.",
             "second_knee": "A second knee lies at {size_bytes:size}.",
@@ -131,8 +153,34 @@ def _knee(name: str, subject: str, control: str) -> Claim:
     )
 
 
+_RING = "a ring of as many jumps on a 64th of the pages"
 KNEE = _knee("knee", "knee", "2 MiB pages")
-RING_KNEE = _knee("ring_knee", "knee", "a ring of as many jumps on a 64th of the pages")
+RING_KNEE = _knee("ring_knee", "knee", _RING)
+KNEE_SHARED = _knee("knee_shared", "knee shared", "2 MiB pages", _SHARED)
+RING_KNEE_SHARED = _knee("ring_knee_shared", "knee shared", _RING, _SHARED)
 KNEE_OF_PATTERN = _knee("knee_of_pattern", "knee {pattern}", "2 MiB pages")
+
+SPLIT = Claim(
+    name="split",
+    kind="description",
+    subject="iTLB split",
+    quantity="the knee while the sibling thread is busy, over the knee of a core that is alone",
+    unit="percent",
+    exact="the knee while the sibling thread is busy lies below {threshold:.0f} % of that of a "
+    "core that is alone, as it does where two threads split the instruction TLB in halves",
+    plain={
+        "supported": "active threads split the instruction TLB: while the sibling is busy the "
+        "knee lies at {estimate} of where it lies alone",
+        "refuted": "active threads do not split the instruction TLB: while the sibling is busy "
+        "the knee lies at {estimate} of where it lies alone",
+        "inconclusive": "the knee while the sibling is busy, over that of a core that is alone: "
+        "{estimate}, which leaves open whether active threads split the instruction TLB",
+    },
+    direction="below",
+    reasons={
+        "one_knee": "No knee was found in one of the states.",
+        "another_knee": "While the sibling is busy only a later knee was found, of another level.",
+    },
+)
 
 SHARED = (HUGE_PAGES, SLOWER, SLOWER_HUGE_PAGES, SLOWER_SMALL_CODE, PAGES)

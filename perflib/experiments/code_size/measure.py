@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perflib.experiments.code_size import CodeParams
-from perflib.experiments.code_size.table import CodeTable
+from perflib.experiments.code_size.reaches import itlb_reach_bytes
+from perflib.experiments.code_size.table import RINGS, CodeTable
 from perflib.experiments.code_size.trials import (
     SAMPLE_MS,
     CodeTrials,
@@ -17,6 +18,7 @@ from perflib.experiments.code_size.trials import (
     page_reach,
 )
 from perflib.framework.experiment import Session
+from perflib.framework.page_control import PageControl
 from perflib.kernels import Build
 from perflib.measure.pages.backings import resolve
 from perflib.measure.pages.text_backings import BACKINGS, SMALL_PAGES
@@ -26,6 +28,7 @@ __all__ = ["Sweep", "pilot", "plan", "take", "trials"]
 
 _KNOWN = (*(name for name in BACKINGS if name != "loaded"), "hugectl")
 _APART = {("chase", "hugectl"), ("line", "hugectl")}
+_SELDOM = 4  # rounds from one visit to the next, of what tells no knee
 _NOTHING_LEFT = (
     "hugectl puts a program's own text on huge pages, and the ring of pattern 'chase' is no part "
     "of it: name another pattern or backing"
@@ -70,7 +73,7 @@ def plan(sweep: Sweep, params: CodeParams) -> dict[str, Any]:
     """The cores, the pieces of code of each size, and the backings that are available."""
     cores = params.resolved_cores()
     bounds = bounds_of(sweep.kernel, params.conditions(cores[0]))
-    pieces = bounds.pieces(sweep.patterns, params.sizes_kib)
+    pieces = bounds.pieces(sweep.patterns, params.sizes_kib, itlb_reach_bytes() >> 10)
     pages = len(cores) * bounds.huge_pages(pieces)
     return {
         "cores": cores,
@@ -95,8 +98,10 @@ def pilot(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> dict[str
         raise MeasurementError(msg)
     # The ring on few pages stands beside the chase on small ones: once is enough.
     control = SMALL_PAGES if SMALL_PAGES in backings else backings[0]
+    pairs = page_reach(sweep.kernel, where, backings)
+    knee = _of_the_knee(sweep.patterns, backings, PageControl(pairs))
     configurations = [
-        Configuration(core, pattern, n, backing, count)
+        Configuration(core, pattern, n, backing, count, *_turn(pattern, backing, knee))
         for core in range(len(cores))
         for (pattern, n), count in steps.items()
         for backing in backings
@@ -107,9 +112,34 @@ def pilot(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> dict[str
     return {
         "absent": absent,
         "backings": backings,
-        "page_reach": page_reach(sweep.kernel, where, backings),
+        "page_reach": pairs,
         "configurations": configurations,
     }
+
+
+def _of_the_knee(
+    patterns: Sequence[str], backings: Sequence[str], control: PageControl
+) -> set[tuple[str, str]]:
+    """Patterns and backings that tell where the knee is; none where nothing else is measured.
+
+    The chase on 4 KiB pages, and on 2 MiB pages where the host backs them, or else its control.
+    """
+    if "chase" not in patterns or SMALL_PAGES not in backings:
+        return set()
+    huge = [name for name in backings if name != SMALL_PAGES and control.prevents(name) is None]
+    if huge:
+        return {("chase", SMALL_PAGES), ("chase", huge[0])}
+    return {(ring, SMALL_PAGES) for ring in RINGS}
+
+
+def _turn(pattern: str, backing: str, knee: set[tuple[str, str]]) -> tuple[int, int]:
+    """In which rounds a pattern is visited: a knee takes many of them, the others take turns.
+
+    What is compared with each other is visited in the same rounds.
+    """
+    if not knee or (pattern, backing) in knee:
+        return 1, 0
+    return (_SELDOM, 0) if pattern == "random" else (_SELDOM, _SELDOM // 2)
 
 
 def trials(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> CodeTrials:

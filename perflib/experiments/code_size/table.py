@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -66,6 +66,7 @@ class CodeTable:
             (str(pattern), int(n)): float(size)
             for (pattern, n), size in zip(extent.index, extent, strict=True)
         }
+        self.state = state
         self.samples = samples  # in whatever state
         rounds = np.array(sorted(set(samples["round"])))
         start_s = round_starts(samples, rounds)
@@ -82,9 +83,15 @@ class CodeTable:
         self.start_s, self.blocks = start_s, blocks
         self._kept: dict[tuple[str, str, str], Floats] = {}
 
-    def count(self, cpu: int) -> int:
-        """How many samples of a core are in the table's state."""
-        return int((self._rows["cpu"] == cpu).sum())
+    @classmethod
+    def shared(cls, samples: pd.DataFrame) -> Self | None:
+        """The table of a busy sibling; ``None`` where nothing is told, or no sample is such."""
+        table = cls(samples, "shared")
+        return table if table.told is not None and len(table._rows) else None
+
+    def share(self, cpu: int) -> float:
+        """The share of a core's samples that are in the table's state."""
+        return float((self._rows["cpu"] == cpu).sum() / (self.samples["cpu"] == cpu).sum())
 
     @property
     def sweeps(self) -> list[str]:
@@ -113,6 +120,12 @@ class CodeTable:
         """Places of the sizes that the first-level cache holds; at least the smallest."""
         fits = np.flatnonzero(self.code_bytes(pattern) <= reaches.caches.get("L1i", 0))
         return [int(place) for place in fits] or [0]
+
+    def within(self, pattern: str, reaches: Reaches) -> list[int]:
+        """Places of the sizes beyond the first-level cache that the second holds with ease."""
+        sizes, caches = self.code_bytes(pattern), reaches.caches
+        inside = (sizes > caches.get("L1i", 0)) & (sizes <= caches.get("L2", 0) / 2)
+        return [int(place) for place in np.flatnonzero(inside)]
 
     def values(self, pattern: str, backing: str, column: str = "step_ns") -> Floats:
         """``[time, cpu, n]``: a column of the samples; NaN where there is none.
@@ -190,15 +203,37 @@ class CodeTable:
 
     def page_ratio(self, pattern: str, huge: str, cpu: int | None = None) -> Floats:
         """``[block, n]``: log of the time on 4 KiB pages over that on huge ones, within rounds."""
-        ratio = np.log(self.values(pattern, SMALL_PAGES)) - np.log(self.values(pattern, huge))
-        chosen = ratio if cpu is None else ratio[:, [self.cores.index(cpu)]]
-        return self.by_block(mean_of_known(chosen))
+        small, large = (np.log(self.values(pattern, backing)) for backing in (SMALL_PAGES, huge))
+        which = slice(None) if cpu is None else [self.cores.index(cpu)]
+        return self._compared(small[:, which], large[:, which])
+
+    def _compared(self, log_ns: Floats, control: Floats) -> Floats:
+        """``[block, n]``: log of a time over its control's, both ``[time, cpu, n]``.
+
+        On each core where both were measured at one time. While a sibling is busy that is seldom:
+        a batch often lacks one of them. Then means over the cores are compared, and the control is
+        filled in: it is a size's level and a batch's.
+        """
+        if self.state == "shared":
+            return self.by_block(mean_of_known(log_ns) - _additive(mean_of_known(control)))
+        return self.by_block(mean_of_known(log_ns - control))
 
     def knees(self, pattern: str, huge: str) -> Knees:
         """Where the curve on 4 KiB pages leaves that on huge ones."""
-        return find_knees(
-            self.code_bytes(pattern), self.page_ratio(pattern, huge), _SHAPES.get(pattern, "random")
-        )
+        small, large = (np.log(self.values(pattern, backing)) for backing in (SMALL_PAGES, huge))
+        shape = _SHAPES.get(pattern, "random")
+        return find_knees(self.code_bytes(pattern), self._each_core(small, large), shape)
+
+    def _each_core(self, log_ns: Floats, control: Floats) -> Floats:
+        """As ``_compared``, for knees, which all cores have at the same place.
+
+        Where only samples that had the core alone count, what is left of the scatter is each
+        core's own: then every core's batches are batches.
+        """
+        if self.told is None:
+            return self._compared(log_ns, control)
+        rows, beside = (one.reshape(-1, one.shape[2]) for one in (log_ns, control))
+        return rows - (_additive(beside) if self.state == "shared" else beside)
 
     # --- one jump a page against one a line ------------------------------------------------------
 
@@ -216,10 +251,18 @@ class CodeTable:
         The extent of the chase in bytes, ``[n]``; and, ``[block, n]``, log of its time over that
         of a ring of as many jumps, one a line.
         """
-        chase, line = (self.ring_places(pattern) for pattern in RINGS)
-        of_chase = np.log(self.values("chase", SMALL_PAGES))[:, :, chase]
-        of_line = np.log(self.values("line", SMALL_PAGES))[:, :, line]
-        return self.code_bytes("chase")[chase], self.by_block(mean_of_known(of_chase - of_line))
+        return self._ring_sizes, self._compared(*self._rings)
+
+    @property
+    def _ring_sizes(self) -> Floats:
+        return self.code_bytes("chase")[self.ring_places("chase")]
+
+    @property
+    def _rings(self) -> list[Floats]:
+        """Log times of the chase and of its control at the sizes that both have."""
+        return [
+            np.log(self.values(ring, SMALL_PAGES))[:, :, self.ring_places(ring)] for ring in RINGS
+        ]
 
     def ring_places(self, pattern: str) -> list[int]:
         """Where in a ring's ``sizes`` those are that both rings have."""
@@ -228,7 +271,7 @@ class CodeTable:
 
     def ring_knees(self) -> Knees:
         """Where the chase leaves the ring of as many jumps on a 64th of the pages."""
-        return find_knees(*self.ring_ratio(), "cyclic")
+        return find_knees(self._ring_sizes, self._each_core(*self._rings), "cyclic")
 
     # --- core against core -----------------------------------------------------------------------
 
@@ -272,6 +315,15 @@ class CodeTable:
         """Patterns with the backings that each was measured on."""
         pairs = self.samples[["pattern", "backing"]].drop_duplicates()
         return sorted(zip(pairs["pattern"], pairs["backing"], strict=True))
+
+
+def _additive(values: Floats) -> Floats:
+    """``[time, n]`` as a level of each size and one of each time: with values where NaN was."""
+    times = np.zeros((len(values), 1))
+    for _ in range(20):
+        sizes = mean_of_known(values - times, axis=0)
+        times = mean_of_known(values - sizes)[:, None]
+    return np.asarray(times + sizes, dtype=np.float64)
 
 
 def _in_state(samples: pd.DataFrame, told: Told, state: State) -> NDArray[np.bool_]:

@@ -52,9 +52,10 @@ _JUMP_BYTES = 5  # of a ring
 _LEAST_STEPS = 2000
 SAMPLE_MS = 0.3  # long beside its probes, short beside what a sibling does
 _PILOT_SAMPLES = 4
-_MOST_TIMES = 4  # as many samples as a trial has, where too few of them are alone
+_MOST_TIMES = 3  # as many samples as a trial has, where too few of them are alone
 _ENOUGH = 3  # alone samples of a trial: their median is none that an interrupt made
-_VISITS = 4  # warm-up: so many steps a piece of code leave one in fifty untouched
+_VISITS = 2  # warm-up: so many steps a piece of code leave one in seven untouched
+_NEAR_REACH = (0.4375, 0.5, 0.5625, 0.625, 0.75, 0.875, 1.0, 1.125, 1.25)
 _DUMPS = 2  # before and after
 _EVENT = "iTLB-load-misses:u"
 _MISSES = "itlb_misses"
@@ -68,13 +69,23 @@ _TUPLE = re.compile(r"\((\d+), ([\d.]+), (\d+)\)")
 
 
 class Configuration(NamedTuple):
-    """What one trial measures: ``core`` counts the run's cores from 0, ``steps`` are a sample's."""
+    """What one trial measures, and in which rounds.
+
+    ``core`` counts the run's cores from 0, ``steps`` are a sample's. It is visited in the first
+    round, and in each ``every``-th.
+    """
 
     core: int
     pattern: str
     n: int
     backing: str
     steps: int
+    every: int = 1
+    phase: int = 0
+
+    def visited(self, round_: int) -> bool:
+        """Is it measured in this round?"""
+        return round_ == 0 or (round_ + self.phase) % self.every == 0
 
 
 @dataclass(frozen=True)
@@ -86,11 +97,14 @@ class Bounds:
     chase_pages: int
     text_bytes: int
 
-    def pieces(self, patterns: Iterable[str], sizes_kib: Iterable[int]) -> dict[str, list[int]]:
+    def pieces(
+        self, patterns: Iterable[str], sizes_kib: Iterable[int], reach_kib: int = 0
+    ) -> dict[str, list[int]]:
         """How many pieces of code make the sizes, each number once: ``{pattern: [n]}``.
 
         A ring of the pattern ``line``, the control of the chase, has as many jumps as the chase of
-        that size.
+        that size. Between the smallest and the largest size the rings have more sizes, near the
+        instruction TLB's reach and near half of it, which is what two threads leave each other.
 
         Raises
         ------
@@ -98,11 +112,15 @@ class Bounds:
             A size beyond what was built, or below one piece.
         """
         found: dict[str, list[int]] = {}
+        wanted = sorted(sizes_kib)
+        near = [int(part * reach_kib) // _PAGE_KIB * _PAGE_KIB for part in _NEAR_REACH]
+        near = [size for size in near if wanted[0] < size < wanted[-1]]
         for pattern in patterns:
             bytes_each = self.piece_bytes if pattern == "random" else _PAGE_KIB << 10
             most = self.most * self.piece_bytes // bytes_each
             most = self.chase_pages if pattern in RINGS else most
-            numbers = {size: (size << 10) // bytes_each for size in sorted(sizes_kib)}
+            mine = sorted({*wanted, *near}) if pattern in RINGS else wanted
+            numbers = {size: (size << 10) // bytes_each for size in mine}
             for size, n in numbers.items():
                 if not 1 <= n <= most:
                     low, high = -(-bytes_each // 1024), most * bytes_each >> 10
@@ -278,8 +296,13 @@ class CodeTrials(Workers):
         return super().provenance() | program
 
     def take(self, round_: int, configuration: int) -> Columns:
-        """Samples in a row. The code's order is the same for all configurations of a round."""
+        """Samples in a row, none where the round leaves the configuration out.
+
+        The code's order is the same for all configurations of a round.
+        """
         wanted = self._configurations[configuration]
+        if not wanted.visited(round_):
+            return {}
         cpu = self._conditions[wanted.core].cpu
         assert cpu is not None
         start_ns = time.monotonic_ns()

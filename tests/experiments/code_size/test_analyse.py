@@ -191,7 +191,7 @@ def test_huge_pages_that_the_host_does_not_back_compare_nothing(
 
 def test_a_step_beyond_a_cache_costs_more() -> None:
     table = CodeTable(samples(sizes_kib=(8, 16, 64, 128, 512, 1024)))
-    first = step_finding(table, "random", "L1i", 32 * KIB, 1.0)
+    first = step_finding(STEP, table, "random", "L1i", 32 * KIB, 1.0)
     assert first is not None
     assert first.claim == (
         "a step in code of 64 KiB takes more than 1 % longer than in code of 16 KiB, which fits "
@@ -201,15 +201,15 @@ def test_a_step_beyond_a_cache_costs_more() -> None:
     assert (first.of, first.about) == (STEP, {"cache": "L1i"})
     assert first.low < 100 * (1.5 * 0.75 + 0.5) / 2 < first.high
     assert first.evidence == {"backing": "thp"}
-    second = step_finding(table, "random", "L2", 256 * KIB, 1.0)
+    second = step_finding(STEP, table, "random", "L2", 256 * KIB, 1.0)
     assert second is not None
     assert second.effect == pytest.approx(100 * (0.25 * 0.75 + 1.25 + 1.5 * 3 / 32) / 4.06, rel=0.1)
 
 
 def test_a_cache_that_the_sizes_do_not_straddle_says_nothing() -> None:
     table = CodeTable(samples(rounds=2, sizes_kib=(64, 128, 512)))
-    assert step_finding(table, "random", "L1i", 32 * KIB, 1.0) is None
-    assert step_finding(table, "random", "L3", 25600 * KIB, 1.0) is None
+    assert step_finding(STEP, table, "random", "L1i", 32 * KIB, 1.0) is None
+    assert step_finding(STEP, table, "random", "L3", 25600 * KIB, 1.0) is None
 
 
 # --- the knee ------------------------------------------------------------------------------------
@@ -221,8 +221,7 @@ def knees(*sizes_kib: tuple[float, float, float], bound: float = 0.2) -> Knees:
     return Knees(found, 0.01 if found else 0.5, bound, FLAT, (FLAT,))
 
 
-def judged(found: Knees, reaches: dict[str, int] | None = None) -> Any:
-    known = HASWELL.tlbs if reaches is None else reaches
+def judged(found: Knees, known: Reaches = HASWELL) -> Any:
     return knee_finding(KNEE, found, known, pattern="chase", tolerance=20.0, visible=5.0)
 
 
@@ -281,7 +280,7 @@ def test_against_huge_pages_that_are_not_backed_no_knee_is_decided() -> None:
     for known in (knees((512, 448, 640)), knees((128, 64, 256)), knees(bound=0.01)):
         assert judged(known).verdict in ("supported", "refuted")
         found = knee_finding(
-            KNEE, known, HASWELL.tlbs, pattern="chase", tolerance=20.0, visible=5.0,
+            KNEE, known, HASWELL, pattern="chase", tolerance=20.0, visible=5.0,
             prevented=prevented,
         )  # fmt: skip
         assert (found.verdict, codes(found)) == ("inconclusive", ["not_backed"])
@@ -290,7 +289,7 @@ def test_against_huge_pages_that_are_not_backed_no_knee_is_decided() -> None:
 
 
 def test_a_processor_that_does_not_report_its_reach_leaves_it_open() -> None:
-    found = judged(knees((512, 448, 640)), {})
+    found = judged(knees((512, 448, 640)), Reaches({}, {}))
     assert (found.verdict, codes(found)) == ("inconclusive", ["reach_unknown"])
     assert "unknown" in found.claim
 

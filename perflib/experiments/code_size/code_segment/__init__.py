@@ -10,7 +10,15 @@ from __future__ import annotations
 from pydantic import model_validator
 
 from perflib.experiments.code_size import TABLES, CodeParams, CodeSweep, Sizes
-from perflib.experiments.code_size.claims import KNEE, KNEE_OF_PATTERN, RING_KNEE, SHARED
+from perflib.experiments.code_size.claims import (
+    KNEE,
+    KNEE_OF_PATTERN,
+    KNEE_SHARED,
+    RING_KNEE,
+    RING_KNEE_SHARED,
+    SHARED,
+    SPLIT,
+)
 from perflib.framework.params import Words, parameter
 from perflib.model.errors import choose
 
@@ -33,7 +41,8 @@ class CodeSegmentParams(CodeParams):
             8, 32, 64, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792,
             2048, 2560, 3072, 4096,
         ],
-        "extents of the code: a list such as 64,512,4096; to 4096, and to 16384 for 'chase'",
+        "extents of the code: a list such as 64,512,4096; to 4096, and to 16384 for 'chase'. "
+        "Between them the rings have more, near the reach of the instruction TLB and half of it",
         "KiB",
     )  # fmt: skip
     knee_percent: float = parameter(
@@ -80,7 +89,7 @@ class CodeSegment(CodeSweep):
         "quick": {"budget_s": 25.0, "simulated_sizes": 5},
         "full": {"budget_s": 900.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
     }
-    claims = (*SHARED, KNEE, RING_KNEE, KNEE_OF_PATTERN)
+    claims = (*SHARED, KNEE, RING_KNEE, KNEE_OF_PATTERN, KNEE_SHARED, RING_KNEE_SHARED, SPLIT)
     tables = {
         "time_{pattern}": "time of a step against the size of the code, on each core and backing",
         "knees": "where 4 KiB pages begin to cost time, by pattern and by what they stand beside",

@@ -13,8 +13,15 @@ from perflib.experiments.code_size.analyse import (
     knee_finding,
     page_finding,
     shared_tables,
+    split_finding,
 )
-from perflib.experiments.code_size.claims import KNEE, KNEE_OF_PATTERN, RING_KNEE
+from perflib.experiments.code_size.claims import (
+    KNEE,
+    KNEE_OF_PATTERN,
+    KNEE_SHARED,
+    RING_KNEE,
+    RING_KNEE_SHARED,
+)
 from perflib.experiments.code_size.hypotheses import hypotheses
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
@@ -22,6 +29,7 @@ from perflib.framework.page_control import PageControl
 from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from perflib.stats.knees import Knees
 
 __all__ = ["findings", "tables"]
 
@@ -35,30 +43,46 @@ def findings(run: Run) -> list[Finding]:
     main = table.sweeps[0]  # that of Guerri et al., where it was measured
     return [
         *control.findings,
-        *_knees(run, table, reaches, control),
+        *_knees(run, table, CodeTable.shared(run.samples), reaches, control),
         *[one for one in pages if one is not None],
         *core_findings(table, main, reaches, threshold, machine),
         *hypotheses(table, main, reaches, threshold, control),
     ]
 
 
-def _knees(run: Run, table: CodeTable, reaches: Reaches, control: PageControl) -> list[Finding]:
-    """The chase's knee, against the best control there is; those of the other patterns."""
+def _knees(
+    run: Run, table: CodeTable, shared: CodeTable | None, reaches: Reaches, control: PageControl
+) -> list[Finding]:
+    """The chase's knee, against the best control there is; those of the other patterns.
+
+    The chase's also while the sibling is busy, where that was seen, and what the two say together.
+    """
     judged = partial(
         knee_finding,
-        reaches=reaches.tlbs,
         tolerance=run.params["knee_percent"],
         visible=run.params["visible_percent"],
     )
     prevented = control.prevents(table.huge[0]) if table.huge else None
     on_huge = bool(table.huge) and SMALL_PAGES in table.backings
     ring = table.has_ring_control and (prevented is not None or not on_huge)
-    found = [judged(RING_KNEE, table.ring_knees(), pattern="chase")] if ring else []
-    for pattern in ("chase", "page", "random") if on_huge else ():
-        if pattern in table.patterns and not (pattern == "chase" and ring):
+    found = []
+    if ring or (on_huge and "chase" in table.patterns):
+
+        def knees(of: CodeTable) -> Knees:
+            return of.ring_knees() if ring else of.knees("chase", of.huge[0])
+
+        why = None if ring else prevented
+        claims = (RING_KNEE, RING_KNEE_SHARED) if ring else (KNEE, KNEE_SHARED)
+        found.append(judged(claims[0], knees(table), reaches, pattern="chase", prevented=why))
+        if shared is not None:
+            beside = knees(shared)
+            both = judged(claims[1], beside, reaches.halved, pattern="chase", prevented=why)
+            found += [both, split_finding(knees(table), beside)]
+    for pattern in ("page", "random") if on_huge else ():
+        if pattern in table.patterns:
             claim = KNEE_OF_PATTERN if found else KNEE
-            knees = table.knees(pattern, table.huge[0])
-            found.append(judged(claim, knees, pattern=pattern, prevented=prevented))
+            known = table.knees(pattern, table.huge[0])
+            found.append(judged(claim, known, reaches, pattern=pattern, prevented=prevented))
     return found
 
 

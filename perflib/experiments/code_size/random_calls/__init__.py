@@ -10,7 +10,7 @@ from __future__ import annotations
 from pydantic import model_validator
 
 from perflib.experiments.code_size import TABLES, CodeParams, CodeSweep, Sizes
-from perflib.experiments.code_size.claims import SHARED, STEP
+from perflib.experiments.code_size.claims import SHARED, STEP, STEP_SHARED
 from perflib.framework.params import parameter
 
 __all__ = ["RandomCalls", "RandomCallsParams", "experiment"]
@@ -57,7 +57,7 @@ class RandomCalls(CodeSweep):
         "quick": {"budget_s": 20.0},
         "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
     }
-    claims = (*SHARED, STEP)
+    claims = (*SHARED, STEP, STEP_SHARED)
     tables = {
         "time_per_call": "time of a call against the size of the code, on each core and backing",
         "miss_costs": "what a call costs that misses a cache, by a model of random accesses",

@@ -13,6 +13,7 @@ from perflib.experiments.code_size.analyse import (
     shared_tables,
     step_finding,
 )
+from perflib.experiments.code_size.claims import STEP, STEP_SHARED
 from perflib.experiments.code_size.hypotheses import hypotheses
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
@@ -29,7 +30,13 @@ def findings(run: Run) -> list[Finding]:
     table, reaches, control = CodeTable(run.samples), Reaches.of(machine), PageControl.of(run)
     threshold, pattern = run.params["threshold_percent"], table.patterns[0]
     found = [*control.findings, *core_findings(table, pattern, reaches, threshold, machine)]
-    more = [step_finding(table, pattern, *cache, threshold) for cache in reaches.caches.items()]
+    shared = CodeTable.shared(run.samples)
+    states = [(STEP, table)] + ([] if shared is None else [(STEP_SHARED, shared)])
+    more = [
+        step_finding(claim, of, pattern, *cache, threshold)
+        for claim, of in states
+        for cache in reaches.caches.items()
+    ]
     more.append(page_finding(table, pattern, threshold, control))
     found += [one for one in more if one is not None]
     return found + hypotheses(table, pattern, reaches, threshold, control)
