@@ -463,7 +463,8 @@ def _scatter(values: Floats) -> float:
     """How much ``[round, cpu, size]`` differ from round to round, at the usual size and core."""
     usual = robust_mean(values.reshape(len(values), -1)).reshape(values.shape[1:])
     away = np.abs(values - usual)
-    return float(np.median(away[np.isfinite(away)]))
+    known = away[np.isfinite(away)]
+    return float(np.median(known)) if known.size else math.inf
 
 
 def _trials(trials: pd.DataFrame, samples: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

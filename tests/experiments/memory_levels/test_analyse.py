@@ -21,6 +21,7 @@ from tests.experiments.memory_levels.memory_samples import (
     MIB,
     REQUIRED,
     SIZES,
+    beside_sibling,
     findings,
     machine,
     page_reach,
@@ -295,9 +296,11 @@ def test_every_claim_has_its_three_sentences() -> None:
     """Of each finding, whatever its verdict was; together they cover what is declared."""
     reach = {"page_reach": page_reach(backed=True)}
     provenance = {"machine": machine(claims={"L1d": CACHES["L1d"]}), "plan": reach}
-    found = findings(samples(cores=(0, 1)), provenance=provenance)
-    assert {one.of for one in found.values()} == set(experiment.claims)
-    for one in found.values():
+    made = findings(samples(cores=(0, 1)), provenance=provenance)
+    small = samples(orders=["window"], backings=["4k"], array_bytes=FEW)
+    made |= findings(beside_sibling(small, part={"L1d": 0.75}))
+    assert {one.of for one in made.values()} == set(experiment.claims)
+    for one in made.values():
         for verdict in VERDICTS:
             sentence = replace(one, verdict=verdict).plain
             assert sentence
