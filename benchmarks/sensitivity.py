@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -24,17 +25,19 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
+import pandas as pd
 
 import perflib as pl
 from perflib.experiments import get
 from perflib.experiments.kv_per_core import KvParams
 from perflib.experiments.kv_per_core import measure as kv_measure
+from perflib.experiments.kv_per_core.table import kv_table
 from perflib.kernels import Build, build
 from perflib.machine.hardware.topology import topology
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
 from perflib.model.finding import Finding
+from perflib.stats.interval import Interval
 
 _SLICE_S = 0.001
 _ROOT = Path(__file__).parent.parent
@@ -133,30 +136,32 @@ def costlier() -> tuple[Build, Build]:
     )
 
 
-def true_cost(budget_s: float) -> tuple[float, float]:
-    """What the costlier build costs in percent, by turns on one core: median and half-width."""
-    first, second = costlier()
+def true_cost(budget_s: float) -> Interval:
+    """What the costlier build costs in percent: both builds by turns on one core."""
+    builds = costlier()
     core = topology().one_per_core()[0]
     experiment = get("kv_per_core")
     params = KvParams.make({"budget_s": budget_s})
-    with mock.patch.object(kv_measure, "build", return_value=first):
+    with mock.patch.object(kv_measure, "build", return_value=builds[0]):
         plan = {**experiment.plan(params), **experiment.pilot(params, experiment.plan(params))}
-    ratios = []
+    taken = []
     end = time.monotonic() + budget_s
-    while time.monotonic() < end:
-        pair = []
-        for kernel in (first, second):
-            trials = kv_measure.KernelTrials(
-                kernel, [Conditions(cpu=core)], params.seed, params.slice_us
+    with contextlib.ExitStack() as stack:
+        both = [
+            stack.enter_context(
+                kv_measure.KernelTrials(one, [Conditions(cpu=core)], params.seed, params.slice_us)
             )
-            with trials:
-                trials.expect(plan, params.first_event)
-                events = range(params.first_event, params.first_event + params.events)
-                trials.take(0, events)
-                taken = [np.array(trials.take(0, events)["cpu_time_ns"]) for _ in range(6)]
-                pair.append(np.quantile(np.array(taken), 0.25, axis=0).sum())
-        ratios.append(100 * (pair[1] / pair[0] - 1))
-    return float(np.median(ratios)), 1.96 * float(np.std(ratios)) / len(ratios) ** 0.5
+            for one in builds
+        ]
+        for trials in both:
+            trials.expect(plan, params.first_event)
+        for round_ in itertools.count():
+            if time.monotonic() > end:
+                break
+            for which in random.Random(round_).sample((0, 1), 2):
+                columns = both[which].take(0, range(params.first_event, params.events))
+                taken.append(pd.DataFrame(columns).assign(round=round_, cpu=which))
+    return kv_table(pd.concat(taken)).own[1].slowdown
 
 
 # --- scenarios -----------------------------------------------------------------------------------
@@ -225,8 +230,9 @@ def main() -> None:
     if given.interfere is not None:
         interfere(given.interfere, given.share / 100)
     if "costlier" in given.scenarios:
-        given.true, half = true_cost(given.budget)
-        print(f"the costlier build takes {given.true:.2f} ± {half:.2f} % longer", flush=True)
+        true = true_cost(2 * given.budget)
+        given.true = true.effect
+        print(f"the costlier build takes {true.effect:.2f} ± {true.half_width:.2f} % longer")
     with load() if given.load else contextlib.nullcontext():
         for name, _ in itertools.groupby(given.scenarios):
             good = [_SCENARIOS[name](given, seed) for seed in range(given.runs)]

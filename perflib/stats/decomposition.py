@@ -7,8 +7,10 @@ typical time and the mean when the core is alone (interrupts), alone and always 
 and with what was waited for the core (other tasks), and that and wall time (hypervisor). So the
 parts of a block of time multiply to its whole, without a rest.
 
-"Typical" is the median over the samples of a block in which the core was alone: even of those, some
-hold a timer's tick, or a visit of the sibling that both probes missed.
+"Typical" is where most samples of a block lie in which the core was alone (their mode): even of
+those, many hold a timer's tick, or a visit of the sibling that both probes missed, and for seconds
+a neighbour's use of shared caches. All of that lengthens some samples by some percent, and moves
+their median; the mode moved half as much in runs on busy machines.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from numpy.typing import NDArray
 
 from perflib.stats.compare import CoreEffect, effects_of
 from perflib.stats.interval import Interval, percent
-from perflib.stats.intervals import t_interval
+from perflib.stats.intervals import against_others, t_interval
 
-__all__ = ["PARTS", "UNDIVIDED", "Decomposition", "Rows", "decompose"]
+__all__ = ["BLOCK_S", "PARTS", "UNDIVIDED", "Decomposition", "Rows", "decompose", "mode"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,6 +34,10 @@ Bools = NDArray[np.bool_]
 
 PARTS = ("own speed", "clock", "interrupts", "sibling", "other tasks", "hypervisor")
 UNDIVIDED = "own speed or sibling"  # of a core that was never alone while others were
+BLOCK_S = 2.5  # samples that were alone are free of the bursts of seconds
+_MODE_SHARE = 0.35  # of the samples: the shortest interval that holds so many is the mode's
+_MODE_LEAST = 20  # of fewer, the median
+_FAR_SIGMAS, _FAR_LEAST, _MOST_FAR = 6.0, 0.01, 0.25
 _LEAST_SAMPLES = 5  # of a core in a block, or its typical time is not known
 _PASSES = 4  # of the fit of work and cores; the second changes little
 
@@ -127,8 +133,13 @@ class Decomposition:
 
     @cached_property
     def own(self) -> list[CoreEffect]:
-        """How much slower each core is in itself, at the same clock, against the others."""
-        return effects_of(self.typical - self._filled_clock)
+        """How much slower each core is in itself, at the same clock, against the others.
+
+        Blocks that lie far from all others of their core are left out: for some seconds a
+        neighbour on the host can slow every sample by some percent, which no probe shows.
+        """
+        levels = self.typical - self._filled_clock
+        return effects_of(np.where(_outlying(levels), np.nan, levels))
 
     @cached_property
     def clocks(self) -> list[CoreEffect]:
@@ -174,6 +185,22 @@ class Decomposition:
             (name, Interval(*(math.exp(value) for value in t_interval(values[known]))))
             for name, values in {**logs, "total": whole}.items()
         ]
+
+
+def _outlying(levels: Floats) -> Bools:
+    """``[block, core]``: blocks far from where the core mostly lies beside the others.
+
+    None of a core with more than a quarter of such blocks: then they are how it is.
+    """
+    found = np.zeros(levels.shape, dtype=np.bool_)
+    whole = np.isfinite(levels).all(axis=1)
+    if levels.shape[1] < 2 or not whole.any():
+        return found
+    beside = against_others(levels[whole])
+    away = np.abs(beside - np.median(beside, axis=0))
+    far = away > np.maximum(_FAR_SIGMAS * 1.4826 * np.median(away, axis=0), _FAR_LEAST)
+    found[whole] = far & (far.mean(axis=0) <= _MOST_FAR)
+    return found
 
 
 def _mean(values: Floats) -> float:
@@ -229,22 +256,36 @@ def _means_of_known(table: Floats, many: Ints) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _typical(
-    cell: Ints, group: Ints, away: Floats, cost: Floats, cells: int, groups: int
-) -> Floats:
-    """The typical log time of each cell: medians of groups, weighted by what the groups cost.
+def mode(values: Floats) -> float:
+    """The mean of the shortest interval that holds 35 % of the values; of a few, their median."""
+    if len(values) < _MODE_LEAST:
+        return float(np.median(values))
+    ordered = np.sort(values)
+    held = int(_MODE_SHARE * len(ordered)) + 1
+    widths = ordered[held - 1 :] - ordered[: len(ordered) - held + 1]
+    first = int(np.argmin(widths))
+    return float(ordered[first : first + held].mean())
 
-    So a few groups that are slow count with the share of the time that they take.
+
+def _modes(cell: Ints, away: Floats, cells: int) -> Floats:
+    """The mode of the samples of each cell; NaN where there are too few."""
+    order = np.argsort(cell, kind="stable")
+    ends = np.cumsum(np.bincount(cell, minlength=cells))
+    parts = np.split(away[order], ends[:-1])
+    return np.array([mode(part) if len(part) >= _LEAST_SAMPLES else np.nan for part in parts])
+
+
+def _uneven(by_group: Floats, common: Floats, cost: Floats) -> Floats:
+    """``[core]``: how much groups that are slower than most add to the time, as a logarithm.
+
+    The mode is that of most samples; a few groups that are slow count with what they cost.
     """
-    medians, _ = _medians(cell * groups + group, away, cells * groups)
-    medians = medians.reshape(cells, groups)
-    weight = np.where(np.isfinite(medians), cost, 0.0)
-    total = weight.sum(axis=1)
-    summed = (weight * np.exp(np.where(np.isfinite(medians), medians, 0.0))).sum(axis=1)
-    enough = np.bincount(cell, minlength=cells) >= _LEAST_SAMPLES
-    found = np.full(cells, np.nan)
-    found[enough] = np.log(summed[enough] / total[enough])
-    return found
+    there = np.isfinite(by_group).all(axis=0)
+    if not there.any():
+        return np.zeros(len(by_group))
+    away = by_group[:, there] - common[:, None]
+    weight = cost[there] / cost[there].sum()
+    return np.asarray(np.log(np.exp(away) @ weight), dtype=np.float64)
 
 
 def decompose(rows: Rows) -> Decomposition:
@@ -270,10 +311,13 @@ def decompose(rows: Rows) -> Decomposition:
     cell = rows.block * cores + rows.core
     shape = (blocks, cores)
     use = rows.usable
-    typical = _typical(
-        cell[use], rows.group[use], away[use], group_cost, blocks * cores, groups
-    ).reshape(shape)
     by_core, _ = _medians(rows.core[use] * groups + rows.group[use], away[use], cores * groups)
+    by_core = by_core.reshape(cores, groups)
+    common, _ = _medians(rows.core[use], away[use], cores)
+    known = np.isfinite(common)
+    uneven = np.zeros(cores)
+    uneven[known] = _uneven(by_core[known], common[known], group_cost)
+    typical = _modes(cell[use], away[use], blocks * cores).reshape(shape) + uneven
 
     def total(values: Floats, which: Bools | None = None) -> Floats:
         """Sums in each block and core; NaN where a value is not known, or there is none."""
@@ -317,7 +361,7 @@ def decompose(rows: Rows) -> Decomposition:
             stolen_share=np.where(np.isfinite(waited), (wall - counted) / wall, np.nan),
             shared_share=np.where(rows.told, shared_wall, np.nan),
             shared_cost=shared_cost,
-            group_level=by_core.reshape(cores, groups) - np.nan_to_num(mean_clock)[:, None],
+            group_level=by_core - np.nan_to_num(mean_clock)[:, None],
             item_cost_ns=np.exp(item),
             told=rows.told,
         )

@@ -85,6 +85,7 @@ def bracketed(
     taken: dict[int, float] | None = None,
     stolen: dict[int, float] | None = None,
     process: float = 0.004,
+    unseen: dict[int, float] | None = None,
 ) -> pd.DataFrame:
     """Rows as ``kv_per_core`` makes them between probes: slices of events, cores by turns.
 
@@ -92,11 +93,16 @@ def bracketed(
     ``busy``: the share of time in which its sibling works, in bursts of 5 to 500 ms, at a cost
     that differs from burst to burst; 0: never, 1: always. ``taken``, ``stolen``: the share of the
     wall time of other tasks and of the hypervisor, in slices of 3 and 1 ms. ``process``: how much
-    processes, which live for three seconds, differ. A timer's tick costs 15 us each 4 ms.
+    processes, which live for three seconds, differ. ``unseen``: the share of time in which samples
+    take 6 % longer though probes do not, in bursts of three seconds. A timer's tick costs 15 us
+    each 4 ms.
     """
     generator = np.random.default_rng(seed)
     slow, clock, busy = slow or {}, clock or {}, busy or {}
     taken, stolen = taken or {}, stolen or {}
+    hidden = {
+        cpu: _bursts(generator, share, 3.0, 2 * seconds) for cpu, share in (unseen or {}).items()
+    }
     costs = generator.lognormal(0, 0.3, (events, slices))
     costs *= 0.25e6 / costs.mean()
     now_ns, round_, parts = 0.0, 0, []
@@ -109,6 +115,8 @@ def bracketed(
             begin_ns = now_ns
             cpu_ns = costs * (1 + slow.get(cpu, 0.0)) * (1 + clock.get(cpu, 0.0))
             cpu_ns = cpu_ns * np.exp(born[cpu][1] + generator.normal(0, 0.004, costs.shape))
+            if any(begin <= now_ns / 1e9 < end for begin, end in hidden.get(cpu, [])):
+                cpu_ns *= 1.06
             cpu_ns += 15e3 * (generator.random(costs.shape) < cpu_ns / 4e6)
             cost, probes = np.ones(costs.size), np.ones((2, costs.size))
             offset = np.cumsum(cpu_ns.ravel()) - cpu_ns.ravel()

@@ -14,7 +14,7 @@ from perflib.framework.brackets import Told, tell
 from perflib.framework.samples import round_starts, usable
 from perflib.stats.alone import STATES
 from perflib.stats.compare import CoreComparison, CoreEffect, compare_cores
-from perflib.stats.decomposition import UNDIVIDED, Decomposition, Rows, decompose
+from perflib.stats.decomposition import BLOCK_S, UNDIVIDED, Decomposition, Rows, decompose
 from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import t_interval, time_blocks
 
@@ -166,7 +166,7 @@ class KvTable:
         if "slice" in samples:
             item, _ = pd.factorize(pd.MultiIndex.from_frame(samples[["event", "slice"]]))
         core = pd.Index(self.cores).get_indexer(pd.Index(samples["cpu"]))
-        blocks = time_blocks(self.start_s, len(self.rounds))
+        blocks = time_blocks(self.start_s, len(self.rounds), BLOCK_S)
         block = blocks[pd.Index(self.rounds).get_indexer(pd.Index(samples["round"]))]
         count = len(samples)
         counted, shared = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)

@@ -69,6 +69,15 @@ def test_what_other_tasks_take_is_not_slowness(share: float) -> None:
     assert found["cpu0 taken"].verdict == "refuted"
 
 
+def test_bursts_that_no_probe_sees_are_no_slowness_and_hide_none() -> None:
+    covered = 0
+    for seed in range(6):
+        assert not named(findings(bracketed(seed, unseen={seed % 2: 0.15})))
+        slow = findings(bracketed(seed, slow={1: 0.02}, unseen={0: 0.15}))
+        covered += slow["cpu1"].low < 2 < slow["cpu1"].high
+    assert covered >= 4
+
+
 def test_what_the_hypervisor_takes_is_neither_slowness_nor_another_task() -> None:
     found = findings(bracketed(4, stolen={0: 0.05}))
     assert not named(found)
