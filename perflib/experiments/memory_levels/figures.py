@@ -62,15 +62,15 @@ def latency(frame: pd.DataFrame, levels: pd.DataFrame) -> Figure:
                 _curve(axes, curve, columns, f"{label}, sibling busy", _SHARED)
             else:
                 _curve(axes, curve, columns, label, i, hollow=backing != backings[0])
-    alone = "; core alone" if "alone" in set(frame["samples"]) else ""
+    alone = "; core alone unless said" if "alone" in set(frame["samples"]) else ""
     _log_axis(axes, beside=3.5)
     _levels(axes, levels)
-    axes.set_title(f"Latency against the size of the array{alone}")
+    axes.set_title("Latency against the size of the array")
     axes.set_ylabel("latency of a dependent load (ns)")
     axes.set_xlabel("size of the array")
     _size_axis(axes, frame)
     size_marks(axes, {f"{name} claimed": size for name, size in _claims(levels).items()}, low=True)
-    axes.legend(fontsize="small", loc="upper left", title="95 % intervals")
+    axes.legend(fontsize="small", loc="upper left", title=f"95 % intervals{alone}")
     return figure
 
 

@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 Statistic = Literal["median", "min"]
 # Of which samples: all, those that had the core alone, those beside a sibling that worked.
 State = Literal["all", "alone", "shared"]
-_KNOWN = 1.5  # a level's latency, to within this factor
+_KNOWN, _LONG = 1.25, 1.4  # a level's latency to within a factor; what it reaches over at least
 _LEAST_SHARED = 0.02  # of the samples are beside a busy sibling, or nothing is said of them
 _CYCLES, _NS = "latency_cycles", "latency_ns"
 _BACKINGS = (SMALL_PAGES, "thp", "collapse", "hugetlb")
@@ -358,14 +358,21 @@ class MemoryTable:
     def levels(self) -> tuple[Level, ...]:
         """The levels in the primary curve, by ascending size.
 
-        With probes a run may have few visits of the larger arrays. What looks like a level there
-        and is not known to within a half is none: beside a busy neighbour an array may answer from
-        the last-level cache in one round and from memory in the next.
+        With probes a run may have few visits of an array, and sizes lie closer where caches should
+        end. What looks like a level there and reaches over less than half a doubling, or is not
+        known to within a quarter, is none: on a slope two sizes may be as fast by chance, and
+        beside a busy neighbour an array may answer from the last-level cache in one round and from
+        memory in the next.
         """
         found = find_levels(self.sizes, self.level_curve(self.unit))
         if not self.probed:
             return found
-        return tuple(one for one in found if one.latency.high < _KNOWN**2 * one.latency.low)
+        return tuple(
+            one
+            for one in found
+            if one.latency.high < _KNOWN**2 * one.latency.low
+            and one.last_bytes > _LONG * one.first_bytes
+        )
 
     def level_curve(self, column: str) -> Floats:
         """``[block, size]``: log of the curve in which levels are looked for."""

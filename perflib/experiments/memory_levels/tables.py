@@ -17,6 +17,7 @@ __all__ = ["Pair", "core_difference", "latency", "levels", "pairs", "ratios", "r
 
 _KIB = 1024
 _UNITS = ("cycles", "ns")
+_BEYOND_OWN = 2  # times the core's own caches: so far a busy sibling is drawn
 Pair = tuple[tuple[str, str], tuple[str, str]]
 
 
@@ -76,7 +77,8 @@ def latency(table: MemoryTable) -> pd.DataFrame:
     """Latency in ns at each size, in each order and on each backing: minima of the repeats.
 
     ``samples``: those that had the core alone where that is known, else all; in the order and on
-    the backing of the levels also those beside a busy sibling (``shared``; medians of the repeats).
+    the backing of the levels, and as far as the core's own caches matter, also those beside a busy
+    sibling (``shared``; medians of the repeats).
     """
     parts = []
     for order, backing in itertools.product(table.orders, table.backings):
@@ -86,6 +88,8 @@ def latency(table: MemoryTable) -> pd.DataFrame:
         for each in tables:
             if each.measured(order, backing):
                 part = each.curve(order, backing)
+                if each.state == "shared" and table.own_bytes:
+                    part = part[part["array_bytes"] <= _BEYOND_OWN * table.own_bytes]
                 labels = {"order": order, "backing": backing, "samples": each.state}
                 for place, (name, value) in enumerate(labels.items()):
                     part.insert(place, name, value)

@@ -263,6 +263,6 @@ def test_both_curves_are_drawn_and_named() -> None:
     assert legend is not None
     labels = [text.get_text() for text in legend.get_texts()]
     assert {"window, 4 KiB pages", "window, 4 KiB pages, sibling busy"} <= set(labels)
-    assert "core alone" in axes.get_title()
+    assert "core alone" in legend.get_title().get_text()
     frame = experiment.derived(run)["levels"]()
     assert frame.loc[frame["samples"] == "shared", "level"].tolist() == ["L1d", "L2"]
