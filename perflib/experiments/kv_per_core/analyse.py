@@ -73,7 +73,7 @@ def _slowness(
         "rounds": len(table.rounds),
         "where": where,
         **_events_evidence(of_events, threshold),
-        **(_sharing_evidence(table, cpu) if table.told is None else {}),
+        **(_sharing_evidence(table, cpu) if table.told is None else _batches(table, cpu)),
     }
     basis, unsure = _basis(table, cpu)
     decision = effect.decide(threshold, basis, unsure)
@@ -82,6 +82,12 @@ def _slowness(
     return SLOWER.found(
         decision, effect.slowdown, about={"cpu": cpu}, threshold=threshold, evidence=evidence
     )
+
+
+def _batches(table: KvTable, cpu: int) -> dict[str, Any]:
+    """How many blocks of time the core's own speed is from, at most."""
+    typical = table.decomposition.typical[:, table.cores.index(cpu)]
+    return {"batches": int(np.isfinite(typical).sum())}
 
 
 def _basis(table: KvTable, cpu: int) -> tuple[list[Reason], Reason | None]:
