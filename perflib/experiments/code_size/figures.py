@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,10 @@ __all__ = ["core_difference", "drawn", "misses", "page_ratio", "reaches_of", "ri
 
 _KIB = 1024
 _MOST_INSIDE = 4
+_FAR, _MARGIN = 1.5, 1.08
 _EXTENT = "extent of the code that runs (KiB)"
+_STATES = {"all": "", "alone": ", alone", "shared": ", sibling busy"}
+_KNEES = {"all": "C3", "alone": "C3", "shared": "C1"}
 _PATTERNS = {
     "call": "functions called at random",
     "random": "cases at random",
@@ -50,12 +54,20 @@ def times(frame: pd.DataFrame, reaches: Reaches, step: str) -> Figure:
     figure = Figure(figsize=(8, 4.6))
     axes = figure.subplots()
     for i, (backing, of_backing) in enumerate(frame.groupby("backing", sort=False)):
-        for j, (cpu, mine) in enumerate(of_backing.groupby("cpu", sort=False, dropna=False)):
+        curves = of_backing.groupby(["state", "cpu"], sort=False, dropna=False)
+        for j, ((state, cpu), mine) in enumerate(curves):
             core = f"cpu{cpu}" if isinstance(cpu, int | np.integer) else "all cores"
+            style: dict[str, Any] = {
+                "color": f"C{i}",
+                "ls": "-" if j == 0 else "--",
+                "alpha": 1 / (1 + 0.3 * j),
+            }
+            if state == "shared":
+                style |= {"ls": ":", "lw": 1.0, "mfc": "white", "alpha": 0.8}
             intervals(
                 axes, mine["code_bytes"] / _KIB, mine["step_ns"], mine["low_ns"], mine["high_ns"],
-                fmt=MARKS[j % 8], capsize=2, label=f"{pages(str(backing))}, {core}",
-                color=f"C{i}", ls="-" if j == 0 else "--", alpha=1 / (1 + 0.3 * j),
+                fmt=MARKS[j % 8], capsize=2,
+                label=f"{pages(str(backing))}, {core}{_STATES[str(state)]}", **style,
             )  # fmt: skip
     predicted = frame.dropna(subset="predicted_ns").drop_duplicates("code_bytes")
     if len(predicted):
@@ -64,7 +76,7 @@ def times(frame: pd.DataFrame, reaches: Reaches, step: str) -> Figure:
         x = predicted["code_bytes"] / _KIB
         axes.plot(x, predicted["predicted_ns"], color="0.35", lw=1, ls="-.", label=label)
     axes.set(xlabel=_EXTENT, ylabel=f"time per {step} (ns)")
-    axes.set_ylim(0, None)
+    axes.set_ylim(0, _MARGIN * _of_most(frame["step_ns"], frame["high_ns"]))
     _size_axis(axes, frame)
     size_marks(axes, reaches.caches, low=True)
     _reach_marks(axes, reaches, low=True)
@@ -92,9 +104,8 @@ def page_ratio(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Fi
                 label=f"4 KiB over {pages(str(backing))}",
             )  # fmt: skip
         if len(knees):
-            _knee_marks(
-                axes, knees[(knees["pattern"] == pattern) & (knees["beside"] != "line")], mine
-            )
+            here = (knees["pattern"] == pattern) & (knees["beside"] != "line")
+            _knee_marks(axes, knees[here & (knees["state"] != "shared")], mine)
         axes.axhline(0, color="0.3", lw=0.8)
         axes.set_ylabel("extra time on\n4 KiB pages (%)")
         axes.set_title(_PATTERNS.get(pattern, pattern), fontsize="medium")
@@ -109,20 +120,28 @@ def ring_ratio(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Fi
     """The chase and a ring of as many jumps, one a line: times, and how many times as long."""
     figure = Figure(figsize=(8, 6.6))
     above, below = figure.subplots(2, 1, sharex=True)
-    x = frame["code_bytes"] / _KIB
-    for i, (ring, words) in enumerate(
-        (("chase", "one jump a page"), ("line", "one jump a line, on a 64th of the pages"))
-    ):
-        low, high = frame[f"low_{ring}_ns"], frame[f"high_{ring}_ns"]
-        intervals(above, x, frame[f"{ring}_ns"], low, high, color=f"C{i}", label=words)
-    intervals(
-        below, x, frame["ratio"], frame["low_ratio"], frame["high_ratio"], color="C0",
-        label="one a page over one a line",
-    )  # fmt: skip
+    rings = {"chase": "one jump a page", "line": "one jump a line, on a 64th of the pages"}
+    for state, mine in frame.groupby("state", sort=False):
+        words = _STATES[str(state)]
+        shared: dict[str, Any] = {"fmt": "o:", "mfc": "white"} if state == "shared" else {}
+        x = mine["code_bytes"] / _KIB
+        for i, (ring, name) in enumerate(rings.items()):
+            low, high = mine[f"low_{ring}_ns"], mine[f"high_{ring}_ns"]
+            intervals(
+                above, x, mine[f"{ring}_ns"], low, high, color=f"C{i}", label=name + words, **shared
+            )
+        colour = _KNEES[str(state)]
+        intervals(
+            below, x, mine["ratio"], mine["low_ratio"], mine["high_ratio"],
+            color="C0" if state != "shared" else colour, label=f"one a page over one a line{words}",
+            **shared,
+        )  # fmt: skip
     _knee_marks(below, knees[knees["beside"] == "line"], frame)
     above.set_title("the same ring of jumps on many and on few pages of 4 KiB", fontsize="medium")
     above.set_ylabel("time per jump (ns)")
     below.set(ylabel="times as long", xlabel="extent of the ring with one jump a page (KiB)")
+    _log_limits(above, frame, *(f"{ring}_ns" for ring in rings))
+    _log_limits(below, frame, "ratio")
     for axes in (above, below):
         axes.set_yscale("log", base=2)
         axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
@@ -184,14 +203,29 @@ def misses(frame: pd.DataFrame, model: str, reaches: Reaches) -> Figure:
 # --- parts ---------------------------------------------------------------------------------------
 
 
+def _of_most(values: pd.Series[float], highs: pd.Series[float]) -> float:
+    """The top of what is drawn: intervals of very few batches may leave the figure."""
+    most = float(values.max())
+    return max(most, float(highs[highs < _FAR * most].max()))
+
+
+def _log_limits(axes: Axes, frame: pd.DataFrame, *columns: str) -> None:
+    """A range for points, whatever their intervals, with room for the legend."""
+    values = frame[list(columns)].to_numpy(np.float64)
+    axes.set_ylim(float(np.nanmin(values)) / _FAR, float(np.nanmax(values)) * 2 * _FAR)
+
+
 def _knee_marks(axes: Axes, knees: pd.DataFrame, frame: pd.DataFrame) -> None:
     """Each knee with its interval; a low end of 0 is drawn where nothing was measured."""
     nowhere = frame["code_bytes"].min() / _KIB / 2
-    for low, middle, high in (
-        knees[["low_bytes", "size_bytes", "high_bytes"]].to_numpy(float) / _KIB
-    ):
-        axes.axvspan(max(low, nowhere), high, color="C3", alpha=0.15, label="knee, 95 % interval")
-        axes.axvline(middle, color="C3", lw=1.5)
+    for _, knee in knees.iterrows():
+        low, middle, high = (
+            float(knee[name]) / _KIB for name in ("low_bytes", "size_bytes", "high_bytes")
+        )
+        colour, words = _KNEES[str(knee["state"])], _STATES[str(knee["state"])]
+        label = f"knee{words}, 95 % interval"
+        axes.axvspan(max(low, nowhere), high, color=colour, alpha=0.15, lw=0, label=label)
+        axes.axvline(middle, color=colour, lw=1.5)
 
 
 def _size_axis(axes: Axes, frame: pd.DataFrame) -> None:
@@ -203,5 +237,7 @@ def _size_axis(axes: Axes, frame: pd.DataFrame) -> None:
 
 
 def _reach_marks(axes: Axes, reaches: Reaches, *, low: bool = False) -> None:
-    """Where a TLB's reach ends, as CPUID reports it."""
-    size_marks(axes, reaches.tlbs, colour="C4", style="--", low=low)
+    """Where a TLB's reach ends, as CPUID reports it or as is published."""
+    said = f" ({reaches.origin})" if reaches.origin else ""
+    named = {f"{name}{said}": size for name, size in reaches.tlbs.items()}
+    size_marks(axes, named, colour="C4", style="--", low=low)

@@ -51,7 +51,7 @@ class CodeTable:
         told = tell(samples)
         self.told = told if told is not None and told.any_told else None
         time_ns = samples["time_ns"]
-        if told is not None:
+        if told is not None and "cpu_time_ns" in samples:
             time_ns = samples["cpu_time_ns"].where(samples["cpu_time_ns"] > 0, time_ns)
         samples = samples.assign(
             pattern=samples["pattern"].astype(str),  # a user's table may name them by numbers
@@ -233,7 +233,10 @@ class CodeTable:
         if self.told is None:
             return self._compared(log_ns, control)
         rows, beside = (one.reshape(-1, one.shape[2]) for one in (log_ns, control))
-        return rows - (_additive(beside) if self.state == "shared" else beside)
+        filled = _additive(beside)
+        if self.state == "alone":
+            filled = np.where(np.isfinite(beside), beside, filled)
+        return rows - filled
 
     # --- one jump a page against one a line ------------------------------------------------------
 

@@ -36,28 +36,42 @@ def _fitting(table: CodeTable, pattern: str, reaches: Reaches) -> dict[str, int]
     return {name: size for name, size in reaches.caches.items() if size < largest}
 
 
-def times(table: CodeTable, pattern: str, reaches: Reaches) -> pd.DataFrame:
+def times(
+    table: CodeTable, pattern: str, reaches: Reaches, shared: CodeTable | None = None
+) -> pd.DataFrame:
     """Time of a step at each size: of each core, or of the mean of many (``cpu`` is missing).
 
-    ``predicted_ns``, of code at random on the last backing: misses as often as the caches' sizes
-    say, their costs fitted (``CodeTable.miss_model``).
+    ``state``: "alone", or "all" where nothing is told; of ``shared``, the table of a busy sibling,
+    all cores together. ``predicted_ns``, of code at random on the last backing: misses as often as
+    the caches' sizes say, their costs fitted (``CodeTable.miss_model``).
     """
     few = len(table.cores) <= _MOST_CORES
+    curves: list[tuple[CodeTable, str, int | None]] = [
+        (table, backing, cpu)
+        for backing in table.backings
+        for cpu in (table.cores if few else [None])
+    ]
+    if shared is not None:
+        curves += [(shared, backing, None) for backing in table.backings]
     parts = []
-    for backing in table.backings:
-        for cpu in table.cores if few else [None]:
-            curve = table.curve(pattern, backing, cpu)
-            curve.insert(0, "cpu", pd.Series([cpu] * len(curve), dtype="Int64"))
-            curve.insert(0, "backing", backing)
-            curve.insert(0, "pattern", pattern)
-            parts.append(curve)
+    for of, backing, cpu in curves:
+        curve = of.curve(pattern, backing, cpu)
+        curve.insert(0, "state", _state(of))
+        curve.insert(0, "cpu", pd.Series([cpu] * len(curve), dtype="Int64"))
+        curve.insert(0, "backing", backing)
+        curve.insert(0, "pattern", pattern)
+        parts.append(curve)
     frame = pd.concat(parts, ignore_index=True).assign(predicted_ns=np.nan)
     levels, last = _fitting(table, pattern, reaches), table.backings[-1]
-    here = frame["backing"] == last
+    here = (frame["backing"] == last) & (frame["state"] != "shared")
     if levels and pattern == "random" and frame.loc[here, "step_ns"].notna().all():
         _, model = table.miss_model(pattern, last, levels)
         frame.loc[here, "predicted_ns"] = np.tile(model, int(here.sum()) // len(model))
     return frame
+
+
+def _state(table: CodeTable) -> str:
+    return table.state if table.told is not None else "all"
 
 
 def miss_costs(table: CodeTable, pattern: str, reaches: Reaches) -> pd.DataFrame:
@@ -88,26 +102,40 @@ def page_ratio(table: CodeTable) -> pd.DataFrame:
     return _joined(parts, ["pattern", "backing", "code_bytes", "extra_percent"])
 
 
-def knees(table: CodeTable) -> pd.DataFrame:
-    """Each knee: of which pattern, beside what (a backing, or the ring ``line``), and where."""
-    found: list[tuple[str, str, Knees]] = []
-    if SMALL_PAGES in table.backings and table.huge:
-        found += [(name, table.huge[0], table.knees(name, table.huge[0])) for name in table.sweeps]
-    if table.has_ring_control:
-        found.append(("chase", RINGS[1], table.ring_knees()))
+def knees(table: CodeTable, shared: CodeTable | None = None) -> pd.DataFrame:
+    """Each knee: of which pattern, beside what (a backing, or the ring ``line``), and where.
+
+    ``state``: as of ``times``; while a sibling is busy, the chase's only.
+    """
+    found: list[tuple[str, str, str, Knees]] = []
+    for of in (table, shared):
+        if of is None:
+            continue
+        patterns = table.sweeps if of is table else [RINGS[0]] * (RINGS[0] in table.patterns)
+        if SMALL_PAGES in table.backings and table.huge:
+            huge = table.huge[0]
+            found += [(name, huge, _state(of), of.knees(name, huge)) for name in patterns]
+        if table.has_ring_control:
+            found.append((RINGS[0], RINGS[1], _state(of), of.ring_knees()))
     rows = [
-        (pattern, beside, *knee.size, percent(knee.height).effect, knee.p)
-        for pattern, beside, known in found
+        (pattern, beside, state, *knee.size, percent(knee.height).effect, knee.p)
+        for pattern, beside, state, known in found
         for knee in known.knees
     ]
-    columns = ["pattern", "beside", "size_bytes", "low_bytes", "high_bytes", "height_percent", "p"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["pattern", "beside", "state", "size_bytes", "low_bytes", "high_bytes"]
+    return pd.DataFrame(rows, columns=[*columns, "height_percent", "p"])
 
 
-def ring_ratio(table: CodeTable) -> pd.DataFrame:
+def ring_ratio(table: CodeTable, shared: CodeTable | None = None) -> pd.DataFrame:
     """One jump a page (``chase_ns``) and one a line (``line_ns``), and their ratio, on 4 KiB."""
+    return pd.concat(
+        [_ring_ratio(of) for of in (table, shared) if of is not None], ignore_index=True
+    )
+
+
+def _ring_ratio(table: CodeTable) -> pd.DataFrame:
     extent, blocks = table.ring_ratio()
-    frame = pd.DataFrame({"code_bytes": extent})
+    frame = pd.DataFrame({"state": _state(table), "code_bytes": extent})
     for pattern in RINGS:
         curve = table.curve(pattern, SMALL_PAGES).iloc[table.ring_places(pattern)]
         for name, column in (("", "step_ns"), ("low_", "low_ns"), ("high_", "high_ns")):

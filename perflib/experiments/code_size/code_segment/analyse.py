@@ -89,13 +89,14 @@ def _knees(
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``CodeSegment.tables``."""
     table, reaches = CodeTable(run.samples), Reaches.of(run.provenance.get("machine", {}))
+    shared = CodeTable.shared(run.samples)
     made: dict[str, Callable[[], pd.DataFrame]] = {
-        f"time_{pattern}": partial(frames.times, table, pattern, reaches)
+        f"time_{pattern}": partial(frames.times, table, pattern, reaches, shared)
         for pattern in table.sweeps
     }
-    made["knees"] = lambda: frames.knees(table)
+    made["knees"] = lambda: frames.knees(table, shared)
     if table.has_ring_control:
-        made["ring_ratio"] = lambda: frames.ring_ratio(table)
+        made["ring_ratio"] = lambda: frames.ring_ratio(table, shared)
     made |= shared_tables(run, table, table.sweeps[0])
     if "simulated" in run.provenance:
         made["misses"] = lambda: frames.misses(table, run.provenance["simulated"])

@@ -45,9 +45,9 @@ def findings(run: Run) -> list[Finding]:
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``RandomCalls.tables``."""
     table, reaches = CodeTable(run.samples), Reaches.of(run.provenance.get("machine", {}))
-    pattern = table.patterns[0]
+    pattern, shared = table.patterns[0], CodeTable.shared(run.samples)
     return {
-        "time_per_call": lambda: frames.times(table, pattern, reaches),
+        "time_per_call": lambda: frames.times(table, pattern, reaches, shared),
         "miss_costs": lambda: frames.miss_costs(table, pattern, reaches),
         **shared_tables(run, table, pattern),
     }
