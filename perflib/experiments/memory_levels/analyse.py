@@ -291,11 +291,16 @@ def _memory(table: MemoryTable) -> Finding:
     number = table.matches.memory
     level = None if number is None else table.levels[number]
     sampled = table if level is None else table.sampled(level)
+    found = NO_INTERVAL if level is None else sampled.latency(level)
     unfit = _unfit(table, float(table.sizes[-1]))
+    if table.probed and unfit is not None and unfit.code in ("too_wide", "no_interval"):
+        # Its sizes are visited seldom, but all of them are one level: its own array counts.
+        known = 100 * found.half_width < _LEAST_STEP * found.effect
+        unfit = None if known else unfit
     decision = _beyond_caches(table, level, first=number == 0, unfit=unfit)
     return MEMORY.found(
         _with(decision, *_read_off(table, sampled.state)),
-        NO_INTERVAL if level is None else sampled.latency(level),
+        found,
         evidence=_evidence(table, level),
     )
 

@@ -83,6 +83,11 @@ class Watch:
         found = states(_probes(samples), known)
         return int(np.isin(found, [STATES.index("alone"), STATES.index("lower clock")]).sum())
 
+    @property
+    def never_alone(self) -> list[int]:
+        """The cores whose probes show no lowest level."""
+        return [cpu for cpu, known in self._known.items() if known.told == "no first state"]
+
     def add(self, cpu: int, samples: NDArray[Any]) -> None:
         """Probes of one trial."""
         self._seen.setdefault(cpu, deque(maxlen=_MOST_TRIALS)).append(samples)
@@ -123,7 +128,12 @@ class Trials:
     @property
     def violated(self) -> list[str]:
         """Conditions that are not in force, and why some trials are not used."""
-        return [*self._arrays.violated, *self._problems]
+        never = [
+            f"cpu{cpu} was never seen alone: what a sibling takes of its caches cannot be told "
+            "from what they are"
+            for cpu in self._watch.never_alone
+        ]
+        return [*self._arrays.violated, *self._problems, *never]
 
     def provenance(self) -> dict[str, Any]:
         """Kernel and conditions."""

@@ -353,6 +353,8 @@ def test_a_core_that_is_seldom_alone_is_visited_until_it_was() -> None:
 def test_where_being_alone_cannot_be_told_no_time_is_spent_on_it(share_alone: float) -> None:
     made = trials(FakeArrays(probes_ns=probes(share_alone)), 1, 0, True)
     assert {len(made.take(round_, 0)["repeat"]) for round_ in range(200)} == {2}
+    never = [text for text in made.violated if "never seen alone" in text]
+    assert len(never) == (share_alone == 0.0)
 
 
 def test_arrays_that_others_share_are_not_repeated() -> None:
