@@ -48,7 +48,6 @@ _SECOND, _SECOND_SHARE, _LEAST_SECOND = math.log(1.1), 0.005, 5
 _NARROW, _WIDE = math.log(1.008), math.log(1.03)  # how far from its spike a probe may lie
 _SAME_RATIO = math.log(1.02)
 _CLEAR_SECOND_SHARE = 0.05  # of the probes: a second state that no interrupts make
-_TOGETHER = 0.8  # of a second state in one spike: without chains it may be a lower clock
 _MORE_THAN_CHANCE = 5.0  # times as many samples between two such probes as by chance
 _OTHER_CORE = math.log(1.04)  # a spike so far above another core's is no core that is alone
 _INTERRUPTED = math.log(4.0)  # no sibling makes a probe so long
@@ -58,8 +57,8 @@ _INTERRUPTED = math.log(4.0)  # no sibling makes a probe so long
 class Probes:
     """The probes of one core's samples, in ns: before and after each, ports and chain.
 
-    NaN: no probe. The chains may be missing: then a lower clock passes for a sibling where both
-    come, and nothing is told where it comes alone.
+    NaN: no probe. The chains may be missing: then a lower clock passes for a sibling. (To leave
+    such samples out is right for either: those that are left had the core alone at one clock.)
     """
 
     before: Floats
@@ -171,8 +170,7 @@ def _own(probes: Probes) -> Calibration:
     if ratios is not None:
         company &= ~(ratios - ratio <= _SAME_RATIO)  # the chain is longer by as much: the clock
     share = float(company.sum()) / len(values)
-    lasts = _lasts(company, share) and (ratios is not None or _spreads(both[company]))
-    told: Told = "told" if lasts else "no second state"
+    told: Told = "told" if _lasts(company, share) else "no second state"
     return Calibration(told, tuple(levels), width, ratio, share)
 
 
@@ -187,13 +185,6 @@ def _lasts(company: NDArray[np.bool_], share: float) -> bool:
     by_chance = company.shape[1] * company[0].mean() * company[1].mean()
     least = max(_LEAST_SECOND, _SECOND_SHARE * company.shape[1], _MORE_THAN_CHANCE * by_chance)
     return bool(company.all(axis=0).sum() >= least)
-
-
-def _spreads(ports: Floats) -> bool:
-    """Whether probes lie apart, as beside a sibling; those at a lower clock lie together."""
-    values = np.sort(ports)
-    inside = np.searchsorted(values, values + 2 * _WINDOW, side="right") - np.arange(len(values))
-    return bool(inside.max(initial=0) < _TOGETHER * len(values))
 
 
 def _near(
