@@ -87,7 +87,7 @@ class AllocatorsParams(Params):
         "O2", "the compiler's optimisation of what is timed"
     )
     sample_ms: float = parameter(
-        0.2, "how long a function is timed at once; one call at least", "ms", ge=0.01, le=1000
+        0.25, "how long a function is timed at once; one call at least", "ms", ge=0.01, le=1000
     )
     threshold_percent: float = parameter(
         5.0, "aliasing counts as costly from this on", "percent", gt=0, le=1000

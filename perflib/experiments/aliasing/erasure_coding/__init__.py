@@ -68,7 +68,7 @@ class ErasureCodingParams(Params):
     )
     trial_ms: float = parameter(
         5.0,
-        "how long a layout is timed at least in a trial, in whole encodings, in slices of 0.25 ms",
+        "how long a layout is timed at least in a trial, in whole encodings, in slices",
         "ms",
         gt=0,
         le=10_000,

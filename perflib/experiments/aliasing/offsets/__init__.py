@@ -77,7 +77,7 @@ class AliasOffsetsParams(Params):
     )
     sample_ms: float = parameter(
         1.0,
-        "how long each offset is timed in a round, in samples of 0.2 ms; one call at least",
+        "how long each offset is timed in a round, in samples of 0.25 ms; one call at least",
         "ms",
         ge=0.05,
         le=10_000,
@@ -129,7 +129,7 @@ class AliasOffsets(Experiment):
         ),
     )  # fmt: skip
     presets = {
-        "quick": {"budget_s": 18.0, "elements": [2048], "sizes": [128, 256], "sample_ms": 0.4},
+        "quick": {"budget_s": 18.0, "elements": [2048], "sizes": [128, 256], "sample_ms": 0.5},
         "full": {"budget_s": 900.0, "precision_percent": 0.2, "sizes": [64, 128, 256, 512, 1024]},
     }
     claims = (ALIASES, ALIASES_SHARED, SLOWEST)

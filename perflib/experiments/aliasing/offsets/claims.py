@@ -27,8 +27,8 @@ ALIASES = Claim(
         "(widest interval {widest})",
     },
     reasons={
-        "no_interval": "It takes two rounds or more, with offsets just above a multiple of 4096 "
-        "and offsets far from one that have the same place in a cache line.",
+        "no_interval": "It takes two rounds or more, with usable samples of offsets just above a "
+        "multiple of 4096 and of offsets far from one that have the same place in a cache line.",
         "excluded": "It is {high:.2g} % at most.",
     },
 )
@@ -53,7 +53,8 @@ SLOWEST = Claim(
         "refuted": "{count} functions are as fast at every offset (widest interval {widest})",
     },
     reasons={
-        "no_interval": "It takes two offsets or more, in four rounds or more.",
+        "no_interval": "It takes two offsets or more, each with usable samples in four batches of "
+        "rounds or more.",
         "excluded": "At no offset is it more than {high:.2g} %.",
         "chance": "Chance brings it about too often (p = {p:.2g}).",
         "offset": "It is the offset of {offset_bytes} B (p = {p:.2g}).",

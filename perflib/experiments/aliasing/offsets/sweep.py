@@ -140,7 +140,7 @@ def sweep_offsets(
     threshold_percent
         From where on an offset counts as slow.
     sample_ms
-        How long each offset is timed in a round, in samples of 0.2 ms; one call at least.
+        How long each offset is timed in a round, in samples of 0.25 ms; one call at least.
     cpu
         The core; by default the first that may be used.
     environment

@@ -168,11 +168,29 @@ class OffsetTable:
         """
         if not self._bracketed:
             return block_means(self.relative, self.blocks)
+        return self._medians(self.blocks)
+
+    def _medians(self, blocks: NDArray[np.int64]) -> Floats:
+        """``[block, offset]``: the medians of all samples of each batch."""
         place = np.searchsorted(self.rounds, self._cells["round"])
         relative = self._cells["log_ns"] - self.levels[place, 0]
-        each = self._cells.assign(block=self.blocks[place], relative=relative)
+        each = self._cells.assign(block=blocks[place], relative=relative)
         medians = each.groupby(["block", "offset"])["relative"].median().unstack("offset")
         return medians.reindex(columns=self.offsets).to_numpy(np.float64)
+
+    def _complete(self) -> Floats:
+        """``[block, offset]``: the batches in which every offset has a time.
+
+        Where the core was seldom alone, of longer batches.
+        """
+        blocks, levels = self.blocks, self.by_block
+        while True:
+            complete = levels[np.isfinite(levels).all(axis=1)]
+            few = len(complete) < _LEAST_BLOCKS <= (blocks.max() + 1) // 2
+            if not (few and self._bracketed):
+                return complete
+            blocks = blocks // 2
+            levels = self._medians(blocks)
 
     def curve(self) -> pd.DataFrame:
         """Time a call at each offset: ns, and percent above the median of the offsets.
@@ -242,7 +260,7 @@ class OffsetTable:
         return percent(t_interval(self.by_block[:, places[0]] - self.by_block[:, places[1]]))
 
     def _extreme(self, sign: int, confidence: float = 0.95) -> Extreme:
-        levels = sign * self.by_block[np.isfinite(self.by_block).all(axis=1)]
+        levels = sign * self._complete()
         if len(levels) < _LEAST_BLOCKS or len(self.offsets) < 2:
             return Extreme(int(self.offsets[0]), NO_INTERVAL, 1.0, ())
         means = robust_mean(levels)

@@ -33,7 +33,8 @@ _TIMEOUT_S = 120.0
 _MOST_OTHERS = 0.02  # share of the time that other threads may take, as clocks are read in turn
 _OTHERS_NS = 20_000
 _LONG_NS = 1_000_000
-_SLICE_MS = 0.2  # short beside the stretches in which a sibling works
+# Short beside the stretches in which a sibling works, long beside the probes (8 microseconds).
+_SLICE_MS = 0.25
 _ANSWER_BYTES = 512
 _TOGETHER_DISTANCE = 2048
 TRIAL = (_TOGETHER_DISTANCE,) * 3  # offsets of the calls that say how long one takes
@@ -212,9 +213,9 @@ def calls_for(trial_ns: Sequence[float], sample_ms: float) -> tuple[int, int, in
         How long each offset is timed in a round.
     """
     each_ns = max(float(min(trial_ns)), 1.0)
-    visits = max(1, round(sample_ms / _SLICE_MS))
-    calls = round(sample_ms * 1e6 / visits / each_ns)
-    return (calls, max(1, calls // 10), visits) if calls else (1, int(each_ns < _LONG_NS), 1)
+    calls = max(1, round(min(sample_ms, _SLICE_MS) * 1e6 / each_ns))
+    visits = max(1, round(sample_ms * 1e6 / (calls * each_ns)))
+    return calls, max(int(each_ns < _LONG_NS), calls // 10), visits
 
 
 def with_calls(
@@ -222,18 +223,23 @@ def with_calls(
 ) -> list[Configuration]:
     """Configurations with as many calls and samples as take ``sample_ms`` at an offset.
 
-    They come with one call a sample, and those of one name get the same on all cores.
+    They come with one call a sample, and those of one name get the same on all cores. First calls
+    take longer, so that the number is found from one call, and then from as many as that says.
     """
     counted: dict[str, tuple[int, int, int]] = {}
     found = []
     for one in configurations:
         name = one.swept.name
         if name not in counted:
-            try:
-                samples = trials.sweep(one, TRIAL)
-            except WorkerError as error:
-                raise MeasurementError(str(error)) from error
-            counted[name] = calls_for(samples["timed"]["time_ns"].tolist(), sample_ms)
+            tried = one
+            for _ in range(2):
+                try:
+                    samples = trials.sweep(tried, TRIAL)
+                except WorkerError as error:
+                    raise MeasurementError(str(error)) from error
+                each_ns = samples["timed"]["time_ns"] / tried.calls
+                counted[name] = calls_for(each_ns.tolist(), sample_ms)
+                tried = tried._replace(calls=counted[name][0])
         calls, warm_calls, visits = counted[name]
         found.append(one._replace(calls=calls, warm_calls=warm_calls, visits=visits))
     return found

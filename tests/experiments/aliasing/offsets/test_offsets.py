@@ -19,7 +19,7 @@ from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED,
 from perflib.experiments.aliasing.offsets.functions import Configuration, Swept
 from perflib.experiments.aliasing.offsets.measure import functions_of, half_width
 from perflib.experiments.aliasing.offsets.simulated import simulated_aliases
-from perflib.experiments.aliasing.offsets.table import functions_in
+from perflib.experiments.aliasing.offsets.table import OffsetTable, functions_in
 from perflib.experiments.aliasing.offsets.trials import OffsetTrials, fitting, with_calls
 from perflib.kernels import build
 from perflib.lab.theme import png
@@ -187,6 +187,16 @@ def test_null_beside_a_sibling(share: float) -> None:
         assert len(found) == 2 if share == 1 else 3
     assert claims <= 1
     assert misses <= 3
+
+
+def test_a_core_that_is_seldom_alone_has_longer_batches() -> None:
+    table = beside(1, 0.5, slow={1028: 0.3})
+    few = with_sibling(made(1, slow={1028: 0.3}, hit=0.0, rounds=64), 0.5, stretch=2)
+    for samples in (table, few):
+        slowest = OffsetTable(samples).slowest
+        assert slowest.offset_bytes == 1028
+        assert slowest.difference.low < 30 < slowest.difference.high
+    assert not np.isfinite(OffsetTable(few).by_block).all(axis=1).all()
 
 
 def test_what_differs_beside_a_sibling_only_is_not_the_functions() -> None:
@@ -423,16 +433,16 @@ def test_calls_fill_the_time_and_long_calls_are_single() -> None:
         def sweep(self, configuration: Configuration, offsets: list[int]) -> Any:
             each = {"short": 1_000, "middle": 400_000, "long": 5_000_000}[configuration.routine]
             times = np.array([3 * each, each, 2 * each][: len(offsets)])
-            return {"timed": {"time_ns": times}}
+            return {"timed": {"time_ns": configuration.calls * times}}
 
     configurations = [
         Configuration(core, name, "b", 1) for core in (0, 1) for name in ("short", "middle", "long")
     ]
     found = with_calls(Fake(), configurations, 1.0)  # type: ignore[arg-type]
     assert [(one.calls, one.warm_calls, one.visits) for one in found[:3]] == [
-        (200, 20, 5), (1, 1, 1), (1, 0, 1),
+        (250, 25, 4), (1, 1, 2), (1, 0, 1),
     ]  # fmt: skip
-    assert [one.calls for one in found[3:]] == [200, 1, 1]
+    assert [one.calls for one in found[3:]] == [250, 1, 1]
 
 
 # --- simulated -----------------------------------------------------------------------------------
