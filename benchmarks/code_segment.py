@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 
 from perflib.experiments import get
-from perflib.experiments.code_size.claims import KNEE, RING_KNEE
+from perflib.experiments.code_size.claims import (
+    KNEE,
+    KNEE_SHARED,
+    RING_KNEE,
+    RING_KNEE_SHARED,
+    SPLIT,
+)
 from perflib.experiments.code_size.code_segment import measure
 from perflib.experiments.code_size.measure import trials
 from perflib.experiments.code_size.table import CodeTable
@@ -27,7 +33,7 @@ from perflib.measure.schedule import frame_of, round_order
 from perflib.stats.interval import percent
 from perflib.stats.intervals import t_interval
 
-_SHOWN = (HUGE_PAGES, KNEE, RING_KNEE)
+_SHOWN = (HUGE_PAGES, KNEE, RING_KNEE, KNEE_SHARED, RING_KNEE_SHARED, SPLIT)
 _NAMES = ("chase", "knee", "null", "default")
 
 
@@ -72,7 +78,7 @@ def knee(runs: int) -> None:
             "seed": number + 1,
         }
         _, sentences, seconds = _run(given)
-        print(f"knee, run {number + 1} ({seconds:.0f} s): {sentences[-1]}", flush=True)
+        print(f"knee, run {number + 1} ({seconds:.0f} s): {' '.join(sentences)}", flush=True)
 
 
 def null(runs: int) -> None:
@@ -94,7 +100,7 @@ def null(runs: int) -> None:
             while time.monotonic() < end:
                 for position, place in enumerate(round_order(params.seed, round_, len(twice))):
                     columns = both.take(round_, place)
-                    columns["backing"] = ["thp" if place % 2 else "4k"]
+                    columns["backing"] = ["thp" if place % 2 else "4k"] * len(columns["ok"])
                     taken.append({"round": round_, "position": position, "columns": columns})
                 round_ += 1
         knees = CodeTable(frame_of(taken)).knees("chase", "thp")
@@ -110,7 +116,7 @@ def null(runs: int) -> None:
 def default() -> None:
     """The default sweep, warm."""
     table, knees, seconds = _run({})
-    rounds = len(table.rounds)
+    rounds = table.samples["round"].nunique()
     print(f"the default sweep: {seconds:.1f} s, {rounds} rounds, at most 60 s", flush=True)
     print("\n".join(knees), flush=True)
 
