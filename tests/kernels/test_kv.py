@@ -8,8 +8,10 @@ import shutil
 import statistics
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -388,6 +390,21 @@ def test_program_repeats_one_event_within_its_lines() -> None:
     assert took[1] > 5 * took[0]
 
 
+def test_program_writes_the_slices_of_the_repeated_event(tmp_path: Path) -> None:
+    file = tmp_path / "slices"
+    repeated = ["--events", "2", "--first", "72", "--repeat", "73:3"]
+    plain = program(*repeated).stdout.splitlines()
+    cut = program(*repeated, "--slices", f"100:{file}").stdout.splitlines()
+    assert cut[-1] == plain[-1]
+    slices = np.fromfile(file, dtype=kernels.record(kernels.build("kv"), "kv_slice"))
+    assert set(slices["event"]) == {73}
+    numbers = slices["slice"]
+    assert (np.diff(numbers)[np.diff(numbers) != 1] == -numbers.max()).all()
+    assert (numbers == 0).sum() == 3
+    assert (np.diff(slices["sample"]["start_ns"]) > 0).all()
+    assert (slices["sample"]["probe_after_ns"] > 0).all()
+
+
 def test_the_costlier_build_differs_in_one_number_only() -> None:
     """So that a profile of it differs by that function, not by where things lie."""
     first, second = (
@@ -419,6 +436,9 @@ def test_variants_compute_the_same(kv: Kernel) -> None:
         (["--repeat", "73"], ["--repeat", "EVENT:TIMES", "'73'"]),
         (["--repeat", "73:0"], ["--repeat", "'0'"]),
         (["--repeat"], ["--repeat", "EVENT:TIMES", "''"]),
+        (["--slices", "500"], ["--slices", "STEPS:FILE", "'500'"]),
+        (["--slices", "0:/tmp/x"], ["--slices", "'0'"]),
+        (["--slices", "500:/no/such/folder/x"], ["/no/such/folder/x: No such file"]),
         (["--evnets", "3"], ["unknown option '--evnets'", "--events N"]),
     ],
 )

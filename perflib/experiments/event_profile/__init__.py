@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.event_profile.claims import CLAIMS
+from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Column, Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import parameter, precision
@@ -133,9 +134,12 @@ class EventProfile(Experiment):
         Column("event_time_ns", "integer", "ns", "how long the event took"),
         Column("missed_begin_ns", "integer", "ns", "of it before perf counted; at most"),
         Column("missed_end_ns", "integer", "ns", "of it after perf had ended"),
+        Column("slice", "integer", "", "part of the event that it was taken in; empty: between"),
+        Column("slice_start_ns", "integer", "ns", "when the slice began, on CLOCK_MONOTONIC"),
+        *BRACKET_COLUMNS,
     )
     presets = {
-        "quick": {"budget_s": 40.0},
+        "quick": {"budget_s": 40.0, "event_ms": 800.0, "frequency_hz": 4000},
         "full": {"budget_s": 600.0, "cores": "all", "precision_percent": 0.3, "code_kib": 2048},
     }
 

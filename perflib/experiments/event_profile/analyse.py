@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perflib.experiments.event_profile.alone import alone
 from perflib.experiments.event_profile.claims import ONE_CORE
 from perflib.instruments.profile.comparison import Comparison, compare_samples
 from perflib.instruments.profile.costs import costs_of
@@ -107,7 +108,8 @@ class CoreProfiles:
     """The profiles of one run: one for each core in each round."""
 
     def __init__(self, run: Run) -> None:
-        self.samples = profiled(run.samples, run.params["sampled_event"])
+        self._all = profiled(run.samples, run.params["sampled_event"])
+        self.samples, self.alone_percent = alone(self._all)
         self._instructions = run.provenance.get("instructions")
         self._has_times = {"round", "core", "time_ns", *_TIMES} <= set(run.samples)
         plan = run.provenance.get("plan")  # a table that a user brings has none
@@ -128,7 +130,10 @@ class CoreProfiles:
     @cached_property
     def comparisons(self) -> dict[str, Comparison]:
         """Each other core compared with the reference core."""
-        return {core: compare_samples(self.samples, self.reference, core) for core in self.others}
+        return {
+            core: compare_samples(self.samples, self.reference, core, self.alone_percent)
+            for core in self.others
+        }
 
     @cached_property
     def entry(self) -> EntryCost | None:
@@ -148,7 +153,7 @@ class CoreProfiles:
 
     @cached_property
     def _with_times(self) -> pd.DataFrame:
-        return self.samples.dropna(subset=["time_ns", *_TIMES])
+        return self._all.dropna(subset=["time_ns", *_TIMES])
 
     # --- tables ----------------------------------------------------------------------------------
 
@@ -198,7 +203,7 @@ def additional_time(compared: Comparison) -> pd.DataFrame:
 
     ``visible_percent``: by how much it would have had to grow to be named nine times in ten.
     """
-    table = compared.table.drop(columns=["log_error", "df", "log_odds"])
+    table = compared.table.drop(columns=["log_error", "systematic", "df", "log_odds"])
     return table.assign(
         explained=table["cost_first"] * compared.common.effect / 100,
         visible_percent=compared.visible().to_numpy(),
@@ -308,17 +313,21 @@ def _nothing_compared(profiles: CoreProfiles) -> Finding:
 
 def compare(first: Run, second: Run) -> list[Finding]:
     """Two runs' profiles, whatever their cores: two builds, two machines, two days."""
-    samples = [_as_one_configuration(run) for run in (first, second)]
+    samples, alone_percent = zip(
+        *(_as_one_configuration(run) for run in (first, second)), strict=True
+    )
     sampled = [str(table["event"].iloc[0]) for table in samples]
     if sampled[0] != sampled[1]:
         each = f"{first.id} has samples of {sampled[0]}, {second.id} of {sampled[1]}"
         msg = f"{each}: they cannot be compared"
         raise UserError(msg)
-    return comparison_findings(compare_samples(pd.concat(samples), first.id, second.id))
+    both_alone = float(np.min(alone_percent))  # NaN if it is not known of one of them
+    compared = compare_samples(pd.concat(samples), first.id, second.id, both_alone)
+    return comparison_findings(compared)
 
 
-def _as_one_configuration(run: Run) -> pd.DataFrame:
+def _as_one_configuration(run: Run) -> tuple[pd.DataFrame, float]:
     """A run's samples for a comparison with another run: each core's trial is a repetition."""
-    samples = profiled(run.samples, run.params["sampled_event"])
+    samples, alone_percent = alone(profiled(run.samples, run.params["sampled_event"]))
     trials = samples.groupby(["round", "core"]).ngroup()
-    return samples.assign(configuration=run.id, round=trials)
+    return samples.assign(configuration=run.id, round=trials), alone_percent

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 
+from perflib.experiments.event_profile.alone import slices_of_samples
 from perflib.experiments.event_profile.analyse import unseen_percent
 from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
 from perflib.instruments.joblog.jobrun import job_argv, run_job
@@ -27,7 +28,7 @@ from perflib.instruments.perf.event_profile import (
 )
 from perflib.instruments.profile.annotate import annotate
 from perflib.instruments.profile.views import merge_copies
-from perflib.kernels import Build, build
+from perflib.kernels import Build, build, load, record
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["ProfiledJobs", "ProfiledRunning", "pilot", "plan", "repeats_for", "take"]
 
 _LEAST_S = 8.0
-_PILOT_REPEATS = 200
+_PILOTS, _PILOT_REPEATS = 4, 50
 _PILOT_TIMEOUT_S = 600.0
+_SLICE_US = 300.0
 _LEAST_SAMPLES = 50  # of a function whose instructions are worth looking up
 _POOR_COVERAGE_PERCENT = 95.0
 
@@ -64,11 +66,25 @@ def plan(params: EventParams) -> dict[str, Any]:
 
 
 def pilot(params: EventParams, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """How often our simulation repeats the event to last as long as requested."""
+    """How often our simulation repeats the event to last as long as requested; its slices."""
     if params.job != "program":
         return {}
     program, conditions = _program(plan).library, params.conditions(plan["cores"][0])
-    return {"repeats": repeats_for(program, params.event, params.seed, params.event_ms, conditions)}
+    # Other work can make a pilot run longer, never shorter.
+    repeats = max(
+        repeats_for(program, params.event, params.seed, params.event_ms, conditions)
+        for _ in range(_PILOTS)
+    )
+    slices = 1e3 * params.event_ms / repeats / _SLICE_US  # of one event
+    steps = max(1, round(_steps_of(int(params.event), params.seed) / max(1.0, slices)))
+    return {"repeats": repeats, "slice_steps": steps}
+
+
+def _steps_of(event: int, seed: int) -> int:
+    kernel = load("kv")
+    done = kernel.ffi.new("kv_event *")
+    kernel.lib.kv_run(seed, kernel.ffi.new("int64_t[]", [event]), 1, done)
+    return int(done.steps)
 
 
 def take(params: EventParams, session: Session) -> str:
@@ -121,6 +137,7 @@ def _trials(params: EventParams, plan: Mapping[str, Any]) -> ProfiledJobs | Prof
         seed=params.seed,
         timeout_s=params.job_timeout_s,
         sampling=sampling,
+        slice_steps=plan.get("slice_steps"),  # runs of before have no plan of slices
     )
 
 
@@ -180,8 +197,11 @@ class _Recorded:
         """What was sampled, what is to be known of it, and functions' instructions."""
         return {**self._sampled, "instructions": self._instructions}
 
-    def columns(self, profile: EventProfile, event: str) -> Columns:
-        """The samples of the wanted event, with the event's own times on every row."""
+    def columns(self, profile: EventProfile, event: str, slices: Path | None) -> Columns:
+        """The samples of the wanted event, with the event's own times on every row.
+
+        ``slices``: the file of the slices that it was cut into.
+        """
         recorded = [one for one in profile.events if str(one.event.event) == event]
         if not recorded:
             why = "; ".join(profile.problems) or "no reason known"
@@ -209,12 +229,20 @@ class _Recorded:
             self._problem(sentence)
         self._sampled = {"sampled": profile.sampled, "remarks": profile.remarks}
         self._look_up(samples)
-        return _columns(samples) | {
-            "begin_ns": [one.event.begin_ns] * len(samples),
-            "event_time_ns": [one.event.time_ns] * len(samples),
-            "missed_begin_ns": [one.coverage.missed_begin_ns] * len(samples),
-            "missed_end_ns": [one.coverage.missed_end_ns] * len(samples),
-        }
+        in_slices: Columns = {}
+        if slices is not None:
+            cut = np.fromfile(slices, dtype=record(build("kv"), "kv_slice"))
+            in_slices = slices_of_samples(samples["time_ns"].to_numpy(np.int64), cut)
+        return (
+            _columns(samples)
+            | in_slices
+            | {
+                "begin_ns": [one.event.begin_ns] * len(samples),
+                "event_time_ns": [one.event.time_ns] * len(samples),
+                "missed_begin_ns": [one.coverage.missed_begin_ns] * len(samples),
+                "missed_end_ns": [one.coverage.missed_end_ns] * len(samples),
+            }
+        )
 
     def _look_up(self, samples: pd.DataFrame) -> None:
         """Note where a function's instructions begin, while its file is still there."""
@@ -254,8 +282,10 @@ class ProfiledJobs(Jobs):
         seed: int,
         timeout_s: float,
         sampling: Sampling,
+        slice_steps: int | None = None,
     ) -> None:
         super().__init__(templates[0], conditions)
+        self._slice_steps = slice_steps
         number = int(event) if event.isdecimal() else 0
         before = min(events_before, number)
         self._argv = [
@@ -280,9 +310,13 @@ class ProfiledJobs(Jobs):
     def take(self, place: int, _stop: threading.Event | None) -> Columns:
         """Run the job on a core and record the event: one row a sample."""
         with tempfile.TemporaryDirectory(prefix="perflib-profile-") as folder:
+            argv, slices = self._argv[place], None
+            if self._slice_steps is not None:
+                slices = Path(folder) / "slices"
+                argv = [*argv, "--slices", f"{self._slice_steps}:{slices}"]
             try:
                 profile = profile_job(
-                    self._argv[place],
+                    argv,
                     self._format,
                     {self._event},
                     folder=Path(folder),
@@ -291,7 +325,7 @@ class ProfiledJobs(Jobs):
                     sampling=self._sampling,
                     on_end=lambda _event, pid: self.read_back(place, pid),
                 )
-                return self._recorded.columns(profile, self._event)
+                return self._recorded.columns(profile, self._event, slices)
             except UserError:
                 raise
             except PerflibError as error:
@@ -352,7 +386,7 @@ class ProfiledRunning:
                 sampling=self._sampling,
             )
             try:
-                return self._recorded.columns(profile, self._event)
+                return self._recorded.columns(profile, self._event, None)
             except WorkerError as error:  # there is no other trial
                 waited = f"the log was followed for {time.monotonic() - begun:.1f} s"
                 if stop is not None and stop.is_set():

@@ -11,7 +11,12 @@ __all__ = ["CONTROL", "ENTRY", "FUNCTION", "FUNCTION_ENTRY", "LONGER", "STANDS_O
 
 # --- two profiles compared -----------------------------------------------------------------------
 
+_ALONE = {
+    "alone": "Only samples taken while their core was alone are compared: {alone:.0f} % of all.",
+    "shared": "A core was hardly ever alone: what its sibling takes is in all of its samples.",
+}
 _REPETITIONS = {
+    **_ALONE,
     "repetitions": "{rounds} repetitions.",
     "too_few": "It takes {least} repetitions or more, and there are {rounds}.",
     "counting_only": "Counting only: of one repetition the intervals come from the number of "
@@ -159,6 +164,7 @@ FUNCTION_ENTRY = Claim(
         "unlikely": "The p value is {p:.2g}, corrected for the number of functions.",
         "too_few_samples": "{samples} samples cannot tell.",
         "size_unknown": "Its size is not known: it ends at the largest offset seen.",
-        "control_too": "So does the control window: its samples are uneven elsewhere, too.",
+        "control_too": "As many instructions at a random place hold {control:.2g} times their even "
+        "share: its samples are uneven elsewhere, too.",
     },
 )

@@ -50,7 +50,8 @@ class Comparison:
         infinite where the first never met it; ``of_event_percent`` the same time as a share of
         the event on the first, with ``of_event_low`` and ``of_event_high``. ``p_holm`` is
         corrected for the number of functions, NaN where the samples are too few to test.
-        ``stands_out``, ``samples`` (of both), ``log_error`` and ``df`` (see ``visible``).
+        ``stands_out``, ``samples`` (of both), ``log_error``, ``systematic`` and ``df`` (see
+        ``visible``).
     first, second, unit, confidence
         What was compared, the unit of costs, and what share of the intervals cover the truth.
     total, common
@@ -66,6 +67,10 @@ class Comparison:
         open for any function: what could not have been seen. Infinite where that is anything.
     relevant_percent
         An excess below this share of the event time is none that matters.
+    alone_percent
+        The samples were taken while their core was alone, and so many were. 0: too few were, so
+        all are compared; NaN: that is not known. Then what fluctuates within repeated recordings
+        may explain a difference.
     """
 
     table: pd.DataFrame
@@ -81,6 +86,7 @@ class Comparison:
     outliers: int
     open_percent: float
     relevant_percent: float
+    alone_percent: float = math.nan
 
     @property
     def counting_only(self) -> bool:
@@ -96,7 +102,8 @@ class Comparison:
         tail = (1 - self.confidence) / 2 / max(1, int(tested.sum()))
         df = self.table["df"]
         needed = distributions.t.ppf(1 - tail, df) + distributions.t.ppf(power, df)
-        growth = 100 * np.expm1(needed * self.table["log_error"])
+        systematic = 2 * self.table["systematic"]  # between the ends of what may explain it
+        growth = 100 * np.expm1(needed * self.table["log_error"] + systematic)
         return pd.Series(
             np.where(tested, growth, np.nan), index=self.table["function"], name="visible_percent"
         )
@@ -110,6 +117,7 @@ def compare(
     *,
     unit: str = "ns",
     relevant_percent: float = 5.0,
+    alone_percent: float = math.nan,
 ) -> Comparison:
     """Compare the costs of functions of two configurations.
 
@@ -130,6 +138,8 @@ def compare(
     relevant_percent
         That no function stands out is a finding only where every excess of this share of the event
         time could have been seen.
+    alone_percent
+        See `Comparison`; where it is above 0, ``samples`` must be there.
 
     Returns
     -------
@@ -151,7 +161,11 @@ def compare(
     """
     with np.errstate(over="ignore"):  # of one sample in a few rounds any growth is possible
         counts = counts_of(costs, first, second)
-        found = excesses(counts.first, counts.second, 1 - confidence)
+        odds = counts
+        if alone_percent > 0:  # costs are those of the whole event, of which a part was seen
+            seen = costs.assign(cost=costs["samples"].astype(np.float64))
+            odds = counts_of(seen, first, second)
+        found = excesses(odds.first, odds.second, 1 - confidence, fluctuates=not alone_percent > 0)
         plain = np.ones(len(counts.functions), dtype=np.bool_)
         plain[list(found.named)] = False
         total, outliers = _slowdown(counts.first, counts.second, confidence)
@@ -172,12 +186,17 @@ def compare(
             outliers=int(outliers.sum()),
             open_percent=_left_open(counts, found, confidence),
             relevant_percent=relevant_percent,
+            alone_percent=alone_percent,
         )
 
 
-def compare_samples(samples: pd.DataFrame, first: str, second: str) -> Comparison:
+def compare_samples(
+    samples: pd.DataFrame, first: str, second: str, alone_percent: float = math.nan
+) -> Comparison:
     """Compare two configurations of a table of samples of one event, in that event's unit."""
-    return compare(costs_of(samples), first, second, unit=unit_of(samples))
+    return compare(
+        costs_of(samples), first, second, unit=unit_of(samples), alone_percent=alone_percent
+    )
 
 
 def _slowdown(first: Floats, second: Floats, confidence: float) -> tuple[Interval, Flags]:
@@ -256,6 +275,7 @@ def _table(
     columns["p_holm"] = np.where(found.tested, found.p_holm, np.nan)
     columns["samples"] = np.rint((counts.first + counts.second).sum(axis=0))
     columns["log_error"], columns["df"] = found.error, found.df
+    columns["systematic"] = found.systematic
     columns["log_odds"] = found.log_odds
     table = pd.DataFrame({"function": counts.functions, **columns})
     table["stands_out"] = np.isin(np.arange(len(table)), found.named)

@@ -53,16 +53,28 @@ def _repetitions(found: Comparison) -> Reason:
     return Reason(code, {"rounds": found.rounds, "least": LEAST_ROUNDS})
 
 
+def _alone(found: Comparison) -> list[Reason]:
+    """How many samples are compared, where only those are that were taken alone."""
+    if found.alone_percent == 0:
+        return [Reason("shared")]
+    some = 0 < found.alone_percent < 100
+    return [Reason("alone", {"alone": found.alone_percent})] if some else []
+
+
 def _longer(found: Comparison, about: Mapping[str, str]) -> Finding:
-    enough = found.rounds >= LEAST_ROUNDS
-    left_out = [Reason("outliers", {"outliers": found.outliers})] if found.outliers else []
+    prevented = None if found.rounds >= LEAST_ROUNDS else _repetitions(found)
+    remarks = [Reason("outliers", {"outliers": found.outliers})] if found.outliers else []
+    if prevented is None and found.alone_percent == 0:
+        prevented = Reason("shared")
+    else:
+        remarks += _alone(found)
     return LONGER.decided(
         found.total,
         _LONGER_PERCENT,
         about=about,
         confidence=found.confidence,
-        prevented=None if enough else _repetitions(found),
-        remarks=left_out,
+        prevented=prevented,
+        remarks=remarks,
         evidence={
             "additional": list(found.additional),
             "additional_unit": found.unit,
@@ -78,8 +90,9 @@ def _any_stands_out(found: Comparison, about: Mapping[str, str]) -> Finding:
     lead = found.table.iloc[0]
     named = found.table.loc[found.table["stands_out"], "function"].tolist()
     tested = int(found.table["p_holm"].notna().sum())
+    decision = _standing(found, named, tested)
     return STANDS_OUT.found(
-        _standing(found, named, tested),
+        Decision(decision.verdict, (*decision.reasons, *_alone(found))),
         Interval(*(float(lead[f"of_event_{end}"]) for end in ("percent", "low", "high"))),
         about=about,
         facts={"named": named, "common": found.common},
@@ -88,8 +101,10 @@ def _any_stands_out(found: Comparison, about: Mapping[str, str]) -> Finding:
             "leading": lead["function"],
             "named": named,
             "open_percent": found.open_percent,
+            "alone_percent": found.alone_percent,
             "common_percent": list(found.common),
             "functions_tested": tested,
+            "p_holm": float(found.table["p_holm"].min()),
             "rounds": found.rounds,
         },
     )
@@ -184,19 +199,27 @@ def _overall(found: EntryCost, of_entry: bool) -> Finding:
     )
 
 
+def _control_too(row: pd.Series[Any]) -> bool:
+    """Whether a window at a random place is costly, too, or as costly as the entry may be."""
+    as_costly = float(row["control_ratio"]) >= float(row["ratio_low"])
+    return bool(row["control_verdict"] == "supported") or as_costly
+
+
 def _of_function(found: EntryCost, row: pd.Series[Any]) -> Finding:
     decisive = {
         "supported": Reason("unlikely", {"p": float(row["p_holm"])}),
         "refuted": Reason("excluded"),
         "inconclusive": Reason("too_few_samples", {"samples": int(row["samples"])}),
     }
-    reasons = [decisive[row["verdict"]]]
+    verdict = row["verdict"]
+    reasons = [decisive[verdict]]
+    if verdict == "supported" and _control_too(row):
+        verdict = "inconclusive"
+        reasons = [Reason("control_too", {"control": float(row["control_ratio"])})]
     if row["even_by"] == "largest offset seen":
         reasons.append(Reason("size_unknown"))
-    if row["verdict"] == row["control_verdict"] == "supported":
-        reasons.append(Reason("control_too"))
     return FUNCTION_ENTRY.found(
-        Decision(row["verdict"], tuple(reasons)),
+        Decision(verdict, tuple(reasons)),
         Interval(float(row["ratio"]), float(row["ratio_low"]), float(row["ratio_high"])),
         about={"function": str(row["function"])},
         threshold=found.times,

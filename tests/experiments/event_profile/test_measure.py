@@ -50,7 +50,7 @@ def pilot(monkeypatch: pytest.MonkeyPatch, events: list[JobEvent]) -> list[list[
 
 
 @pytest.mark.parametrize(
-    ("seconds", "event_ms", "repeats"), [(0.1, 500, 1000), (0.1, 0.6, 1), (600.0, 1, 1)]
+    ("seconds", "event_ms", "repeats"), [(0.025, 500, 1000), (0.025, 0.6, 1), (600.0, 1, 1)]
 )
 def test_the_event_is_repeated_to_last_as_long_as_requested(
     monkeypatch: pytest.MonkeyPatch, seconds: float, event_ms: float, repeats: int
@@ -58,7 +58,7 @@ def test_the_event_is_repeated_to_last_as_long_as_requested(
     commands = pilot(monkeypatch, [JobEvent(73, 0, 10**9, seconds, None)])
     assert repeats_for(Path("kv"), "73", 5, event_ms, Conditions(cpu=CPU)) == repeats
     (argv,) = commands
-    words = ["kv", "--events", "1", "--first", "73", "--seed", "5", "--repeat", "73:200"]
+    words = ["kv", "--events", "1", "--first", "73", "--seed", "5", "--repeat", "73:50"]
     assert argv[-len(words) :] == words
     assert f"cpu={CPU}" in argv
 
