@@ -30,9 +30,10 @@ from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.sentences import size
-from perflib.stats.capacity import shrinkage
+from perflib.stats.capacity import capacity, shrinkage
 from perflib.stats.decide import Decision, Reason, decide
 from perflib.stats.interval import NO_INTERVAL, Interval
+from perflib.stats.intervals import robust_mean
 from perflib.stats.plateaus import Level, Match
 
 __all__ = ["findings", "tables"]
@@ -131,10 +132,19 @@ def _with(decision: Decision, *more: Reason) -> Decision:
     return Decision(decision.verdict, (*decision.reasons, *more))
 
 
-def _end(level: Level | None) -> Interval | None:
-    """Where a level ends, in bytes: between the last size that it holds and the first slower."""
+def _end(table: MemoryTable, level: Level | None) -> Interval | None:
+    """Where a level ends, in bytes: between the last size that it holds and the first slower.
+
+    From few rounds, which the probes of a busy machine allow, a level may seem to reach up a slope:
+    then it ends from where loads take 1.41 times what they take in its small arrays.
+    """
     if level is None or level.next_bytes is None or level.end_bytes is None:
         return None
+    if table.probed:
+        curve = robust_mean(table.level_curve(table.unit))
+        fast = capacity(table.sizes, curve, level.first_bytes, level.last_bytes)
+        if fast < level.last_bytes:
+            return Interval(math.sqrt(fast * level.next_bytes), fast, level.next_bytes)
     return Interval(level.end_bytes, level.last_bytes, level.next_bytes)
 
 
@@ -150,7 +160,7 @@ def _cache(made: Claim, table: MemoryTable, claim: Match) -> Finding:
     does, or one level goes on through the claimed size.
     """
     level = None if claim.level is None else table.levels[claim.level]
-    end, unfit = _end(level), _unfit(table, claim.claimed_bytes)
+    end, unfit = _end(table, level), _unfit(table, claim.claimed_bytes)
     if unfit is not None:
         decision = Decision("inconclusive", (unfit,))
     else:
@@ -253,7 +263,7 @@ def _unclaimed(table: MemoryTable) -> list[Finding]:
     found: list[Finding] = []
     for number in table.matches.unclaimed:
         level = table.levels[number]
-        end = _end(level)
+        end = _end(table, level)
         if end is None:
             continue  # the largest array is too small to see where it ends
         ends = _ends("ends_there", end)

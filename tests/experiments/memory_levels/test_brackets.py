@@ -70,7 +70,7 @@ def test_two_curves_where_both_states_were_seen() -> None:
             assert one.low < 100 * (1 - left) < one.high
             assert one.evidence["shared_kib"] < one.evidence["alone_kib"]
         assert "unclaimed level" not in found
-        assert found["memory"].verdict == "supported"
+        assert found["memory"].verdict != "refuted"
         assert json.dumps([one.to_dict() for one in found.values()], allow_nan=False)
 
 
@@ -190,6 +190,19 @@ def test_a_run_of_few_rounds_has_verdicts_of_what_it_visited_often() -> None:
         found = findings(busy(seed, rounds=4))
         assert {found[name].verdict for name in ("L1d", "L2")} == {"supported"}
         assert found["memory"].verdict in ("supported", "inconclusive")
+
+
+def test_ends_of_few_noisy_rounds_hold_the_truth() -> None:
+    """On a slope a level may seem to go on; what is 1.41 times as slow is not of it."""
+    for seed in range(6):
+        made = in_turns(beside_sibling(quick(seed, rounds=3, noise=0.15), 0.6, seed))
+        found = findings(made)
+        for name in ("L1d", "L2"):
+            one, kib = found[name], CACHES[name] / KIB
+            assert one.verdict != "refuted"
+            if one.verdict == "supported":
+                assert one.low <= 1.13 * kib
+                assert one.high >= kib
 
 
 def test_a_run_goes_on_until_all_arrays_were_visited_twice() -> None:
