@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 
 _ALPHA = 0.05
 _REPEATABLE_PERCENT = 5.0
+_CLOCKS = ("task-clock", "cpu-clock")
 _TIMES = {"CPU time": "cpu_time_ns", "wall time": "time_ns"}
 _WAY = ["jobs", "mode"]
 _COST = ["cost_percent", "cost_low_percent", "cost_high_percent"]
@@ -129,14 +130,29 @@ class CountersTable:
         error, excess = self._errors_of(mode, jobs)
         return t_interval(error), t_interval(excess)
 
+    def off_but_for_clocks(self, mode: str, jobs: int, limit_percent: float) -> bool:
+        """Whether counts are off that tell what the job did, not how fast the machine was then.
+
+        A clock's count is the job's CPU time. It differs from run to run on a busy machine, and
+        two references that happen to agree do not make it repeatable.
+        """
+        error, _ = self._errors_of(mode, jobs, clocks=False)
+        return t_interval(error).low > limit_percent
+
+    def rounds_of(self, mode: str, jobs: int) -> int:
+        """How many rounds the error is averaged over."""
+        return int(np.isfinite(self._errors_of(mode, jobs)[0]).sum())
+
     def p_miscounts(self, mode: str, jobs: int, limit_percent: float) -> float:
         """The p value of an average error of no more than a limit, or than the scatter."""
         error, excess = self._errors_of(mode, jobs)
         return max(p_above(error, limit_percent), p_above(excess, 0.0))
 
-    def _errors_of(self, mode: str, jobs: int) -> tuple[Floats, Floats]:
+    def _errors_of(self, mode: str, jobs: int, *, clocks: bool = True) -> tuple[Floats, Floats]:
         """By round: the error averaged over events, and what of it is beyond the scatter."""
         rows = _of(self._errors_by_round, mode, jobs)
+        if not clocks:
+            rows = rows[~rows["event"].str.startswith(_CLOCKS)]
         rows = rows[~(rows["scatter_average_percent"] > self.repeatable_percent)]
         means = rows.groupby("round")[["error_percent", "scatter_percent"]].mean()
         error = means["error_percent"].to_numpy(np.float64)
@@ -279,17 +295,19 @@ def _miscounts(
     beyond = Witness(
         excess.low > 0, Reason("within_scatter", scatter), Reason("beyond_scatter", scatter)
     )
+    counts = Witness(table.off_but_for_clocks(mode, jobs, limit), Reason("only_clocks"))
     return MISCOUNTS.decided(
         Interval(error.effect, float(np.maximum(error.low, 0.0)), error.high),
         limit,
         about={"mode": mode, "jobs": jobs},
         facts=words(mode, jobs),
         evidence={
+            "batches": table.rounds_of(mode, jobs),
             "excess_over_scatter_percent": list(excess),
             "events": here.drop(columns=["mode", "jobs"], errors="ignore").to_dict("records"),
         },
         prevented=prevented,
-        to_support=[beyond, no_chance],
+        to_support=[beyond, counts, no_chance],
         remarks=_remarks(_of(table.counts, mode, jobs), here),
     )
 

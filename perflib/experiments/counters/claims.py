@@ -52,6 +52,8 @@ MISCOUNTS = Claim(
         "nothing_repeatable": "No event is counted in both ways and repeatable.",
         "within_scatter": "It is not clearly larger than what two runs of one set at a time differ "
         "by ({scatter:.2g} %).",
+        "only_clocks": "Only clocks are off, and they tell how fast the machine was, too, which "
+        "differs from run to run.",
         "beyond_scatter": "Two runs of one set at a time differ by {scatter:.2g} %.",
         "never_scaled": "Nothing had to be scaled: there was a counter for every event all the "
         "time.",

@@ -147,6 +147,23 @@ def test_an_error_within_the_scatter_is_none() -> None:
     assert (error.verdict, codes(error)[0]) == ("inconclusive", "within_scatter")
 
 
+def test_clocks_that_differ_from_run_to_run_are_no_wrong_counts() -> None:
+    """Two references agree by chance, and the core was slower in between."""
+    parts = [
+        pd.DataFrame({"round": range(2), "mode": mode, "jobs": 1, "event": event, "value": value})
+        for mode, event, value in (
+            (ONE_SET, CALLS, [1000, 1000]),
+            (ONE_SET, "task-clock (software)", [100, 100.1]),
+            (ROTATED, CALLS, [1001, 1002]),
+            (ROTATED, "task-clock (software)", [125.1, 125]),
+        )
+    ]
+    (error,) = findings(pd.concat(parts)).values()
+    assert error.low > 5
+    assert (error.verdict, codes(error)[0]) == ("inconclusive", "only_clocks")
+    assert error.evidence["batches"] == 2
+
+
 def test_sentences_name_the_way_of_counting_and_the_load() -> None:
     found = findings(samples(error={ROTATED: 0.3}, cost={SAMPLED: 0.05}))
     assert found["rotated×1"].plain.startswith("Multiplexing by perflib miscounts with one job: ")
