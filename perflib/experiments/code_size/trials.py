@@ -338,8 +338,9 @@ class CodeTrials(Workers):
             ] = None
             return {"code_bytes": 0, "steps": 0, "time_ns": [math.nan], "ok": False}
         self._write_map(worker)
-        pages = _pages(worker, begin, end)
-        lacking = smaps.violated(wanted.backing, pages)
+        # Copies on small pages are advised against huge ones: what is small afterwards always was.
+        before_too = wanted.backing != SMALL_PAGES
+        lacking = _violated(wanted.backing, worker, begin, end) if before_too else ""
         counters = self._opened(wanted.core, worker)
         before = core_activity(cpu)
         if counters is not None:
@@ -347,7 +348,8 @@ class CodeTrials(Workers):
         done = self._until_alone(worker, wanted, cpu)
         misses = float(counters.read()["scaled"].iloc[0]) if counters is not None else None
         meanwhile = core_activity(cpu) - before
-        lacking = lacking or _violated(wanted.backing, worker, begin, end)
+        pages = _pages(worker, begin, end)
+        lacking = lacking or smaps.violated(wanted.backing, pages)
         if lacking:
             self.problems[f"{wanted.backing}, in some trials: {lacking}"] = None
         right = self._right(wanted, round_, done["checksum"].tolist(), cpu)
