@@ -38,6 +38,7 @@ _LEAST_PEERS = 5  # functions that are well counted, for a scatter typical of fu
 _ODD = 0.95  # a scatter that this share of the functions stays below is the function's own
 _LEAST_FOR_SLOPE = 6  # rounds; fewer show how odds scatter, but not what they follow
 _REACH = 8.0  # standard deviations between rounds: what lies farther is no such fluctuation
+_LEAST_SEEN = 0.3  # of the slowdown's variance, beyond what counting makes of it
 _SLOPE = 1.0  # of log odds on log time: the usual size; what a run cannot tell is taken from here
 
 
@@ -189,7 +190,18 @@ def _odds(first: Floats, second: Floats, common: Flags, fluctuates: bool) -> _Od
                 # The time of all others, those that stand out too: it tells what slowed the core.
                 others = [side.sum(axis=1, keepdims=True) - side for side in (first, second)]
                 slower = np.log(np.maximum(others[1], 0.5) / np.maximum(others[0], 0.5))
-                away, explained, reached, leverage = _followed(away, weights, slower)
+                chance = sum(1 / np.maximum(side, 0.5) for side in others)
+                both_total = [side.sum(axis=1, keepdims=True) for side in (first, second)]
+                noise = sum(
+                    side / total_side / np.maximum(rest, 0.5)
+                    for side, total_side, rest in zip(
+                        (first, second), both_total, others, strict=True
+                    )
+                )
+                unit = score_variance / np.maximum(weights.sum(axis=0), 1e-300)
+                away, explained, reached, leverage = _followed(
+                    away, weights, slower, chance * unit, noise
+                )
                 df -= 1
             scatter = rounds / df * (away**2).sum(axis=0) * _dependence(away, variances)
             dispersion = np.where(score_variance > 0, scatter / score_variance, 1.0)
@@ -223,23 +235,30 @@ def _odds(first: Floats, second: Floats, common: Flags, fluctuates: bool) -> _Od
 
 
 def _followed(
-    away: Floats, weights: Floats, slower: Floats
+    away: Floats, weights: Floats, slower: Floats, chance: Floats, noise: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """What is left of ``away`` beside a slope on the rounds' slowdown, and what that explains.
 
-    All are ``[round, function]``; ``slower``: the log ratio of the other functions' time. Returned
-    beside what is left: the explained part of the score, for the slowdown as far as it is one of
-    those that come and go; that slowdown; and how much larger the score's variance is without it.
+    All are ``[round, function]``; ``slower``: the log ratio of the other functions' time. A sample
+    that by chance falls into the function falls into none of the others: what that adds to the
+    covariance of the two is ``chance``, to the slowdown's variance ``noise``, and neither counts.
+    Returned beside what is left: the explained part of the score, for the slowdown as far as it is
+    one of those that come and go; that slowdown; and how much larger the score's variance is
+    without it.
     """
     whole = np.maximum(weights.sum(axis=0), 1e-300)
     middle = (weights * slower).sum(axis=0) / whole
     apart = slower - middle
-    squares = np.maximum((weights * apart**2).sum(axis=0), 1e-300)
-    slope = (away * apart).sum(axis=0) / squares
-    reach = _REACH * np.sqrt(squares / whole)
+    squares = (weights * apart**2).sum(axis=0)
+    seen = squares - (weights * noise).sum(axis=0)
+    fluctuates = seen > _LEAST_SEEN * squares
+    seen = np.where(fluctuates, seen, 1.0)
+    slope = ((away * apart).sum(axis=0) + (weights * chance).sum(axis=0)) / seen
+    slope = np.where(fluctuates, slope, 0.0)
+    reach = np.where(fluctuates, _REACH * np.sqrt(seen / whole), 0.0)
     middle = np.clip(middle, -reach, reach)
     left = away - weights * slope * apart
-    return left, slope * middle * whole, middle, 1 + whole * middle**2 / squares
+    return left, slope * middle * whole, middle, 1 + whole * middle**2 / seen
 
 
 def _dependence(away: Floats, variances: Floats) -> float:

@@ -130,8 +130,9 @@ class CoreProfiles:
     @cached_property
     def comparisons(self) -> dict[str, Comparison]:
         """Each other core compared with the reference core."""
+        claims = 2 * len(self.others)  # of the event, and of functions
         return {
-            core: compare_samples(self.samples, self.reference, core, self.alone_percent)
+            core: compare_samples(self.samples, self.reference, core, self.alone_percent, claims)
             for core in self.others
         }
 
@@ -322,7 +323,7 @@ def compare(first: Run, second: Run) -> list[Finding]:
         msg = f"{each}: they cannot be compared"
         raise UserError(msg)
     both_alone = float(np.min(alone_percent))  # NaN if it is not known of one of them
-    compared = compare_samples(pd.concat(samples), first.id, second.id, both_alone)
+    compared = compare_samples(pd.concat(samples), first.id, second.id, both_alone, claims=2)
     return comparison_findings(compared)
 
 

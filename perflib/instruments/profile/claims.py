@@ -45,6 +45,8 @@ LONGER = Claim(
     },
     reasons={
         **_REPETITIONS,
+        "chance": "Of {claims} claims about profiles one may say so by chance: the p value, "
+        "corrected for their number, is {p:.2g}.",
         "outliers": "{outliers} rounds that lie far from the others are left out.",
     },
 )

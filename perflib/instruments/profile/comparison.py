@@ -71,6 +71,10 @@ class Comparison:
         The samples were taken while their core was alone, and so many were. 0: too few were, so
         all are compared; NaN: that is not known. Then what fluctuates within repeated recordings
         may explain a difference.
+    claims
+        How many claims are made together: of functions, and of the event, on each core.
+    log_ratios
+        Of the event's time in each round, second over first; outliers left out.
     """
 
     table: pd.DataFrame
@@ -87,6 +91,8 @@ class Comparison:
     open_percent: float
     relevant_percent: float
     alone_percent: float = math.nan
+    claims: int = 1
+    log_ratios: tuple[float, ...] = ()
 
     @property
     def counting_only(self) -> bool:
@@ -118,6 +124,7 @@ def compare(
     unit: str = "ns",
     relevant_percent: float = 5.0,
     alone_percent: float = math.nan,
+    claims: int = 1,
 ) -> Comparison:
     """Compare the costs of functions of two configurations.
 
@@ -132,14 +139,15 @@ def compare(
     first, second
         The configurations: what is additional is so on the second.
     confidence
-        What share of the intervals cover the truth; a function stands out below one minus it.
+        What share of the intervals cover the truth; a function stands out below one minus it, over
+        the number of ``claims``.
     unit
         Of the costs.
     relevant_percent
         That no function stands out is a finding only where every excess of this share of the event
         time could have been seen.
-    alone_percent
-        See `Comparison`; where it is above 0, ``samples`` must be there.
+    alone_percent, claims
+        See `Comparison`; where samples were taken alone, ``samples`` must be there.
 
     Returns
     -------
@@ -165,10 +173,13 @@ def compare(
         if alone_percent > 0:  # costs are those of the whole event, of which a part was seen
             seen = costs.assign(cost=costs["samples"].astype(np.float64))
             odds = counts_of(seen, first, second)
-        found = excesses(odds.first, odds.second, 1 - confidence, fluctuates=not alone_percent > 0)
+        alpha = (1 - confidence) / claims
+        found = excesses(odds.first, odds.second, alpha, fluctuates=not alone_percent > 0)
         plain = np.ones(len(counts.functions), dtype=np.bool_)
         plain[list(found.named)] = False
         total, outliers = _slowdown(counts.first, counts.second, confidence)
+        sums = counts.first.sum(axis=1), counts.second.sum(axis=1)
+        log_ratios = np.log(sums[1] / sums[0])[~outliers]
         common, _ = _slowdown(counts.first[:, plain], counts.second[:, plain], confidence)
         kept = ~outliers if int((~outliers).sum()) >= 2 else np.ones_like(outliers)
         table, additional = _table(counts, found, kept, confidence)
@@ -187,15 +198,26 @@ def compare(
             open_percent=_left_open(counts, found, confidence),
             relevant_percent=relevant_percent,
             alone_percent=alone_percent,
+            claims=claims,
+            log_ratios=tuple(log_ratios.tolist()),
         )
 
 
 def compare_samples(
-    samples: pd.DataFrame, first: str, second: str, alone_percent: float = math.nan
+    samples: pd.DataFrame,
+    first: str,
+    second: str,
+    alone_percent: float = math.nan,
+    claims: int = 1,
 ) -> Comparison:
     """Compare two configurations of a table of samples of one event, in that event's unit."""
     return compare(
-        costs_of(samples), first, second, unit=unit_of(samples), alone_percent=alone_percent
+        costs_of(samples),
+        first,
+        second,
+        unit=unit_of(samples),
+        alone_percent=alone_percent,
+        claims=claims,
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perflib.instruments.profile.claims import (
@@ -21,6 +22,7 @@ from perflib.instruments.profile.entry_cost import EntryCost
 from perflib.model.finding import Finding
 from perflib.stats.decide import Decision, Reason, Witness
 from perflib.stats.interval import Interval
+from perflib.stats.intervals import p_above
 
 __all__ = ["LEAST_ROUNDS", "comparison_findings", "entry_findings"]
 
@@ -68,12 +70,17 @@ def _longer(found: Comparison, about: Mapping[str, str]) -> Finding:
         prevented = Reason("shared")
     else:
         remarks += _alone(found)
+    values, limit = np.array(found.log_ratios), math.log1p(_LONGER_PERCENT / 100)
+    p = min(1.0, 2 * found.claims * min(p_above(values, limit), p_above(-values, limit)))
+    chance = {"p": p, "claims": found.claims}
+    no_chance = Witness(p < 1 - found.confidence, Reason("chance", chance))
     return LONGER.decided(
         found.total,
         _LONGER_PERCENT,
         about=about,
         confidence=found.confidence,
         prevented=prevented,
+        to_support=[no_chance],
         remarks=remarks,
         evidence={
             "additional": list(found.additional),

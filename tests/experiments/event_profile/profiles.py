@@ -48,7 +48,9 @@ def samples(
             mean *= 1 + (slow or {}).get(int(core), 0.0)
             for place, function in enumerate(FUNCTIONS):
                 mean[place] *= 1 + (costlier or {}).get((int(core), function), 0.0)
-            symbols = np.repeat(FUNCTIONS, generator.poisson(mean))
+            # A clock's samples: their number is the time, and chance only says where they fall.
+            taken = generator.multinomial(round(mean.sum()), mean / mean.sum())
+            symbols = np.repeat(FUNCTIONS, taken)
             generator.shuffle(symbols)
             begin_ns = (round_ * cores + position) * 10**10
             parts.append(
