@@ -248,7 +248,7 @@ def test_slice_says_when_where_and_how_fast_between_two_probes(kernel: Kernel, a
     assert next_.start_ns + next_.time_ns <= time.monotonic_ns()
     assert next_.probe_before_ns == one.probe_after_ns
     for sample in (first, second):
-        assert 0 < sample.sample.cpu_time_ns
+        assert sample.sample.cpu_time_ns > 0
         assert min(sample.sample.time_ns, sample.sample.probe_before_ns) > 0
         assert sample.sample.chain_after_ns > 0
         assert sample.involuntary_switches >= 0
