@@ -91,7 +91,8 @@ def _distance(pairs: pd.DataFrame) -> Figure:
             label=_title(region) + ", sibling busy" * beside,
         )  # fmt: skip
     axes.axvline(0, color="0.6", lw=0.8, zorder=0)
-    axes.set_ylim(0, None)
+    # What was seldom seen has long intervals: they may leave the panel.
+    axes.set_ylim(0, 1.25 * float(pairs["pair_ns"].max()))
     axes.set_xlabel("load's address minus store's, beyond the region (B)")
     axes.set_ylabel("time per pair (ns)")
     axes.set_title("Only where the low 12 bits agree?")
