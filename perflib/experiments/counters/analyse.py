@@ -204,6 +204,11 @@ class CountersTable:
         first = next((ratios for ratios in self._ratios.values() if len(ratios)), None)
         return 1.0 if first is None else p_costs_more(_of(first, mode, jobs), limit_percent)
 
+    def batches_of_cost(self, mode: str, jobs: int) -> int:
+        """Of how many pairs the interval of the cost that decides is made."""
+        rows = _of(self.costs, mode, jobs)
+        return int(rows["pairs"].iloc[0]) if len(rows) else 0
+
     @property
     def half_width(self) -> float:
         """The widest half interval of any cost with the fewest jobs, in percentage points."""
@@ -344,7 +349,10 @@ def _costs(table: CountersTable, mode: str, jobs: int, limit: float, no_chance: 
         limit,
         about={"mode": mode, "jobs": jobs},
         facts={**words(mode, jobs), "time": time},
-        evidence={f"{name}, percent": list(interval) for name, interval in found.items()},
+        evidence={
+            "batches": table.batches_of_cost(mode, jobs),
+            **{f"{name}, percent": list(interval) for name, interval in found.items()},
+        },
         to_support=[no_chance],
     )
 

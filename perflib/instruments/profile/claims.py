@@ -94,7 +94,7 @@ FUNCTION = Claim(
     },
     reasons={
         **_REPETITIONS,
-        "unlikely": "The p value is {p:.2g}, corrected for the number of functions.",
+        "unlikely": "The p value is {p:.2g}, corrected for the number of functions and claims.",
     },
 )
 

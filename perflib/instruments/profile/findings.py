@@ -55,6 +55,11 @@ def _repetitions(found: Comparison) -> Reason:
     return Reason(code, {"rounds": found.rounds, "least": LEAST_ROUNDS})
 
 
+def _together(found: Comparison, p_holm: float) -> float:
+    """A p value corrected for functions, corrected for the claims that are made together, too."""
+    return min(1.0, found.claims * p_holm)
+
+
 def _alone(found: Comparison) -> list[Reason]:
     """How many samples are compared, where only those are that were taken alone."""
     if found.alone_percent == 0:
@@ -85,6 +90,7 @@ def _longer(found: Comparison, about: Mapping[str, str]) -> Finding:
         evidence={
             "additional": list(found.additional),
             "additional_unit": found.unit,
+            "batches": len(found.log_ratios),
             "rounds": found.rounds,
             "rounds_dropped": found.dropped,
             "rounds_outlying": found.outliers,
@@ -105,13 +111,13 @@ def _any_stands_out(found: Comparison, about: Mapping[str, str]) -> Finding:
         facts={"named": named, "common": found.common},
         confidence=found.confidence,
         evidence={
+            "p_holm": _together(found, float(found.table["p_holm"].min())),
             "leading": lead["function"],
             "named": named,
             "open_percent": found.open_percent,
             "alone_percent": found.alone_percent,
             "common_percent": list(found.common),
             "functions_tested": tested,
-            "p_holm": float(found.table["p_holm"].min()),
             "rounds": found.rounds,
         },
     )
@@ -139,7 +145,8 @@ def _one(found: Comparison, row: pd.Series[Any], about: Mapping[str, str]) -> Fi
         Interval(*(float(row[f"{name}_{end}"]) for end in ("percent", "low", "high")))
         for name in ("excess", "of_event")
     )
-    reasons = (Reason("unlikely", {"p": float(row["p_holm"])}), _repetitions(found))
+    p_holm = _together(found, float(row["p_holm"]))
+    reasons = (Reason("unlikely", {"p": p_holm}), _repetitions(found))
     return FUNCTION.found(
         Decision("supported" if enough else "inconclusive", reasons),
         excess,
@@ -147,7 +154,7 @@ def _one(found: Comparison, row: pd.Series[Any], about: Mapping[str, str]) -> Fi
         facts={"change": "more" if row["log_odds"] > 0 else "less", "of_event": of_event},
         confidence=found.confidence,
         evidence={
-            "p_holm": float(row["p_holm"]),
+            "p_holm": p_holm,
             "of_event_percent": of_event.effect,
             "share_of_additional_percent": float(row["share_percent"]),
             "additional": [float(row[f"additional{end}"]) for end in ("", "_low", "_high")],

@@ -185,7 +185,7 @@ def test_costs_go_by_cpu_time_and_report_the_wall_time_too() -> None:
     assert found["rotated×1 cost"].facts["time"] == "CPU time"
     assert found["rotated×1 cost"].low < 3 < found["rotated×1 cost"].high
     evidence = found["rotated×1 cost"].evidence
-    assert set(evidence) == {"CPU time, percent", "wall time, percent"}
+    assert set(evidence) == {"batches", "CPU time, percent", "wall time, percent"}
     low, high = evidence["wall time, percent"][1:]
     assert high - low > 3 * (found["rotated×1 cost"].high - found["rotated×1 cost"].low)
     assert found["sampled×1 cost"].verdict == "refuted"
