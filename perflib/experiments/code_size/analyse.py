@@ -100,7 +100,7 @@ def _company(table: CodeTable, cpu: int) -> tuple[list[Reason], Reason | None]:
     """What is remarked of a core's samples, and why they compare nothing."""
     if table.told is None:
         return [], None
-    share = table.share(cpu)
+    share = table.share_alone(cpu)
     return [Reason("alone", {"share": share})], None if share else Reason("never_alone")
 
 

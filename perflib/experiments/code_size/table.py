@@ -89,9 +89,10 @@ class CodeTable:
         table = cls(samples, "shared")
         return table if table.told is not None and len(table._rows) else None
 
-    def share(self, cpu: int) -> float:
-        """The share of a core's samples that are in the table's state."""
-        return float((self._rows["cpu"] == cpu).sum() / (self.samples["cpu"] == cpu).sum())
+    def share_alone(self, cpu: int) -> float:
+        """The share of a core's samples that had it alone; NaN where nothing is told."""
+        mine = (self.samples["cpu"] == cpu).to_numpy()
+        return math.nan if self.told is None else float(self.told.alone[mine].mean())
 
     @property
     def sweeps(self) -> list[str]:
@@ -281,10 +282,15 @@ class CodeTable:
     def core_difference(self, pattern: str, backing: str, chosen: list[int]) -> CoreComparison:
         """The cores compared, by their mean log time over some of the sizes (places in ``sizes``).
 
-        Cores that lack a size in a round are left out of that round.
+        Cores that lack a size in a round are left out of that round. Where only samples that had
+        the core alone count, some size is often missing: then the mean is of what there is, each
+        size beside its own level in the run.
         """
         log_ns = np.log(self.values(pattern, backing)[:, :, chosen])
-        return compare_cores(log_ns.mean(axis=2), self.start_s)
+        if self.told is None:
+            return compare_cores(log_ns.mean(axis=2), self.start_s)
+        levels = mean_of_known(log_ns.reshape(-1, len(chosen)), axis=0)
+        return compare_cores(mean_of_known(log_ns - levels, axis=2), self.start_s)
 
     def difference_by_size(self, pattern: str, backing: str) -> list[CoreComparison]:
         """The cores compared at each size, as Guerri et al. 2015 drew the runtime difference."""
@@ -332,12 +338,20 @@ def _additive(values: Floats) -> Floats:
 def _in_state(samples: pd.DataFrame, told: Told, state: State) -> NDArray[np.bool_]:
     """Which rows a table of that state has.
 
-    A program of its own has no probes: its samples count as those of a core that is alone.
+    Who had the core in the sample before, another task or the sibling, has replaced what the
+    caches held: the samples after a change, and those in which another task ran, are left out. A
+    program of its own has no probes: its samples count as those of a core that is alone.
     """
-    if state == "shared":
-        return told.shared
-    unknown = samples["probe_before_ns"].isna().to_numpy()
-    return np.asarray(told.alone | unknown, dtype=np.bool_)
+    interrupted = np.zeros(len(samples), dtype=np.bool_)
+    for name in ("run_delay_ns", "involuntary_switches"):
+        if name in samples:
+            interrupted |= samples[name].to_numpy(np.float64, na_value=0.0) > 0
+    here = (told.alone if state == "alone" else told.shared) & ~interrupted
+    trials = samples.groupby(["round", "cpu", "pattern", "backing", "n"], sort=False).ngroup()
+    first = np.append(True, np.diff(trials) != 0)
+    settled = first | np.append(True, here[:-1])
+    unknown = samples["probe_before_ns"].isna().to_numpy() & (state == "alone")
+    return np.asarray((here & settled) | unknown, dtype=np.bool_)
 
 
 def _place_in(order: Sequence[str]) -> Callable[[str], tuple[int, str]]:

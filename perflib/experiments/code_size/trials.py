@@ -381,7 +381,8 @@ class CodeTrials(Workers):
             alone = self._watch.alone(cpu, done["sample"])
             if alone is None or alone >= enough:
                 break
-            more = _run(worker, pattern, 0, wanted.steps, self._samples)  # the code goes on
+            # The code goes on; what another task put in its place meanwhile is warmed up.
+            more = _run(worker, pattern, wanted.steps, wanted.steps, self._samples)
             done = np.concatenate([done, more])
         self._watch.add(cpu, done["sample"])
         return done

@@ -235,3 +235,17 @@ def test_both_curves_are_in_tables_and_figures() -> None:
 def test_without_probes_the_state_is_all() -> None:
     made = samples(rounds=8).drop(columns=PROBES)
     assert set(tables.ring_ratio(CodeTable(made))["state"]) == {"all"}
+
+
+def test_samples_beside_and_after_another_task_are_left_out() -> None:
+    """It puts other code into the caches; what that costs is not the core's."""
+    made = samples(rings=False, rounds=24, busy=0.3)
+    rng = np.random.default_rng(5)
+    taken = (rng.random(len(made)) < 0.3) & (made["cpu"] == 0)
+    trial = made.groupby(["round", "cpu", "backing", "n"], sort=False).ngroup()
+    after = taken.shift(1, fill_value=False) & (trial == trial.shift(1))
+    made.loc[taken, "run_delay_ns"] = 3_000_000
+    made.loc[taken | after, "cpu_time_ns"] *= 1.4
+    for name, one in cores_of(findings(made)).items():
+        assert one.verdict != "supported", name
+        assert abs(one.effect) < 2, name
