@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from perflib.experiments.code_size import tables as frames
 from perflib.experiments.code_size.claims import (
@@ -41,7 +42,8 @@ __all__ = [
 ]
 
 _KIB = 1024
-_BETWEEN = 100 / math.sqrt(2)  # percent: in the middle of a half and a whole, as sizes go
+_HALF = 50.0  # percent
+Floats = NDArray[np.float64]
 
 
 # --- cores ---------------------------------------------------------------------------------------
@@ -214,29 +216,37 @@ def knee_finding(
     )
 
 
-def split_finding(alone: Knees, shared: Knees) -> Finding:
+def split_finding(alone: Knees, sizes: Floats, shared: Floats) -> Finding:
     """Does a busy sibling take half of the instruction TLB?
 
-    From the first knees of both curves. The interval is the widest that theirs allow. A sibling
-    makes no TLB larger: a knee beyond the other's interval is another one, and says nothing.
+    Of what the curve of a busy sibling rises from half of the reach to beyond it, how much does it
+    rise at the half? The reach is where the knee of a core that is alone lies. Other rises, of
+    other buffers that threads share, are far from both.
+
+    Parameters
+    ----------
+    alone
+        The knees of a core that is alone.
+    sizes, shared
+        Of the code in bytes; and the log ratio of a busy sibling's curve, ``[batch, n]``.
     """
-    if alone.knees and shared.knees:
-        whole, part = alone.knees[0].size, shared.knees[0].size
-        ratio = Interval(
-            100 * part.effect / whole.effect,
-            100 * part.low / whole.high,
-            100 * part.high / whole.low if whole.low else math.inf,
-        )
-        prevented = Reason("another_knee") if part.low >= whole.high else None
-    else:
-        ratio, prevented = NO_INTERVAL, Reason("one_knee")
+    ratio = rises = NO_INTERVAL
+    prevented: Reason | None = Reason("one_knee")
+    if alone.knees:
+        knee = alone.knees[0].size
+        below = (sizes >= knee.low / 4) & (sizes <= knee.low / 2)
+        between = (sizes >= knee.high / 2) & (sizes <= knee.low)
+        above = (sizes >= knee.high) & (sizes <= 2 * knee.high)
+        low, middle, high = (mean_of_known(shared[:, part]) for part in (below, between, above))
+        rises = t_interval(high - low)
+        prevented = None if rises.low > 0 else Reason("no_rise")
+        if prevented is None:
+            early = t_interval((middle - low) - (high - middle))
+            ratio = Interval(*(50 + 50 * end / rises.effect for end in early))
     return SPLIT.decided(
         ratio,
-        _BETWEEN,
-        evidence={
-            "alone_kib": [[end / _KIB for end in knee.size] for knee in alone.knees],
-            "shared_kib": [[end / _KIB for end in knee.size] for knee in shared.knees],
-        },
+        _HALF,
+        evidence={"rise_percent": list(percent(rises))},
         prevented=prevented,
     )
 

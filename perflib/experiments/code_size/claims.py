@@ -164,22 +164,22 @@ SPLIT = Claim(
     name="split",
     kind="description",
     subject="iTLB split",
-    quantity="the knee while the sibling thread is busy, over the knee of a core that is alone",
+    quantity="share that comes at half of the reach, of what code slows down from there to beyond "
+    "the reach while the sibling thread is busy",
     unit="percent",
-    exact="the knee while the sibling thread is busy lies below {threshold:.0f} % of that of a "
-    "core that is alone, as it does where two threads split the instruction TLB in halves",
+    exact="while the sibling thread is busy, more than {threshold:.0f} % of the slowdown comes at "
+    "half of the reach that a core has alone, as where two threads split the instruction TLB",
     plain={
-        "supported": "active threads split the instruction TLB: while the sibling is busy the "
-        "knee lies at {estimate} of where it lies alone",
+        "supported": "active threads split the instruction TLB: while the sibling is busy "
+        "{estimate} of the slowdown comes at half of the reach",
         "refuted": "active threads do not split the instruction TLB: while the sibling is busy "
-        "the knee lies at {estimate} of where it lies alone",
-        "inconclusive": "the knee while the sibling is busy, over that of a core that is alone: "
-        "{estimate}, which leaves open whether active threads split the instruction TLB",
+        "{estimate} of the slowdown comes at half of the reach, the rest at the whole",
+        "inconclusive": "share of the slowdown that comes at half of the reach while the sibling "
+        "is busy: {estimate}, which leaves open whether active threads split the instruction TLB",
     },
-    direction="below",
     reasons={
-        "one_knee": "No knee was found in one of the states.",
-        "another_knee": "While the sibling is busy only a later knee was found, of another level.",
+        "one_knee": "A core that is alone shows no knee.",
+        "no_rise": "While the sibling is busy no slowdown is seen near the reach.",
     },
 )
 

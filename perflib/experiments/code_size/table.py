@@ -221,9 +221,12 @@ class CodeTable:
 
     def knees(self, pattern: str, huge: str) -> Knees:
         """Where the curve on 4 KiB pages leaves that on huge ones."""
+        return find_knees(*self.page_rows(pattern, huge), _SHAPES.get(pattern, "random"))
+
+    def page_rows(self, pattern: str, huge: str) -> tuple[Floats, Floats]:
+        """What ``knees`` looks at: sizes, and log of the ratio, ``[batch, n]``."""
         small, large = (np.log(self.values(pattern, backing)) for backing in (SMALL_PAGES, huge))
-        shape = _SHAPES.get(pattern, "random")
-        return find_knees(self.code_bytes(pattern), self._each_core(small, large), shape)
+        return self.code_bytes(pattern), self._each_core(small, large)
 
     def _each_core(self, log_ns: Floats, control: Floats) -> Floats:
         """As ``_compared``, for knees, which all cores have at the same place.
@@ -275,7 +278,11 @@ class CodeTable:
 
     def ring_knees(self) -> Knees:
         """Where the chase leaves the ring of as many jumps on a 64th of the pages."""
-        return find_knees(self._ring_sizes, self._each_core(*self._rings), "cyclic")
+        return find_knees(*self.ring_rows(), "cyclic")
+
+    def ring_rows(self) -> tuple[Floats, Floats]:
+        """What ``ring_knees`` looks at; as ``page_rows``."""
+        return self._ring_sizes, self._each_core(*self._rings)
 
     # --- core against core -----------------------------------------------------------------------
 

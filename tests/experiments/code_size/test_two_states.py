@@ -100,22 +100,35 @@ def knees(*size_kib: tuple[float, float, float]) -> Knees:
     return Knees(found, 0.01, 0.5, flat, (flat,))
 
 
+SIZES = KIB * np.array([32.0, 64, 96, 128, 144, 192, 256, 288, 384, 512])
+ITLB = (256 * KIB, 256 * KIB, 288 * KIB)
+
+
+def rows(*steps: tuple[float, float], noise: float = 0.02) -> Any:
+    """``[batch, n]``: rises of so much beyond so many KiB."""
+    rng = np.random.default_rng(3)
+    level = sum(height * (beyond * KIB < SIZES) for beyond, height in steps)
+    return level + rng.normal(0, noise, (8, SIZES.size))
+
+
 @pytest.mark.parametrize(
     ("alone", "shared", "verdict"),
     [
-        ([(256, 250, 280)], [(128, 120, 140)], "supported"),
-        ([(256, 250, 280)], [(256, 224, 280)], "refuted"),
-        ([(256, 250, 280)], [(180, 120, 250)], "inconclusive"),
-        ([(256, 250, 280)], [(1000, 900, 1200)], "inconclusive"),
-        ([(256, 250, 280)], [], "inconclusive"),
-        ([], [(256, 250, 280)], "inconclusive"),
-        ([(256, 0, 280)], [(128, 0, 140)], "inconclusive"),
+        ([ITLB], rows((128, 0.6)), "supported"),
+        ([ITLB], rows((128, 0.6), (256, 0.1)), "supported"),
+        ([ITLB], rows((256, 0.6)), "refuted"),
+        ([ITLB], rows((48, 0.3), (256, 0.3)), "refuted"),  # another buffer, much smaller
+        ([ITLB], rows((128, 0.3), (256, 0.3)), "inconclusive"),
+        ([ITLB], rows(), "inconclusive"),
+        ([ITLB], np.full((8, SIZES.size), np.nan), "inconclusive"),
+        ([], rows((128, 0.6)), "inconclusive"),
+        ([(256 * KIB, 0.0, 288 * KIB)], rows((128, 0.6)), "inconclusive"),
     ],
 )
-def test_knees_are_compared_whose_intervals_allow_it(
-    alone: list[Any], shared: list[Any], verdict: str
+def test_a_split_is_what_rises_at_half_of_the_reach(
+    alone: list[Any], shared: Any, verdict: str
 ) -> None:
-    found = split_finding(knees(*alone), knees(*shared))
+    found = split_finding(knees(*alone), SIZES, shared)
     assert found.verdict == verdict
     assert found.plain
     assert found.reason

@@ -77,7 +77,8 @@ def _knees(
         if shared is not None:
             beside = knees(shared)
             both = judged(claims[1], beside, reaches.halved, pattern="chase", prevented=why)
-            found += [both, split_finding(knees(table), beside)]
+            rows = shared.ring_rows() if ring else shared.page_rows("chase", table.huge[0])
+            found += [both, split_finding(knees(table), *rows)]
     for pattern in ("page", "random") if on_huge else ():
         if pattern in table.patterns:
             claim = KNEE_OF_PATTERN if found else KNEE
