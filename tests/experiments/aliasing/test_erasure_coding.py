@@ -413,7 +413,7 @@ def test_the_figure_of_speeds_shows_both_states() -> None:
     assert table.groupby("state").size().to_dict() == {"alone": 8, "shared": 8}
     axes = experiment.figures(run)["speed"].axes[0]
     assert len(axes.containers) == 8
-    assert len(axes.get_legend().get_texts()) == 5
+    assert len(axes.get_legend_handles_labels()[1]) == 5
 
 
 # --- both ways -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from perflib.experiments.code_size.trials import (
     calibrate,
     page_reach,
 )
+from perflib.framework.watch import Watch
 from perflib.instruments.counters import groups
 from perflib.kernels import Build, build
 from perflib.machine.activity.interrupts import core_activity
@@ -200,7 +201,7 @@ def test_a_trial_goes_on_until_enough_samples_are_alone(
     kernel: Build, monkeypatch: pytest.MonkeyPatch, alone: list[int | None], samples: int
 ) -> None:
     counts = iter(alone)
-    monkeypatch.setattr(code_trials.Watch, "alone", lambda *_: next(counts))
+    monkeypatch.setattr(Watch, "alone", lambda *_: next(counts))
     with trials_of(kernel, configuration(), trial_ms=1.2) as trials:
         columns = trials.take(0, 0)
     assert {len(values) for values in columns.values()} == {samples}
@@ -211,7 +212,7 @@ def test_cores_that_took_more_samples_are_compared_in_those_that_both_have(
 ) -> None:
     cpus = CPUS[:1] * 3
     counts = iter([3, 0, 3, 3])
-    monkeypatch.setattr(code_trials.Watch, "alone", lambda *_: next(counts))
+    monkeypatch.setattr(Watch, "alone", lambda *_: next(counts))
     wanted = [configuration(core=core) for core in range(len(cpus))]
     with trials_of(kernel, *wanted, cpus=cpus, trial_ms=1.2) as trials:
         columns = [trials.take(0, place) for place in range(len(wanted))]

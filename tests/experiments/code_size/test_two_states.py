@@ -254,7 +254,7 @@ def test_samples_beside_and_after_another_task_are_left_out() -> None:
     """It puts other code into the caches; what that costs is not the core's."""
     made = samples(rings=False, rounds=24, busy=0.3)
     rng = np.random.default_rng(5)
-    taken = (rng.random(len(made)) < 0.3) & (made["cpu"] == 0)
+    taken = made["cpu"].eq(0) & (rng.random(len(made)) < 0.3)
     trial = made.groupby(["round", "cpu", "backing", "n"], sort=False).ngroup()
     after = taken.shift(1, fill_value=False) & (trial == trial.shift(1))
     made.loc[taken, "run_delay_ns"] = 3_000_000

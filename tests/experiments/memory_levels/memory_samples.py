@@ -249,8 +249,10 @@ def _visits(
 
 def in_turns(made: pd.DataFrame, own_bytes: int = 2 * MIB) -> pd.DataFrame:
     """Larger arrays in every third round only, as a run visits them."""
-    turn = np.floor(np.log2(made["array_bytes"])).astype(int)
-    return made[(made["array_bytes"] <= own_bytes) | ((made["round"] + turn) % 3 == 0)]
+    turn = np.floor(np.log2(made["array_bytes"].to_numpy())).astype(int)
+    now = (made["round"].to_numpy() + turn) % 3 == 0
+    seen: pd.DataFrame = made[made["array_bytes"].le(own_bytes) | now]
+    return seen
 
 
 def page_reach(*, backed: bool, seed: int = 1) -> dict[str, list[list[float]]]:
