@@ -43,6 +43,11 @@ class Watch:
             return None
         return int(_alone(samples, known).sum())
 
+    @property
+    def never_alone(self) -> list[int]:
+        """The cores whose probes show no lowest level, so far."""
+        return [cpu for cpu, known in self._known.items() if known.told == "no first state"]
+
     def add(self, cpu: int, samples: NDArray[Any]) -> None:
         """Take the records of one trial into account."""
         self._seen.setdefault(cpu, deque(maxlen=_MOST_TRIALS)).append(samples)

@@ -59,3 +59,4 @@ def test_nobody_waits_for_a_core_that_is_hardly_ever_alone() -> None:
         watch.add(7, records(np.ones(TRIAL, dtype=bool), rng))
     assert watch.alone(3, records(np.zeros(TRIAL, dtype=bool), rng)) == TRIAL
     assert watch.alone(7, records(np.zeros(TRIAL, dtype=bool), rng)) is None
+    assert watch.never_alone == [7]

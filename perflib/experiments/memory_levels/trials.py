@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,20 +12,17 @@ from numpy.typing import NDArray
 
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.framework.params import Params
+from perflib.framework.watch import Watch
 from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError
-from perflib.stats.alone import STATES, Calibration, Probes, states
-from perflib.stats.alone import calibrate as calibrate_probes
 
 __all__ = ["Configuration", "Trials", "Turn", "calibrate"]
 
 _ARRAY = "array"
 _LEAST_LOADS = 2000
 _MOST_TIMES = 4  # as many repeats as requested, where too few have the core alone
-_GROWN = 1.5  # what probes mean is looked up again each time that there are so many more
-_MOST_TRIALS = 2000  # of a core, that are looked at for that
 _MEASURED = (
     "time_ns",
     "latency_ns",
@@ -61,46 +57,6 @@ class Configuration(NamedTuple):
     def visited(self, round_: int) -> bool:
         """Is it measured in this round?"""
         return (round_ + self.phase) % self.every == 0
-
-
-class Watch:
-    """What the probes of a run in progress tell, core by core.
-
-    What is alone here need not be in the analysis, which has all probes of the run: this decides
-    only where time is spent.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[int, deque[NDArray[Any]]] = {}
-        self._known: dict[int, Calibration] = {}
-        self._added = self._next = 0
-
-    def alone(self, cpu: int, samples: NDArray[Any]) -> int | None:
-        """How many of these had the core alone; ``None`` where it cannot be told (yet)."""
-        known = self._known.get(cpu)
-        if known is None or known.told != "told":
-            return None
-        found = states(_probes(samples), known)
-        return int(np.isin(found, [STATES.index("alone"), STATES.index("lower clock")]).sum())
-
-    @property
-    def never_alone(self) -> list[int]:
-        """The cores whose probes show no lowest level."""
-        return [cpu for cpu, known in self._known.items() if known.told == "no first state"]
-
-    def add(self, cpu: int, samples: NDArray[Any]) -> None:
-        """Probes of one trial."""
-        self._seen.setdefault(cpu, deque(maxlen=_MOST_TRIALS)).append(samples)
-        self._added += 1
-        if self._added >= self._next:
-            self._next = int(_GROWN * self._added) + 1
-            of_core = {one: np.concatenate(seen) for one, seen in self._seen.items()}
-            self._known = calibrate_probes({one: _probes(seen) for one, seen in of_core.items()})
-
-
-def _probes(samples: NDArray[Any]) -> Probes:
-    names = ("probe_before_ns", "probe_after_ns", "chain_before_ns", "chain_after_ns")
-    return Probes(*(samples[name].astype(np.float64) for name in names))
 
 
 class Trials:
