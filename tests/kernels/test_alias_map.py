@@ -15,10 +15,12 @@ from perflib import kernels
 from perflib.experiments.aliasing.map import experiment
 from perflib.experiments.aliasing.map.measure import expected_loads
 from perflib.kernels import Kernel
+from tests.kernels.brackets import check_brackets, check_shared
 
 pytestmark = pytest.mark.skipif(bool(experiment.unavailable()), reason=experiment.unavailable())
 
 REGIONS = (0, 2048, 3072, 4096, 8192)
+SLICE_NS = 250_000
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,26 @@ def test_loads_find_what_the_reference_says(kernel: Kernel, width: int) -> None:
     np.testing.assert_array_equal(out["loaded"], expected_loads(store, load, width))
     assert (out["pair_ns"] > 0).all()
     assert call["core_mhz"] > 0
-    assert call["begin_ns"] > 0
+    assert call["cpu"] >= -1
+
+
+def test_slices_hold_the_bursts_of_their_cells(kernel: Kernel) -> None:
+    pairs, bursts = 640, 3
+    cells = [(0, 8 * (n % 512)) for n in range(3000)]
+    answer, out, _ = run(kernel, cells, 8, pairs, bursts)
+    assert answer == 0
+    begins, first, cells_of = np.unique(
+        out["slice"]["start_ns"], return_index=True, return_counts=True
+    )
+    slices = out["slice"][first]
+    assert (np.diff(out["slice"]["start_ns"]) >= 0).all(), "neighbours share a slice"
+    assert (out["slice"] == np.repeat(slices, cells_of)).all()
+    check_brackets(slices)
+    check_shared(slices)
+    assert (slices["time_ns"][:-1] >= SLICE_NS).all()
+    assert len(begins) > 1
+    least_ns = pairs * bursts * np.add.reduceat(out["pair_ns"], first)
+    assert (least_ns <= slices["time_ns"]).all(), "the fastest bursts are part of it"
 
 
 @pytest.mark.parametrize("width", [4, 8])
@@ -95,3 +116,4 @@ def test_what_is_out_of_bounds_is_refused(
     answer, out, _ = run(kernel, [(0, 0), cell], width, pairs, bursts)
     assert answer == errno.EINVAL
     assert not out["pair_ns"].any(), "nothing was timed"
+    assert not out["slice"]["time_ns"].any()

@@ -8,15 +8,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from perflib import kernels
+from perflib.framework.brackets import core_mhz
 from perflib.kernels import Kernel
 from perflib.machine.libraries.blas import blas_libraries
+from tests.kernels.brackets import check_brackets, check_shared
 from tests.reference import alias_offsets as reference
 
 pytestmark = pytest.mark.skipif(
@@ -30,14 +32,15 @@ LIBRARIES = Path(__file__).parents[1] / "kernels_c"
 
 
 def sweep(
-    kernel: Kernel, words: tuple[int, ...], offsets: list[int], *, together: int = 0, calls: int = 2
-) -> list[Any]:
-    out = kernel.ffi.new("offset_sample[]", max(len(offsets), 1))
+    kernel: Kernel, words: tuple[int, ...], offsets: list[int], *, together: int = 0,
+    warm_calls: int = 1, calls: int = 2,
+) -> NDArray[Any]:  # fmt: skip
+    samples = np.zeros(len(offsets), kernels.record(kernel.build, "offset_sample"))
+    out = kernel.ffi.from_buffer("offset_sample[]", samples, require_writable=True)
     call = kernel.lib.blas_sweep if kernel.build.name == "alias_blas" else kernel.lib.offsets_sweep
-    assert call(*words, offsets, len(offsets), together, 1, calls, out) == 0
-    names = [name for name, _ in kernel.ffi.typeof("offset_sample").fields]
-    # Copies: an item of the array is gone with it.
-    return [SimpleNamespace(**{name: getattr(item, name) for name in names}) for item in out]
+    assert call(*words, offsets, len(offsets), together, warm_calls, calls, out) == 0
+    check_brackets(samples["timed"])
+    return samples
 
 
 # --- convolution and copies ----------------------------------------------------------------------
@@ -54,32 +57,43 @@ def test_reference_gives_the_same_at_every_offset(variant: str, n: int) -> None:
     }
     for function, checksum in expected.items():
         samples = sweep(kernel, (function, n), OFFSETS)
-        assert {one.checksum for one in samples} == {checksum}
-        assert all(one.time_ns > 0 and one.calls == 2 and one.core_mhz > 0 for one in samples)
+        assert set(samples["checksum"].tolist()) == {checksum}
+        assert (samples["calls"] == 2).all()
+        assert (samples["involuntary_switches"] >= 0).all()
+        assert (samples["cpu"] >= -1).all()
 
 
 def test_the_output_lies_at_its_offset_and_the_input_stays() -> None:
     samples = sweep(kernels.load("alias_offsets"), (COPY, 100), OFFSETS)
-    assert len({one.first for one in samples}) == 1
-    assert samples[0].first % 4096 == 0
-    gaps = {one.second - one.first - offset for one, offset in zip(samples, OFFSETS, strict=True)}
-    assert len(gaps) == 1
-    assert gaps.pop() % 4096 == 0
+    (first,) = set(samples["first"].tolist())
+    assert first % 4096 == 0
+    (gap,) = {
+        second - first - offset
+        for second, offset in zip(samples["second"].tolist(), OFFSETS, strict=True)
+    }
+    assert gap % 4096 == 0
 
 
 def test_together_the_distance_stays() -> None:
     samples = sweep(kernels.load("alias_offsets"), (CONVOLUTION, 100), OFFSETS, together=1)
-    assert {(one.second - one.first) % 4096 for one in samples} == {2048}
-    assert [one.first - samples[0].first for one in samples] == OFFSETS
-    assert {one.checksum for one in samples} == {reference.checksum(reference.convolution(100))}
+    first, second = (samples[name].tolist() for name in ("first", "second"))
+    assert {(b - a) % 4096 for a, b in zip(first, second, strict=True)} == {2048}
+    assert [a - first[0] for a in first] == OFFSETS
+    assert set(samples["checksum"].tolist()) == {reference.checksum(reference.convolution(100))}
 
 
 def test_the_order_is_the_one_given() -> None:
     shuffled = [2048, 0, 4096, 2048]
     samples = sweep(kernels.load("alias_offsets"), (MEMCPY, 64), shuffled)
-    assert [one.second - samples[1].second for one in samples] == shuffled
-    begins = [one.begin_ns for one in samples]
-    assert begins == sorted(begins)
+    second = samples["second"].tolist()
+    assert [one - second[1] for one in second] == shuffled
+
+
+def test_short_ways_between_samples_need_one_probe() -> None:
+    kernel = kernels.load("alias_offsets")
+    check_shared(sweep(kernel, (COPY, 100), OFFSETS, warm_calls=2, calls=10)["timed"])
+    apart = sweep(kernel, (COPY, 100), OFFSETS * 20, warm_calls=3, calls=10)["timed"]
+    assert (apart["probe_before_ns"][1:] != apart["probe_after_ns"][:-1]).any()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +161,7 @@ def test_dgemv_gives_what_numpy_gives(package: str) -> None:
         for by_column in (0, 1):
             for together in (0, 1):
                 samples = sweep(kernel, (by_column, n), [0, 8, 64, 2048, 4096], together=together)
-                assert {one.checksum for one in samples} == {reference.dgemv_checksum(n)}
+                assert set(samples["checksum"].tolist()) == {reference.dgemv_checksum(n)}
 
 
 def test_what_is_no_library_or_no_blas_is_told() -> None:
@@ -192,8 +206,8 @@ def test_threads_of_a_library_are_seen(tmp_path: Path) -> None:
     kernel = kernels.load("alias_blas")
     assert opened(kernel, str(library), "cblas_dgemv", "") == (0, "")
     (sample,) = sweep(kernel, (1, 400), [0], calls=20)
-    assert sample.checksum == reference.dgemv_checksum(400)
-    assert sample.others_ns > 1_000_000  # 20 times 160 000 products: of any processor
+    assert sample["checksum"] == reference.dgemv_checksum(400)
+    assert sample["others_ns"] > 1_000_000  # 20 times 160 000 products: of any processor
     (alone,) = sweep(kernels.load("alias_offsets"), (CONVOLUTION, 400_000), [0], calls=5)
-    assert alone.others_ns < alone.time_ns / 10
-    assert np.isfinite(sample.core_mhz)
+    assert alone["others_ns"] < alone["timed"]["time_ns"] / 10
+    assert core_mhz(sample["timed"]) > 0

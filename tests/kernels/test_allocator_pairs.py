@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from perflib import kernels
 from perflib.kernels import Kernel
+from tests.kernels.brackets import check_brackets, check_shared
 from tests.reference import alias_offsets as reference
 
 CONVOLUTION, COPY = 0, 1
@@ -32,12 +33,11 @@ def pairs(kernel: Kernel, size: int, count: int, *, keep: bool) -> list[tuple[in
     return [(one.first, one.second) for one in out]
 
 
-def timed(kernel: Kernel, function: int, n: int, places: list[int]) -> list[Any]:
-    out = kernel.ffi.new("allocator_sample[]", len(places))
+def timed(kernel: Kernel, function: int, n: int, places: list[int]) -> NDArray[Any]:
+    samples = np.zeros(len(places), kernels.record(kernel.build, "allocator_sample"))
+    out = kernel.ffi.from_buffer("allocator_sample[]", samples, require_writable=True)
     assert kernel.lib.allocator_time(function, n, 1000, places, len(places), out) == 0
-    # Copied: an item of cffi's array does not keep the array alive.
-    names = ("first", "second", "begin_ns", "time_ns", "calls", "checksum")
-    return [SimpleNamespace(**{name: getattr(one, name) for name in names}) for one in out]
+    return samples
 
 
 def program(*commands: str, level: str = "O2") -> subprocess.CompletedProcess[str]:
@@ -70,16 +70,19 @@ def test_every_place_is_where_it_should_be_and_gives_the_references_result(
         (COPY, reference.copy(n)),
     ):
         samples = timed(kernel, function, n, [GIVEN, SAME, FAR, FAR, GIVEN])
-        assert {one.checksum for one in samples} == {reference.checksum(expected)}
-        assert len({one.first for one in samples}) == 1
-        given, same, far, again, _ = (one.second - one.first for one in samples)
+        assert set(samples["checksum"].tolist()) == {reference.checksum(expected)}
+        (first,) = set(samples["first"].tolist())
+        given, same, far, again, _ = (second - first for second in samples["second"].tolist())
         assert given % 4096 == same % 4096
         assert given != same
         assert far % 4096 == 2048 + given % 64
         assert again == far
-        assert all(one.calls >= 1 and one.time_ns > 0 for one in samples)
-        begins = [one.begin_ns for one in samples]
-        assert begins == sorted(begins)
+        check_brackets(samples["timed"])
+        (calls,) = set(samples["calls"].tolist())
+        assert calls >= 1
+        if calls > 1:
+            check_shared(samples["timed"])
+        assert (samples["cpu"] >= -1).all()
 
 
 def test_malloc_comes_from_the_c_library(kernel: Kernel) -> None:
@@ -138,9 +141,14 @@ def test_as_a_program_it_answers_every_command() -> None:
     assert lines[7] == ["6"]
     assert [len(line) for line in lines[2:4]] == [2, 2]
     given, same, far = (list(map(int, line)) for line in lines[4:7])
-    assert {one[-1] for one in (given, same, far)} == {
+    assert {one[4] for one in (given, same, far)} == {
         reference.checksum(reference.convolution(100))
     }
+    record = kernels.record("allocator_pairs", "bracket")
+    brackets = np.array([tuple(one[5:]) for one in (given, same, far)], record)
+    check_brackets(brackets)
+    if given[2] > 1:
+        check_shared(brackets)
     assert (same[1] - given[1]) % 4096 == 0
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from perflib import kernels
 from perflib.kernels import Kernel
 from perflib.model.errors import MeasurementError
+from tests.kernels.brackets import check_brackets, check_shared
 from tests.reference import erasure_coding as reference
 
 DATA, PARITY = 10, 4
@@ -324,10 +325,20 @@ def laid(opened: tuple[Kernel, int]) -> Iterator[Callable[..., tuple[Kernel, lis
     assert kernel.lib.erasure_close() == 0
 
 
-def sample(kernel: Kernel, repeats: int = 1) -> Any:
+def encoded(
+    kernel: Kernel, repeats: int = 1, slice_bytes: int = 1, *, warm: int = 0, most: int = 1000
+) -> tuple[Any, NDArray[Any]]:
+    """The sample, and room for so many slices, of which those that there were are filled."""
     out = kernel.ffi.new("erasure_sample *")
-    assert kernel.lib.erasure_encode(1, repeats, out) == 0
-    return out
+    slices = np.zeros(most, kernels.record(kernel.build, "erasure_slice"))
+    noted = kernel.ffi.from_buffer("erasure_slice[]", slices, require_writable=True)
+    assert kernel.lib.erasure_encode(warm, repeats, slice_bytes, out, noted, most) == 0
+    return out, slices
+
+
+def sample(kernel: Kernel) -> Any:
+    """Encoded in the smallest slices that the method takes."""
+    return encoded(kernel)[0]
 
 
 def matrix_of(kernel: Kernel, data: int, parity: int) -> list[list[int]] | None:
@@ -397,13 +408,53 @@ def test_our_matrix_is_isals_and_jerasures_is_another(
 def test_sample_says_when_where_and_how_much(laid: Laid) -> None:
     kernel, _ = laid(size=4 * PAGE)
     before = time.monotonic_ns()
-    found = sample(kernel, repeats=3)
-    assert before <= found.begin_ns <= found.begin_ns + found.time_ns <= time.monotonic_ns()
-    assert found.time_ns > 0
-    assert found.data_bytes == 3 * DATA * 4 * PAGE
+    found, slices = encoded(kernel, repeats=3, warm=1)
+    timed = slices["timed"][: found.slices]
+    assert before <= timed["start_ns"][0]
+    assert timed["start_ns"][-1] + timed["time_ns"][-1] <= time.monotonic_ns()
+    check_brackets(timed)
+    check_shared(timed)
+    assert slices["data_bytes"].sum() == 3 * DATA * 4 * PAGE
     assert found.cpu >= -1
     assert found.involuntary_switches >= 0
     assert found.parity_checksum == sample(kernel).parity_checksum
+
+
+@pytest.mark.parametrize("slice_bytes", [1, PAGE, PAGE + 1, 3 * PAGE, 5 * PAGE, 2**64 - 1])
+def test_slices_are_all_of_the_blocks_and_nothing_more(
+    laid: Laid, opened: tuple[Kernel, int], slice_bytes: int
+) -> None:
+    size = 5 * PAGE
+    kernel, addresses = laid(size=size, step=64)
+    found, slices = encoded(kernel, 2, slice_bytes)
+    sliced = in_memory(kernel, addresses, size)
+    each = slices["data_bytes"][: found.slices].reshape(2, -1)
+    assert (each.sum(axis=1) == DATA * size).all()
+    assert (each[0] == each[1]).all()
+    assert (each[0, :-1] == each[0, 0]).all(), "all but the last are of one size"
+    assert each[0, 0] >= each[0, -1] > 0
+    assert each[0, 0] >= DATA * min(slice_bytes, size)
+    assert not slices[found.slices :]["data_bytes"].any()
+    if opened[0].build.name != "erasure_jerasure":
+        assert each.shape[1] == -(-size // (-(-min(slice_bytes, size) // PAGE) * PAGE))
+
+    laid(size=size, step=64)
+    whole, one = encoded(kernel, 1, size)
+    assert (whole.slices, one["data_bytes"].sum()) == (1, DATA * size)
+    assert found.parity_checksum == whole.parity_checksum != 0
+    assert found.parity_checksum == reference.parity_checksum(sliced[DATA:])
+
+
+def test_slices_beyond_the_room_for_them_are_counted_and_not_noted(laid: Laid) -> None:
+    kernel, _ = laid(size=4 * PAGE)
+    found, slices = encoded(kernel, 5, 4 * PAGE, most=10)
+    assert found.slices == np.count_nonzero(slices["data_bytes"]) == 5
+    out = kernel.ffi.new("erasure_sample *")
+    noted = kernel.ffi.from_buffer("erasure_slice[]", slices, require_writable=True)
+    slices[:] = 0
+    assert kernel.lib.erasure_encode(0, 5, 4 * PAGE, out, noted, 3) == 0
+    assert out.slices == 5
+    assert (slices["data_bytes"] > 0).tolist() == [True] * 3 + [False] * 7
 
 
 def test_bad_arguments_of_the_measurement_are_refused(
@@ -421,9 +472,11 @@ def test_bad_arguments_of_the_measurement_are_refused(
         assert lib.erasure_lay(offsets, 1, addresses) == errno.EINVAL
     assert lib.erasure_lay(null, 1, addresses) == errno.EINVAL
     assert lib.erasure_lay([0] * 14, 1, null) == errno.EINVAL
-    assert lib.erasure_encode(0, 0, out) == errno.EINVAL
-    assert lib.erasure_encode(-1, 1, out) == errno.EINVAL
-    assert lib.erasure_encode(0, 1, null) == errno.EINVAL
+    slices = kernel.ffi.new("erasure_slice[2]")
+    for refused in ((0, 0, 1, out, slices, 2), (-1, 1, 1, out, slices, 2),
+                    (0, 1, 0, out, slices, 2), (0, 1, 1, null, slices, 2),
+                    (0, 1, 1, out, null, 2), (0, 1, 1, out, slices, 0)):  # fmt: skip
+        assert lib.erasure_encode(*refused) == errno.EINVAL
     assert lib.erasure_decode([1, 1], 2) == errno.EINVAL
     assert lib.erasure_decode([14], 1) == errno.EINVAL
     assert lib.erasure_decode(null, 1) == errno.EINVAL
@@ -435,7 +488,8 @@ def test_nothing_open_is_not_encoded(opened: tuple[Kernel, int]) -> None:
     kernel, _ = opened
     assert kernel.lib.erasure_close() == 0
     out = kernel.ffi.new("erasure_sample *")
-    assert kernel.lib.erasure_encode(0, 1, out) == errno.EINVAL
+    slices = kernel.ffi.new("erasure_slice[1]")
+    assert kernel.lib.erasure_encode(0, 1, 1, out, slices, 1) == errno.EINVAL
     assert kernel.lib.erasure_decode([0], 1) == errno.EINVAL
     assert kernel.lib.erasure_lay([0] * 14, 1, kernel.ffi.new("uint64_t[14]")) == errno.EINVAL
     assert kernel.lib.erasure_checksums(kernel.ffi.new("uint64_t[14]")) == errno.EINVAL
