@@ -52,7 +52,8 @@ def test_run_prints_one_json_object_and_nothing_else(capfd: pytest.CaptureFixtur
     slow = [name for name in subjects if " " not in name]
     assert slow
     assert {int(name.removeprefix("cpu")) for name in slow} <= os.sched_getaffinity(0)
-    assert {f"{name} interference" for name in slow} == set(subjects) - set(slow)
+    parts = ("clock", "shared", "taken", "stolen", "total")
+    assert {f"{name} {part}" for name in slow for part in parts} == set(subjects) - set(slow)
     wanted = {"claim", "subject", "verdict", "effect", "low", "high", "unit", "confidence"}
     wanted |= {"reason", "evidence", "kind", "about", "quantity", "threshold", "plain"}
     assert all(set(finding) == wanted for finding in record["findings"])
@@ -72,7 +73,7 @@ def test_a_run_can_be_listed_shown_and_compared(capsys: pytest.CaptureFixture[st
     assert call("show", ids[0]) == 0
     shown = capsys.readouterr().out
     assert "kernel.compiler_version" in shown
-    assert "interference: " in shown
+    assert " total: " in shown
     assert "parameters: cores=physical" in shown
     assert call("show", ids[0], "--json") == 0
     assert json.loads(capsys.readouterr().out)["params"]["events"] == 5
