@@ -85,8 +85,7 @@ SHARED = Claim(
         "of the time, which costs {estimate}",
         "refuted": "the physical core of cpu{cpu} is shared with a busy neighbour {share:.0%} of "
         "the time, which costs next to nothing: {estimate}",
-        "inconclusive": "the probes of cpu{cpu} show no cost of a shared physical core that is "
-        "known well enough: {estimate}",
+        "inconclusive": "what a busy neighbour on the physical core of cpu{cpu} costs: {estimate}",
     },
     reasons=_CANNOT_TELL,
 )
@@ -140,8 +139,7 @@ TOTAL = Claim(
         "supported": "all in all, the same work took longer on cpu{cpu} than elsewhere: {estimate}",
         "refuted": "all in all, the same work took no longer on cpu{cpu} than elsewhere: "
         "{estimate}",
-        "inconclusive": "all in all, the same work on cpu{cpu} took about as long as elsewhere, "
-        "give or take: {estimate}",
+        "inconclusive": "all in all, the same work on cpu{cpu} compared with elsewhere: {estimate}",
     },
 )
 
