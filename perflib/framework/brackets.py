@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["BRACKET_COLUMNS", "Told", "bracket_columns", "core_mhz", "tell"]
 
 _ADDITIONS = 6400  # of the chain: BRACKET_ADDITIONS in bracket.h
-_PROBES = ("probe_before_ns", "probe_after_ns")
-_CHAINS = ("chain_before_ns", "chain_after_ns")
 _UNKNOWN = -1  # what the kernel writes for a value that it could not get
 
 BRACKET_COLUMNS = (
@@ -58,7 +56,9 @@ def core_mhz(samples: NDArray[Any]) -> NDArray[np.float64]:
     """The core's frequency around each record of type ``bracket``; NaN without a chain."""
     import numpy as np
 
-    chains = np.array([samples[name] for name in _CHAINS], dtype=np.float64)
+    from perflib.stats.alone import CHAIN_NAMES
+
+    chains = np.array([samples[name] for name in CHAIN_NAMES], dtype=np.float64)
     chains[chains <= 0] = np.nan
     return np.asarray(1e3 * _ADDITIONS / chains.mean(axis=0), dtype=np.float64)
 
@@ -88,11 +88,9 @@ class Told:
     @property
     def alone(self) -> NDArray[np.bool_]:
         """Which samples had their core for themselves, at whatever clock."""
-        import numpy as np
+        from perflib.stats.alone import are_alone
 
-        from perflib.stats.alone import STATES
-
-        return np.isin(self.states, (STATES.index("alone"), STATES.index("lower clock")))
+        return are_alone(self.states)
 
     @property
     def usable(self) -> NDArray[np.bool_]:
@@ -114,19 +112,30 @@ def tell(samples: pd.DataFrame) -> Told | None:
     """
     import numpy as np
 
-    from perflib.stats.alone import STATES, Probes, at_a_level, calibrate, states
+    from perflib.stats.alone import (
+        CHAIN_NAMES,
+        PORT_NAMES,
+        STATES,
+        Probes,
+        at_a_level,
+        calibrate,
+        states,
+    )
 
     def measured(names: tuple[str, ...]) -> bool:
         return all(name in samples and (samples[name] > 0).any() for name in names)
 
-    if not measured(_PROBES):
+    if not measured(PORT_NAMES):
         return None
-    chained = measured(_CHAINS)
-    names = (*_PROBES, *_CHAINS) if chained else _PROBES
+    chained = measured(CHAIN_NAMES)
+    names = (*PORT_NAMES, *CHAIN_NAMES) if chained else PORT_NAMES
     values = {name: samples[name].to_numpy(np.float64, na_value=np.nan) for name in names}
     cpus = samples["cpu"].to_numpy()
     rows = {int(cpu): np.flatnonzero(cpus == cpu) for cpu in np.unique(cpus)}
-    probes = {cpu: Probes(*(values[name][at] for name in names)) for cpu, at in rows.items()}
+    probes = {
+        cpu: Probes.of({name: values[name][at] for name in names}, chained=chained)
+        for cpu, at in rows.items()
+    }
     calibrations = calibrate(probes)
     found = np.empty(len(samples), dtype=np.int8)
     clock = np.full(len(samples), np.nan)

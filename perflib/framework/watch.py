@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.stats.alone import STATES, Calibration, Probes, calibrate, states
+from perflib.stats.alone import Calibration, Probes, are_alone, calibrate, states
 
 __all__ = ["Watch"]
 
-_PROBES = ("probe_before_ns", "probe_after_ns", "chain_before_ns", "chain_after_ns")
-_ALONE = [STATES.index("alone"), STATES.index("lower clock")]
 _GROWN = 1.5  # what probes mean is looked up again each time that there are so many more trials
 _MOST_TRIALS = 2000  # of a core, that are kept for it
 _LEAST_SHARE = 0.01  # of a core's samples are alone, or nobody waits for more
@@ -56,7 +54,7 @@ class Watch:
             return
         self._next = int(_GROWN * self._added) + 1
         of_core = {one: np.concatenate(list(seen)) for one, seen in self._seen.items()}
-        self._known = calibrate({one: _probes(seen) for one, seen in of_core.items()})
+        self._known = calibrate({one: Probes.of(seen) for one, seen in of_core.items()})
         self._hopeless = {
             one
             for one, seen in of_core.items()
@@ -64,9 +62,5 @@ class Watch:
         }
 
 
-def _probes(samples: NDArray[Any]) -> Probes:
-    return Probes(*(samples[name].astype(np.float64) for name in _PROBES))
-
-
 def _alone(samples: NDArray[Any], known: Calibration) -> NDArray[np.bool_]:
-    return np.isin(states(_probes(samples), known), _ALONE)
+    return are_alone(states(Probes.of(samples), known))

@@ -18,23 +18,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "CHAIN_NAMES",
+    "PORT_NAMES",
     "STATES",
     "Calibration",
     "Probes",
     "State",
     "Told",
+    "are_alone",
     "at_a_level",
     "calibrate",
     "states",
 ]
 
 Floats = NDArray[np.float64]
+PORT_NAMES = ("probe_before_ns", "probe_after_ns")
+CHAIN_NAMES = ("chain_before_ns", "chain_after_ns")
 State = Literal["alone", "lower clock", "shared", "interrupted", "cannot tell"]
 STATES: tuple[State, ...] = ("alone", "lower clock", "shared", "interrupted", "cannot tell")
 Told = Literal["told", "no probes", "few probes", "no second state", "no first state"]
@@ -65,6 +70,13 @@ class Probes:
     after: Floats
     chain_before: Floats | None = None
     chain_after: Floats | None = None
+
+    @classmethod
+    def of(cls, values: Any, *, chained: bool = True) -> Probes:
+        """Those of records, or of arrays by the fields' names; what is not positive is missing."""
+        names = (*PORT_NAMES, *CHAIN_NAMES) if chained else PORT_NAMES
+        found = [np.asarray(values[name], dtype=np.float64) for name in names]
+        return cls(*(np.where(times > 0, times, np.nan) for times in found))
 
     def ports(self) -> Floats:
         """``[2, sample]``: logarithms."""
@@ -235,6 +247,11 @@ def at_a_level(probes: Probes, calibration: Calibration) -> NDArray[np.bool_]:
     """``[2, sample]``: which probes lie at one of the levels, whether or not they tell anything."""
     levels, width, ratio = list(calibration.levels), calibration.width, calibration.ratio
     return _near(probes.ports(), probes.ratios(), levels, width, ratio)
+
+
+def are_alone(found: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Which states are of a core that was alone, at whatever clock."""
+    return np.isin(found, (STATES.index("alone"), STATES.index("lower clock")))
 
 
 def states(probes: Probes, calibration: Calibration) -> NDArray[np.int8]:

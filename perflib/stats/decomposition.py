@@ -106,8 +106,6 @@ class Decomposition:
         longer then.
     group_level
         ``[core, group]``: logarithm of the typical time of each group, at the same clock.
-    item_cost_ns
-        What each item takes, on the typical core; NaN if it was never seen.
     told
         ``[core]``, as given.
     """
@@ -122,7 +120,6 @@ class Decomposition:
     shared_share: Floats
     shared_cost: Floats
     group_level: Floats
-    item_cost_ns: Floats
     told: Bools
 
     @cached_property
@@ -362,7 +359,6 @@ def decompose(rows: Rows) -> Decomposition:
             shared_share=np.where(rows.told, shared_wall, np.nan),
             shared_cost=shared_cost,
             group_level=by_core - np.nan_to_num(mean_clock)[:, None],
-            item_cost_ns=np.exp(item),
             told=rows.told,
         )
 

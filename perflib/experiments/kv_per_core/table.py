@@ -245,14 +245,14 @@ class BracketedTable(KvTable):
         counted = self.samples[self.told.usable]
         missing = self.samples[~self.samples["event"].isin(counted["event"])]
         chosen = pd.concat([counted, missing])
-        cost_ns = chosen.groupby(parts)[self._clock()].median()
+        cost_ns = chosen.groupby(parts)[self._time_column()].median()
         work = self.samples[parts].merge(
             cost_ns.rename("work").reset_index(), on=parts, how="left"
         )["work"]
-        every = self.samples.groupby(parts)[self._clock()].transform("median")
+        every = self.samples.groupby(parts)[self._time_column()].transform("median")
         return cost_ns.groupby("event").sum(), work.fillna(every)
 
-    def _clock(self) -> str:
+    def _time_column(self) -> str:
         return "cpu_time_ns" if "cpu_time_ns" in self.samples else "time_ns"
 
     @property

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 
 from perflib import kernels
 from perflib.model.errors import MeasurementError
-from perflib.stats.alone import STATES, Probes, Told, calibrate, states
+from perflib.stats.alone import STATES, Probes, Told, are_alone, calibrate, states
 
 __all__ = ["CoreShare", "core_shares", "shares_of", "watch_s"]
 
 _SHORTEST_S, _LONGEST_S, _PER_CORE_S = 1.5, 3.0, 0.1
 _TURN_NS, _SLICE_NS, _SAMPLE_NS = 20_000_000, 25_000, 30_000
 _STOLEN_NS = 50_000  # what is missing for less is an interrupt
-_PROBES = ("probe_before_ns", "probe_after_ns", "chain_before_ns", "chain_after_ns")
 
 
 @dataclass(frozen=True)
@@ -96,16 +95,13 @@ def core_shares(cpus: Sequence[int], duration_s: float | None = None) -> list[Co
 
 def shares_of(samples: Mapping[int, NDArray[Any]]) -> list[CoreShare]:
     """What each core gives, of its records of type ``bracket``."""
-    probes = {
-        cpu: Probes(*(np.where(of[name] > 0, of[name], np.nan) for name in _PROBES))
-        for cpu, of in samples.items()
-    }
+    probes = {cpu: Probes.of(of) for cpu, of in samples.items()}
     calibrations = calibrate(probes)
     found = []
     for cpu, of in samples.items():
         calibration = calibrations[cpu]
         state = states(probes[cpu], calibration)
-        alone = np.isin(state, (STATES.index("alone"), STATES.index("lower clock")))
+        alone = are_alone(state)
         shared = state == STATES.index("shared")
         both = int(alone.sum() + shared.sum())
         ports = np.exp(np.nanmean(probes[cpu].ports()[:, shared])) if shared.any() else math.nan
