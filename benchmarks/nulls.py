@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from perflib import experiments
+from perflib.investigation.correction import corrected
 from perflib.model.errors import PerflibError
 from perflib.model.finding import Finding
-from perflib.model.investigation import corrected
 
 # By experiment and claim: why it may be true of a healthy machine.
 MAY_HOLD = {

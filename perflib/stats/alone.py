@@ -152,6 +152,26 @@ def _spike(values: Floats) -> tuple[float, float] | None:
     return middle, min(max(width, _NARROW), _WIDE)
 
 
+def _spike_at_one_ratio(ports: Floats, ratios: Floats) -> tuple[float, float] | None:
+    """The lowest level of a core whose clock steps: steps lie so close that none stands alone.
+
+    Ports over chain do not know the clock. What lies in *their* lowest spike was alone, at some
+    clock; of that, the lowest level is the highest clock's.
+    """
+    there = np.isfinite(ports) & np.isfinite(ratios)
+    found = _spike(np.sort(ratios[there]))
+    if found is None:
+        return None
+    alone = np.sort(ports[there & (np.abs(ratios - found[0]) <= min(found[1], _SAME_RATIO))])
+    inside = np.searchsorted(alone, alone + _WINDOW, side="right") - np.arange(len(alone))
+    often = np.flatnonzero(inside >= max(_LEAST_SPIKE, _LOWER_SHARE * len(alone)))
+    if not often.size:
+        return None
+    near = often[alone[often] <= alone[often[0]] + _WINDOW]
+    best = near[int(np.argmax(inside[near]))]
+    return float(np.median(alone[best : best + inside[best]])), _NARROW
+
+
 def _own(probes: Probes) -> Calibration:
     """What a core's own probes tell, before it is compared with other cores."""
     ports, ratios = probes.ports().ravel(), probes.ratios()
@@ -162,6 +182,8 @@ def _own(probes: Probes) -> Calibration:
         return Calibration("few probes")
     values = np.sort(ports[there])
     found = _spike(values)
+    if found is None and ratios is not None:
+        found = _spike_at_one_ratio(ports, ratios.ravel())
     if found is None:
         return Calibration("no first state")
     level, width = found

@@ -183,6 +183,22 @@ class Decomposition:
             for name, values in {**logs, "total": whole}.items()
         ]
 
+    def beside_others(self, core: int) -> dict[str, Interval]:
+        """By how many percent each part lengthens the work here more than on the other cores.
+
+        ``quota`` is within ``other tasks``; ``total`` is the whole. NaN: not known.
+        """
+        own = self.typical - self._filled_clock
+        logs = {"own speed": own, "clock": self.clock, **self.parts, "total": self.whole}
+        logs["quota"] = -np.log1p(-np.fmin(self.quota_share, 0.99))
+        found = {}
+        for name, values in logs.items():
+            others = np.delete(values, core, axis=1)
+            known = np.isfinite(values[:, core]) & np.isfinite(others).any(axis=1)
+            beside = values[known, core] - np.nanmedian(others[known], axis=1)
+            found[name] = percent(t_interval(beside))
+        return found
+
 
 def _outlying(levels: Floats) -> Bools:
     """``[block, core]``: blocks far from where the core mostly lies beside the others.

@@ -62,6 +62,8 @@ ESTIMATED_ANEW = {
         0.47271699356636104,
     ),
 }
+# Findings that a later version added, by experiment and claim.
+ADDED = {("event_profile", "footprint")}
 DATA = ("verdict", "effect", "low", "high", "unit", "threshold", "confidence", "kind", "about")
 
 
@@ -85,7 +87,7 @@ def test_every_experiment_has_a_golden_run() -> None:
 
 @pytest.mark.parametrize("name", experiments.NAMES)
 def test_findings_are_what_they_were(name: str) -> None:
-    now = findings_of(name)
+    now = [finding for finding in findings_of(name) if (name, finding.of.name) not in ADDED]
     then = GOLDEN[name]
     assert [finding.subject for finding in now] == [
         RENAMED.get(entry["subject"], entry["subject"]) for entry in then

@@ -226,6 +226,19 @@ def test_steps_of_the_clock_and_a_sibling(sibling: Literal["smeared", "clear"]) 
         assert (highest | lower)[alone].mean() > 0.95
 
 
+@pytest.mark.parametrize("busy", [0.2, 0.6])
+@pytest.mark.parametrize("slow", [0.7, 0.9])
+def test_close_steps_of_the_clock_hide_no_core_that_is_alone(slow: float, busy: float) -> None:
+    """The lowest spike is a small one right below a larger one: ratios tell what is alone."""
+    for seed in range(10):
+        probes, alone, _ = simulated(Core(busy, slow=slow, clock=1.033, width=0.002), seed)
+        (calibration,) = calibrate({0: probes}).values()
+        assert calibration.told == "told"
+        found = np.isin(states(probes, calibration), ALONE)
+        assert (found & ~alone).sum() <= 0.02 * found.sum()
+        assert (found & alone).sum() >= 0.75 * alone.sum()
+
+
 @pytest.mark.parametrize("slow", [0.1, 0.5, 0.9])
 def test_without_chains_a_lower_clock_passes_for_a_sibling(slow: float) -> None:
     for seed in SEEDS:

@@ -182,12 +182,13 @@ class CodeTable:
         """What a miss of each level costs a step, if code at random misses as often as it must.
 
         Of ``s`` bytes of code in random order a level of ``C`` bytes misses the share 1 - C/s. The
-        levels' sizes are given, their costs in ns are fitted (least squares, none negative).
+        levels' sizes are given, their costs in ns are fitted (least squares, none negative) to the
+        sizes whose time is known.
 
         Returns
         -------
         The costs in ns by level, that of a step which misses nothing first; and the model's time a
-        step at each size.
+        step at each size. NaN where no size's time is known.
         """
         curve = self.curve(pattern, backing)
         size = curve["code_bytes"].to_numpy(np.float64)
@@ -195,9 +196,12 @@ class CodeTable:
             np.maximum(0, 1 - level / size) for level in holds.values()
         ]
         measured = curve["step_ns"].to_numpy(np.float64)
-        weight = 1 / measured  # relative errors count alike
         shares = np.stack(misses, axis=1)
-        costs, _ = nnls(shares * weight[:, None], measured * weight)
+        known = np.isfinite(measured)  # a core that was never alone at a size has no time there
+        costs = np.full(shares.shape[1], np.nan)
+        if known.any():
+            weight = 1 / measured[known]  # relative errors count alike
+            costs, _ = nnls(shares[known] * weight[:, None], measured[known] * weight)
         return pd.Series(costs, index=["no miss", *holds]), shares @ costs
 
     # --- small against huge pages ----------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from perflib.experiments.event_profile.alone import alone
 from perflib.experiments.event_profile.claims import ONE_CORE
+from perflib.experiments.event_profile.footprint import footprint
 from perflib.instruments.profile.comparison import Comparison, compare_samples
 from perflib.instruments.profile.costs import costs_of
 from perflib.instruments.profile.entry_cost import EntryCost, entry_cost
@@ -49,6 +50,8 @@ _MOST_NAMED = 3
 def profiled(samples: pd.DataFrame, sampled_event: str | None = None) -> pd.DataFrame:
     """Samples as profiles' views take them, with a ``configuration``; copies of code as one.
 
+    ``raw_symbol`` keeps the name that each copy has by itself.
+
     Raises
     ------
     UserError
@@ -76,7 +79,7 @@ def profiled(samples: pd.DataFrame, sampled_event: str | None = None) -> pd.Data
         whole = pd.api.types.is_integer_dtype(samples["ip"])
         samples["ip"] = samples["ip"].to_numpy().astype(np.uint64) if whole else np.uint64(0)
     samples["configuration"] = "cpu" + samples["core"].astype(str)
-    return merge_copies(samples)
+    return merge_copies(samples).assign(raw_symbol=samples["symbol"])
 
 
 def _of_event(samples: pd.DataFrame, event: str | None) -> pd.DataFrame:
@@ -108,8 +111,8 @@ class CoreProfiles:
     """The profiles of one run: one for each core in each round."""
 
     def __init__(self, run: Run) -> None:
-        self._all = profiled(run.samples, run.params["sampled_event"])
-        self.samples, self.alone_percent = alone(self._all)
+        self.all = profiled(run.samples, run.params["sampled_event"])
+        self.samples, self.alone_percent = alone(self.all)
         self._instructions = run.provenance.get("instructions")
         self._has_times = {"round", "core", "time_ns", *_TIMES} <= set(run.samples)
         plan = run.provenance.get("plan")  # a table that a user brings has none
@@ -154,7 +157,7 @@ class CoreProfiles:
 
     @cached_property
     def _with_times(self) -> pd.DataFrame:
-        return self._all.dropna(subset=["time_ns", *_TIMES])
+        return self.all.dropna(subset=["time_ns", *_TIMES])
 
     # --- tables ----------------------------------------------------------------------------------
 
@@ -287,13 +290,20 @@ def unseen_percent(samples: pd.DataFrame, plan: Mapping[str, Any]) -> float:
 
 
 def findings(run: Run) -> list[Finding]:
-    """Of each core: longer, does a function stand out, which; and of all: the entry's cost."""
+    """Of each core: longer, does a function stand out, which, more code; of all: the entry's cost.
+
+    More code is looked for in all samples: what a sibling takes adds none.
+    """
     profiles = CoreProfiles(run)
     several = len(profiles.others) > 1
     found = [
         finding
         for core, comparison in profiles.comparisons.items()
-        for finding in comparison_findings(comparison, core if several else "")
+        for finding in (
+            *comparison_findings(comparison, core if several else ""),
+            footprint(profiles.all, profiles.reference, core, core if several else ""),
+        )
+        if finding is not None
     ] or [_nothing_compared(profiles)]
     if profiles.entry is None:
         return found
@@ -314,21 +324,25 @@ def _nothing_compared(profiles: CoreProfiles) -> Finding:
 
 def compare(first: Run, second: Run) -> list[Finding]:
     """Two runs' profiles, whatever their cores: two builds, two machines, two days."""
-    samples, alone_percent = zip(
-        *(_as_one_configuration(run) for run in (first, second)), strict=True
-    )
-    sampled = [str(table["event"].iloc[0]) for table in samples]
+    runs = (first, second)
+    every = [profiled(run.samples, run.params["sampled_event"]) for run in runs]
+    sampled = [str(table["event"].iloc[0]) for table in every]
     if sampled[0] != sampled[1]:
         each = f"{first.id} has samples of {sampled[0]}, {second.id} of {sampled[1]}"
         msg = f"{each}: they cannot be compared"
         raise UserError(msg)
+    samples, alone_percent = zip(*map(alone, every), strict=True)
     both_alone = float(np.min(alone_percent))  # NaN if it is not known of one of them
-    compared = compare_samples(pd.concat(samples), first.id, second.id, both_alone, claims=2)
-    return comparison_findings(compared)
+    ids = first.id, second.id
+    compared = compare_samples(_by_run(runs, samples), *ids, both_alone, claims=2)
+    code = footprint(_by_run(runs, every), *ids)
+    return [*comparison_findings(compared), *([] if code is None else [code])]
 
 
-def _as_one_configuration(run: Run) -> tuple[pd.DataFrame, float]:
-    """A run's samples for a comparison with another run: each core's trial is a repetition."""
-    samples, alone_percent = alone(profiled(run.samples, run.params["sampled_event"]))
-    trials = samples.groupby(["round", "core"]).ngroup()
-    return samples.assign(configuration=run.id, round=trials), alone_percent
+def _by_run(runs: Iterable[Run], tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Samples of runs for a comparison of the runs: each core's trial is a repetition."""
+    renamed = [
+        samples.assign(configuration=run.id, round=samples.groupby(["round", "core"]).ngroup())
+        for run, samples in zip(runs, tables, strict=True)
+    ]
+    return pd.concat(renamed, ignore_index=True)

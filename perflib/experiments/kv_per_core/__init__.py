@@ -14,6 +14,7 @@ from perflib.experiments.kv_per_core.claims import (
     INTERFERENCE,
     SHARED,
     SLOWER,
+    SOFTIRQ,
     STOLEN,
     TAKEN,
     TIME_PER_EVENT,
@@ -113,7 +114,9 @@ class KvPerCore(Experiment):
         },
     }
 
-    claims = (SLOWER, CLOCK, SHARED, TAKEN, STOLEN, TOTAL, INTERFERENCE, TIME_PER_EVENT)
+    claims = (
+        SLOWER, CLOCK, SHARED, TAKEN, STOLEN, SOFTIRQ, TOTAL, INTERFERENCE, TIME_PER_EVENT
+    )  # fmt: skip
     tables = {
         "cores": "each core's slowdown and share of interference, with intervals",
         "seconds_per_event": "mean time of an event on each core, with its interval",

@@ -15,6 +15,7 @@ from perflib.experiments.kv_per_core.claims import (
     INTERFERENCE,
     SHARED,
     SLOWER,
+    SOFTIRQ,
     STOLEN,
     TAKEN,
     TIME_PER_EVENT,
@@ -33,6 +34,7 @@ from perflib.stats.intervals import t_interval
 __all__ = ["compare", "findings", "tables", "time_change"]
 
 _MOST_EVENTS_NAMED = 3
+_TICKS_SIGMAS = 1.96
 _SAME_PROBES_PERCENT = 2.0  # probes further apart than this are not of one state
 
 
@@ -161,6 +163,7 @@ def _parts(run: Run, table: KvTable, which: int, threshold: float) -> list[Findi
         STOLEN.decided(
             _share(parts.stolen_share[:, which]), threshold, about=about, prevented=silent
         ),
+        *_softirqs(run, cpu, threshold),
         TOTAL.found(
             total.decide(threshold),
             total.slowdown,
@@ -168,10 +171,29 @@ def _parts(run: Run, table: KvTable, which: int, threshold: float) -> list[Findi
             threshold=threshold,
             evidence={
                 "factors": {name: factor.effect for name, factor in parts.factors(which)},
+                "beside_others": {
+                    name: list(interval) for name, interval in parts.beside_others(which).items()
+                },
             },
         ),
     ]
     return found
+
+
+def _softirqs(run: Run, cpu: int, threshold: float) -> list[Finding]:
+    """What soft interrupts take, counted in ticks of the kernel's clock, while KV ran anywhere."""
+    counted = run.provenance.get("softirqs", {}).get(str(cpu))
+    if counted is None:
+        return []
+    ticks, per_tick = counted["ticks"], 100 / counted["of_ticks"]
+    half = _TICKS_SIGMAS * math.sqrt(ticks + 1)  # a tick sees one or none: as good as a count
+    share = Interval(*(per_tick * max(0.0, n) for n in (ticks, ticks - half, ticks + half)))
+    most = max(counted["kinds"], key=counted["kinds"].__getitem__, default="of unknown kind")
+    return [
+        SOFTIRQ.decided(
+            share, threshold, about={"cpu": cpu}, facts={"kind": most}, evidence=counted
+        )
+    ]
 
 
 def _share(shares: NDArray[np.float64]) -> Interval:

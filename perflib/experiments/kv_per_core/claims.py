@@ -9,6 +9,7 @@ __all__ = [
     "INTERFERENCE",
     "SHARED",
     "SLOWER",
+    "SOFTIRQ",
     "STOLEN",
     "TAKEN",
     "TIME_PER_EVENT",
@@ -125,6 +126,21 @@ STOLEN = Claim(
     },
     together={"refuted": "The hypervisor takes next to nothing of any of the {count} cores"},
     reasons={"no_run_delay": "The samples do not say how long they waited for the core."},
+)
+
+SOFTIRQ = Claim(
+    name="softirq",
+    kind="description",
+    subject="cpu{cpu} softirq",
+    quantity="share of the core's time that soft interrupts take, by the kernel's ticks",
+    unit="percent",
+    exact="soft interrupts take more than {threshold:g} % of the time of cpu{cpu}",
+    plain={
+        "supported": "soft interrupts take {estimate} of the time of cpu{cpu}, most of them {kind}",
+        "refuted": "soft interrupts take next to nothing of cpu{cpu}: {estimate}",
+        "inconclusive": "soft interrupts take about {estimate} of the time of cpu{cpu}",
+    },
+    together={"refuted": "Soft interrupts take next to nothing of any of the {count} cores"},
 )
 
 TOTAL = Claim(

@@ -92,10 +92,16 @@ def _event_by_event(events: pd.DataFrame) -> Figure:
         label = f"cpu{cpu}" if cpu in coloured else None
         axes.scatter(mine["cost_ms"], mine["slowdown_percent"], label=label, **style)
     axes.axhline(0, color="0.3", lw=0.8)
-    axes.set(xscale="log", xlabel="what the event costs, median over all cores (ms)")
+    axes.set(xlabel="what the event costs, median over all cores (ms)")
+    if events[["cost_ms", "slowdown_percent"]].notna().all(axis=1).any():
+        axes.set(xscale="log")
+    else:
+        words = "no event was seen on two cores often enough"
+        axes.text(0.5, 0.6, words, transform=axes.transAxes, ha="center")
     axes.set_ylabel("slowdown compared with\nthe median of the others (%)")
     axes.set_title("Event by event: did all slow down, or a few?")
-    axes.legend(title="CPU", loc="upper right", fontsize="small", ncols=2)
+    if coloured:
+        axes.legend(title="CPU", loc="upper right", fontsize="small", ncols=2)
     return figure
 
 

@@ -16,7 +16,9 @@ from perflib.framework.jobs import Jobs, copies_for, job_template, log_format
 from perflib.instruments.joblog.jobrun import job_argv, run_job, too_short
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.kernels import Build, build, record
-from perflib.machine.activity.tasks import busiest_tasks, task_times
+from perflib.machine.activity.activity import cpu_times
+from perflib.machine.activity.interrupts import core_activity
+from perflib.machine.activity.tasks import TaskWatch
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import Out, WorkerError
@@ -84,11 +86,13 @@ def take(params: KvParams, session: Session) -> str:
     """Simulate each trial's events on every core, round by round."""
     plan = session.plan
     cores, chunks = plan["cores"], plan["chunks"]
-    begin = task_times()
+    tasks = TaskWatch()
+    ticks, activity = cpu_times(), {cpu: core_activity(cpu) for cpu in cores}
     with _trials(params, plan, cores) as trials:
         trials.expect(plan, params.first_event)
 
         def trial(round_: int, core: int) -> Columns:
+            tasks.look()
             first, count = chunks[round_ % len(chunks)]
             return trials.take(core, range(first, first + count))
 
@@ -96,8 +100,17 @@ def take(params: KvParams, session: Session) -> str:
             params, len(cores), trial, lambda samples: kv_table(samples).half_width
         )
         session.note(trials)
-    end = task_times()  # the workers are gone: what is there is others'
-    session.provenance["tasks"] = {str(cpu): busiest_tasks(begin, end, cpu) for cpu in cores}
+    session.provenance["softirqs"] = {
+        str(cpu): {
+            "ticks": spent.softirq,
+            "of_ticks": spent.total,
+            "kinds": dict((core_activity(cpu) - activity[cpu]).by_kind or {}),
+        }
+        for cpu in cores
+        if (spent := cpu_times()[cpu] - ticks[cpu]).total
+    }
+    tasks.look(now=True)
+    session.provenance["tasks"] = {str(cpu): tasks.busiest(cpu) for cpu in cores}
     return stopped
 
 

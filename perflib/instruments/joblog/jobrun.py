@@ -204,7 +204,8 @@ def too_short(events: Iterable[JobEvent]) -> list[str]:
         return []
     sentence = (
         f"the lines of {together} events were read at once, begin and end: the events are too "
-        "short to be timed by their lines, or the job holds its output back"
+        "short to be timed by their lines, or the job holds its output back (a flush after each "
+        "line, or 'stdbuf --output=L COMMAND', lets them come at once)"
     )
     return [sentence]
 

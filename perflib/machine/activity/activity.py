@@ -17,6 +17,7 @@ class CpuTime:
     busy: int
     idle: int
     steal: int
+    softirq: int = 0  # of those that were busy
 
     @property
     def total(self) -> int:
@@ -36,7 +37,12 @@ class CpuTime:
 
     def __add__(self, other: CpuTime) -> CpuTime:
         """Both together."""
-        return CpuTime(self.busy + other.busy, self.idle + other.idle, self.steal + other.steal)
+        return CpuTime(
+            self.busy + other.busy,
+            self.idle + other.idle,
+            self.steal + other.steal,
+            self.softirq + other.softirq,
+        )
 
     def __sub__(self, earlier: CpuTime) -> CpuTime:
         """What passed since an earlier reading (the kernel's counts may step back a little)."""
@@ -44,6 +50,7 @@ class CpuTime:
             max(0, self.busy - earlier.busy),
             max(0, self.idle - earlier.idle),
             max(0, self.steal - earlier.steal),
+            max(0, self.softirq - earlier.softirq),
         )
 
 
@@ -57,7 +64,7 @@ def cpu_times(root: Path = Path("/")) -> dict[int, CpuTime]:
             user, nice, system, idle, *rest = (int(word) for word in words)
             waiting, irq, softirq, steal = [*rest, 0, 0, 0, 0][:4]
             busy = user + nice + system + irq + softirq
-            found[int(name[3:])] = CpuTime(busy, idle + waiting, steal)
+            found[int(name[3:])] = CpuTime(busy, idle + waiting, steal, softirq)
     return found
 
 

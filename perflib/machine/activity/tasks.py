@@ -1,19 +1,22 @@
-"""Which other tasks used a core: the CPU time of every task, by where it ran last."""
+"""Which other tasks used a core: their CPU time, by where they were when it was read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perflib.machine.files import text
 
-__all__ = ["TaskTime", "busiest_tasks", "task_times"]
+__all__ = ["TaskTime", "TaskWatch", "task_times"]
 
 _NAMED = 3
 _LEAST_PERCENT = 0.5
+_LEAST_APART = 50  # times what a reading takes
 _POLICIES = {0: "normal", 1: "fifo", 2: "round robin", 3: "batch", 5: "idle", 6: "deadline"}
 
 
@@ -27,6 +30,8 @@ class TaskTime:
     cpu: int
     policy: str
     read_s: float
+    nice: int = 0
+    parent: int = 0
 
 
 def task_times(root: Path = Path("/")) -> dict[int, TaskTime]:
@@ -41,34 +46,119 @@ def task_times(root: Path = Path("/")) -> dict[int, TaskTime]:
             name = head.partition("(")[2]
             policy = _POLICIES.get(int(words[38]), "unknown")
             pid = int(path.parent.parent.name)
-            found[int(path.name)] = TaskTime(pid, name, int(times[0]), int(words[36]), policy, up_s)
+            found[int(path.name)] = TaskTime(
+                pid,
+                name,
+                int(times[0]),
+                int(words[36]),
+                policy,
+                up_s,
+                nice=int(words[16]),
+                parent=int(words[1]),
+            )
     return found
 
 
-def busiest_tasks(
-    before: Mapping[int, TaskTime], after: Mapping[int, TaskTime], cpu: int
-) -> list[dict[str, Any]]:
-    """The tasks that used most CPU time between two readings, of those that ended up on a core.
+class TaskWatch:
+    """What other tasks used of each core, from readings every few seconds.
 
-    Tasks that moved between cores count where they were last; one that began and ended in between
-    is not seen. This process is left out.
+    Between two readings a task's CPU time counts where it was at the second. One that began and
+    ended in between is not seen. This process, and those that it started, are left out.
 
-    Returns
-    -------
-    At most three, the busiest first: ``name``, ``pid``, ``percent`` of one core's time, ``policy``.
+    Parameters
+    ----------
+    every_s
+        How far readings that ``look`` makes are apart, at least; so far that they take 2 % of the
+        time at most, too, where there are thousands of tasks.
+    read, affinity
+        What tells the tasks, and where one may run.
     """
-    found: list[tuple[float, TaskTime]] = []
-    for tid, task in after.items():
-        if task.cpu != cpu or task.pid == os.getpid():
-            continue
-        earlier = before.get(tid)
-        begun_ns = earlier.cpu_ns if earlier is not None else 0
-        since_s = task.read_s - min((one.read_s for one in before.values()), default=0.0)
-        percent = 1e-7 * (task.cpu_ns - begun_ns) / since_s if since_s > 0 else 0.0
-        if percent >= _LEAST_PERCENT:
-            found.append((percent, task))
-    found.sort(key=lambda one: -one[0])
-    return [
-        {"name": task.name, "pid": task.pid, "percent": round(percent, 2), "policy": task.policy}
-        for percent, task in found[:_NAMED]
-    ]
+
+    def __init__(
+        self,
+        every_s: float = 2.0,
+        read: Callable[[], Mapping[int, TaskTime]] = task_times,
+        affinity: Callable[[int], set[int]] = os.sched_getaffinity,
+    ) -> None:
+        self._every_s, self._read, self._affinity = every_s, read, affinity
+        self._last = read()
+        self._begin_s = self._end_s = _read_s(self._last)
+        self._looked_s = time.monotonic()
+        self._used_ns: Counter[tuple[int, int]] = Counter()  # by task and core
+        self._tasks: dict[int, TaskTime] = {}
+        self._free: set[int] = set()  # those that were seen to be allowed elsewhere
+
+    def look(self, *, now: bool = False) -> None:
+        """Read again, if it is time (or ``now``)."""
+        if not now and time.monotonic() - self._looked_s < self._every_s:
+            return
+        begin_s = time.monotonic()
+        found = self._read()
+        self._looked_s = time.monotonic()
+        self._every_s = max(self._every_s, _LEAST_APART * (self._looked_s - begin_s))
+        ours = _descendants(found, os.getpid())
+        for tid, task in found.items():
+            earlier = self._last.get(tid)
+            used_ns = task.cpu_ns - (earlier.cpu_ns if earlier is not None else 0)
+            if used_ns <= 0 or task.pid in ours:
+                continue
+            self._used_ns[tid, task.cpu] += used_ns
+            self._tasks[tid] = task
+            if not self._is_bound(tid, task.cpu):
+                self._free.add(tid)
+        self._last = found
+        self._end_s = _read_s(found) or self._end_s
+
+    def _is_bound(self, tid: int, cpu: int) -> bool:
+        try:
+            return self._affinity(tid) == {cpu}
+        except OSError:  # it has ended
+            return True  # as far as is known
+
+    def busiest(self, cpu: int) -> list[dict[str, Any]]:
+        """The tasks that used most of a core.
+
+        Returns
+        -------
+        At most three, the busiest first: ``name``, ``pid``, ``percent`` of the core's time,
+        ``policy``, ``nice``, and whether it is ``bound`` to that core: was never seen elsewhere,
+        nor allowed to be.
+        """
+        since_s = self._end_s - self._begin_s
+        if since_s <= 0:
+            return []
+        places = Counter(tid for tid, _ in self._used_ns)
+        found = [
+            (1e-7 * used_ns / since_s, tid)
+            for (tid, where), used_ns in self._used_ns.items()
+            if where == cpu and 1e-7 * used_ns / since_s >= _LEAST_PERCENT
+        ]
+        return [
+            {
+                "name": self._tasks[tid].name,
+                "pid": self._tasks[tid].pid,
+                "percent": round(percent, 2),
+                "policy": self._tasks[tid].policy,
+                "nice": self._tasks[tid].nice,
+                "bound": places[tid] == 1 and tid not in self._free,
+            }
+            for percent, tid in sorted(found, reverse=True)[:_NAMED]
+        ]
+
+
+def _read_s(tasks: Mapping[int, TaskTime]) -> float:
+    return next((task.read_s for task in tasks.values()), 0.0)
+
+
+def _descendants(tasks: Mapping[int, TaskTime], pid: int) -> set[int]:
+    """A process and all that it, or what it started, started."""
+    children: dict[int, set[int]] = {}
+    for task in tasks.values():
+        children.setdefault(task.parent, set()).add(task.pid)
+    found, left = set(), [pid]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left.extend(children.get(one, ()))
+    return found

@@ -152,6 +152,17 @@ def test_the_model_of_misses_finds_what_they_cost() -> None:
     assert (costs >= 0).all()
 
 
+def test_the_model_of_misses_leaves_out_sizes_without_a_time() -> None:
+    made = exact(sizes_kib=(1024, 2048, 3072, 4096, 64, 32, 128, 256), walk_ns=0.0)
+    unknown = made["code_bytes"].eq(3072 * KIB) & made["backing"].eq("thp")
+    levels = {"L1i": 32 * KIB, "L2": 256 * KIB}
+    costs, model = CodeTable(made[~unknown]).miss_model("random", "thp", levels)
+    assert costs["L2"] == pytest.approx(2.5, abs=0.3)
+    assert len(model) == 8
+    costs, model = CodeTable(made[~made["backing"].eq("thp")]).miss_model("random", "thp", levels)
+    assert costs.isna().all()
+
+
 # --- the ring and its control --------------------------------------------------------------------
 
 

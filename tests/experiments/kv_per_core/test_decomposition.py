@@ -196,3 +196,12 @@ def test_two_runs_are_compared_by_their_times_when_alone() -> None:
     slower = KV.compare(first, run_of(table))[0]
     assert slower.verdict == "supported"
     assert slower.low < 20 < slower.high
+
+
+def test_events_that_no_two_cores_share_are_drawn_as_none() -> None:
+    samples = bracketed(8, seconds=10)
+    samples = samples[samples["round"] == 0]
+    drawn = KV.figures(run_of(samples[samples["round"] == samples["cpu"]]))
+    drawn["event_by_event"].draw_without_rendering()
+    words = [text.get_text() for text in drawn["event_by_event"].axes[0].texts]
+    assert words == ["no event was seen on two cores often enough"]

@@ -437,7 +437,8 @@ def test_a_core_that_is_taken_away_during_the_run(monkeypatch: pytest.MonkeyPatc
     assert frame["ok"][frame["round"] == 0].all()
     assert not frame["ok"][(frame["round"] > 0) & (frame["cpu"] == lost)].any()
     assert frame["ok"][frame["cpu"] == kept].all()
-    (problem,) = run.provenance["problems"]
+    problems = [one for one in run.provenance["problems"] if "never seen alone" not in one]
+    (problem,) = problems  # beside what a busy host adds
     assert f"cpu{lost} cannot be used" in problem
     assert experiment.analyse(run)
 

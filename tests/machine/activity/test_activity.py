@@ -9,7 +9,7 @@ from tests.machine import trees
 def test_times_of_each_cpu(tmp_path: Path) -> None:
     text = "cpu  9 9 9 9\ncpu0 10 1 5 70 4 2 3 6 8 0\ncpu3 1 0 1 8\nintr 5\nctxt 1"
     found = cpu_times(trees.write(tmp_path, {"proc/stat": text}))
-    assert found == {0: CpuTime(busy=21, idle=74, steal=6), 3: CpuTime(2, 8, 0)}
+    assert found == {0: CpuTime(busy=21, idle=74, steal=6, softirq=3), 3: CpuTime(2, 8, 0)}
     assert found[3].busy_share == 0.2
 
 
