@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perflib.lab import counters, profiles, threads
     from perflib.lab.code import built, disassembly
     from perflib.lab.interface import compare, experiment, ledger, load, report, runs
+    from perflib.lab.investigation import investigate, question
     from perflib.lab.machine import describe, doctor
     from perflib.lab.memory import walks
     from perflib.lab.neighbour import busy_neighbour, cpu_quota
@@ -51,6 +52,9 @@ _LAZY = {
     "load": "perflib.lab.interface",
     "report": "perflib.lab.interface",
     "runs": "perflib.lab.interface",
+    # from a symptom to a verdict
+    "investigate": "perflib.lab.investigation",
+    "question": "perflib.lab.investigation",  # what is asked, from a notebook's parameters
     # this machine
     "describe": "perflib.lab.machine",
     "doctor": "perflib.lab.machine",
@@ -113,6 +117,7 @@ __all__ = [
     "doctor",
     "erasure",
     "experiment",
+    "investigate",
     "layout_offsets",
     "ledger",
     "load",
@@ -121,6 +126,7 @@ __all__ = [
     "percent",
     "profiles",
     "published",
+    "question",
     "report",
     "runs",
     "show",

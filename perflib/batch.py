@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +25,10 @@ import yaml
 
 from perflib import experiments
 from perflib.framework.params import assignments
-from perflib.model import store
-from perflib.model.errors import UserError
+from perflib.model.errors import MeasurementError, UserError
 from perflib.model.paths import notebooks_dir
-from perflib.model.run import Run
 
-__all__ = ["Outcome", "batch", "investigate", "load_sets", "parse_assignments", "tagged_runs"]
+__all__ = ["Outcome", "as_html", "batch", "every_notebook", "load_sets", "parse_assignments"]
 
 ParameterSet = Mapping[str, Any]
 _WORDS = {"none": None, "null": None, "true": True, "false": False}
@@ -146,7 +142,6 @@ def batch(
     parameter_sets: Sequence[ParameterSet],
     out: Path,
     *,
-    tag: str = "",
     timeout_s: float | None = None,
     done: Callable[[Outcome], None] | None = None,
 ) -> list[Outcome]:
@@ -160,8 +155,6 @@ def batch(
         What is put in place of the notebooks' parameters; none means once, as they stand.
     out
         The folder of the executed notebooks.
-    tag
-        What the runs made meanwhile are marked with.
     timeout_s
         The longest that one notebook may take.
     done
@@ -180,7 +173,7 @@ def batch(
     outputs = _outputs(notebooks, len(sets), out)
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="perflib-batch-") as scratch:
-        environment = _environment(Path(scratch), tag)
+        environment = _environment(Path(scratch))
         for index, notebook in enumerate(notebooks):
             for number, parameters in enumerate(sets):
                 output = outputs[index * len(sets) + number]
@@ -206,7 +199,7 @@ def _outputs(notebooks: Sequence[Path], sets: int, out: Path) -> list[Path]:
     return outputs
 
 
-def _environment(scratch: Path, tag: str) -> dict[str, str]:
+def _environment(scratch: Path) -> dict[str, str]:
     """The environment of papermill and its kernel, which is this Python whatever is installed."""
     spec = scratch / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)
@@ -218,7 +211,6 @@ def _environment(scratch: Path, tag: str) -> dict[str, str]:
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **os.environ,
         "JUPYTER_PATH": os.pathsep.join(filter(None, (str(scratch), before))),
-        "PERFLIB_TAG": tag,
     }
 
 
@@ -314,48 +306,28 @@ def _error_in(output: Path) -> str:
     return ""
 
 
-def tagged_runs(tag: str, since: str) -> list[Run]:
-    """The saved runs that were marked with a tag and began at a time (ISO, UTC) or later."""
-    recent = [
-        store.load(saved.id)
-        for saved in store.runs()
-        if saved.status == "saved" and saved.start >= since
-    ]
-    return [run for run in recent if run.provenance.get("tag") == tag]
-
-
-def investigate(
-    preset: str,
-    out: Path | None = None,
-    *,
-    timeout_s: float | None = None,
-    done: Callable[[Outcome], None] | None = None,
-) -> tuple[list[Outcome], Path, str]:
-    """Execute all notebooks with a preset and write the report of what they measured.
+def every_notebook(
+    out: Path, *, timeout_s: float | None = None, done: Callable[[Outcome], None] | None = None
+) -> list[Outcome]:
+    """Execute every numbered notebook with the preset ``quick``.
 
     Parameters
     ----------
-    preset
-        ``quick`` or ``full``.
     out
-        The folder of the executed notebooks and ``report.html``; ``reports/`` and the time (UTC)
-        unless given.
+        The folder of the executed notebooks.
     timeout_s, done
         As in ``batch``.
 
     Returns
     -------
-    What became of each notebook, where the report lies, and what was found in a few sentences.
+    What became of each; those whose experiment this machine cannot measure are left out, and say
+    why.
 
     Raises
     ------
     UserError
-        There is no such preset, or there are no notebooks.
+        There are no notebooks.
     """
-    from perflib.lab.report import write_report
-
-    for name in experiments.NAMES:  # a misspelt preset fails here, once, and not in each notebook
-        experiments.get(name).params({}, preset)
     notebooks = sorted(notebooks_dir().glob("[0-9][0-9]_*.ipynb"))
     if not notebooks:
         msg = f"there are no notebooks in {notebooks_dir()}"
@@ -365,20 +337,30 @@ def investigate(
         for experiment in map(experiments.get, experiments.NAMES)
         if (why := experiment.unavailable())
     }
-    out = out or Path("reports") / datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    since = datetime.now(UTC).isoformat(timespec="milliseconds")
-    tag = f"investigate-{secrets.token_hex(6)}"
     chosen = [notebook for notebook in notebooks if notebook.stem not in left_out]
-    outcomes = batch(chosen, [{"preset": preset}], out, tag=tag, timeout_s=timeout_s, done=done)
-    outcomes += [
+    outcomes = batch(chosen, [{"preset": "quick"}], out, timeout_s=timeout_s, done=done)
+    return outcomes + [
         Outcome(notebook, {}, out / notebook.name, True, left_out[notebook.stem], 0.0)
         for notebook in notebooks
         if notebook.stem in left_out
     ]
-    executed = [outcome.output for outcome in outcomes if outcome.output.is_file()]
-    failures = [
-        f"{outcome.notebook.stem}: {outcome.message}" for outcome in outcomes if outcome.message
-    ]
-    report = out / "report.html"
-    summary = write_report(tagged_runs(tag, since), report, executed, failures)
-    return outcomes, report, summary
+
+
+def as_html(notebook: Path) -> Path:
+    """Export an executed notebook to an HTML file beside it, for readers without Jupyter.
+
+    Raises
+    ------
+    MeasurementError
+        It cannot be converted; the notebook stays.
+    """
+    argv = [sys.executable, "-m", "nbconvert", "--to", "html", "--log-level", "ERROR"]
+    made = subprocess.run(
+        [*argv, str(notebook.absolute())], capture_output=True, text=True, check=False
+    )
+    path = notebook.with_suffix(".html")
+    if made.returncode or not path.is_file():
+        last = (made.stderr.strip().splitlines() or ["no reason given"])[-1]
+        msg = f"{notebook} cannot be exported to HTML: {last}"
+        raise MeasurementError(msg)
+    return path

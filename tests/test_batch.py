@@ -12,9 +12,9 @@ import pytest
 
 from perflib import batch as batches
 from perflib import experiments
-from perflib.batch import Outcome, batch, investigate, load_sets, parse_assignments, tagged_runs
+from perflib.batch import Outcome, as_html, batch, every_notebook, load_sets, parse_assignments
 from perflib.framework.params import Params
-from perflib.model.errors import UserError
+from perflib.model.errors import MeasurementError, UserError
 
 
 def notebook(path: Path, *cells: str, parameters: str = "x = 1") -> Path:
@@ -153,7 +153,7 @@ def test_each_notebook_with_each_set_and_a_failure_stops_no_other(tmp_path: Path
     before = dict(os.environ)
     good = notebook(
         tmp_path / "good.ipynb",
-        "import os, sys; print('x is', x, os.environ['PERFLIB_TAG'], sys.executable)",
+        "import os, sys; print('x is', x, sys.executable)",
         "assert x != 3, 'three is\\nno number'",
     )
     dies = notebook(
@@ -163,7 +163,7 @@ def test_each_notebook_with_each_set_and_a_failure_stops_no_other(tmp_path: Path
     )
     seen: list[Outcome] = []
     out = tmp_path / "out"
-    outcomes = batch([dies, good], [{"x": 3}, {"x": 2}], out, tag="mine", done=seen.append)
+    outcomes = batch([dies, good], [{"x": 3}, {"x": 2}], out, done=seen.append)
     assert outcomes == seen
     assert [(outcome.output.name, outcome.ok) for outcome in outcomes] == [
         ("dies-001.ipynb", False),
@@ -177,7 +177,7 @@ def test_each_notebook_with_each_set_and_a_failure_stops_no_other(tmp_path: Path
     assert wrong.message == "AssertionError: no number"
     assert "x is 3" in streams(wrong.output)
     assert right.message == ""
-    assert f"x is 2 mine {sys.executable}" in streams(right.output)
+    assert f"x is 2 {sys.executable}" in streams(right.output)
     assert sorted(path.suffix for path in out.iterdir()) == [".ipynb"] * 4
     assert dict(os.environ) == before
 
@@ -218,55 +218,68 @@ def test_a_missing_notebook_is_an_error_before_anything_runs(tmp_path: Path) -> 
 
 # --- the whole machine ---------------------------------------------------------------------------
 
-_MEASURES = """
-import os
-from perflib import experiments
-experiment = experiments.get("machine")
-params = experiment.params({"budget_s": 0.3, "spin_ms": 10})
-run = experiment.measure(params, tag=os.environ["PERFLIB_TAG"])
-"""
 
-
-def test_investigate_runs_all_notebooks_and_reports(
+def test_every_notebook_is_run_and_a_failed_one_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebooks = tmp_path / "notebooks"
-    notebook(notebooks / "00_good.ipynb", _MEASURES, parameters='preset = "full"')
+    notebook(notebooks / "00_good.ipynb", "print('preset is', preset)", parameters="preset = 1")
     notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters='preset = "full"')
     notebook(notebooks / "draft.ipynb", "raise SystemExit")
     monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
-    outcomes, report, summary = investigate("quick", tmp_path / "out")
+    outcomes = every_notebook(tmp_path / "out")
     assert [(outcome.notebook.stem, outcome.ok) for outcome in outcomes] == [
         ("00_good", True),
         ("01_bad", False),
     ]
-    text = report.read_text()
-    assert "01_bad: ZeroDivisionError: division by zero" in text
-    assert 'href="00_good.ipynb"' in text
-    assert len(summary.splitlines()) >= 1
-    assert "The machine and its noise" in text
-    assert text.count("How it was measured") == 1  # its own runs only
-    assert tagged_runs("investigate-of-another", "") == []
+    assert "preset is quick" in streams(outcomes[0].output)
+    page = as_html(outcomes[0].output)
+    assert page == tmp_path / "out" / "00_good.html"
+    assert "preset is quick" in page.read_text()
 
 
-def test_investigate_leaves_out_what_cannot_run_here(
+def test_every_notebook_but_what_cannot_run_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebooks = tmp_path / "notebooks"
-    notebook(notebooks / "00_machine.ipynb", _MEASURES, parameters='preset = "full"')
+    notebook(notebooks / "00_machine.ipynb", "1", parameters='preset = "full"')
     notebook(notebooks / "02_event_profile.ipynb", "1 / 0", parameters='preset = "full"')
     monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
     event_profile = type(experiments.get("event_profile"))
     monkeypatch.setattr(event_profile, "unavailable", lambda _self: "perf is not installed")
-    outcomes, report, _ = investigate("quick", tmp_path / "out")
+    outcomes = every_notebook(tmp_path / "out")
     assert [(outcome.ok, outcome.message) for outcome in outcomes] == [
         (True, ""),
         (True, "perf is not installed"),
     ]
-    assert "02_event_profile: perf is not installed" in report.read_text()
 
 
-def test_investigate_needs_notebooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_notebooks_there_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batches, "notebooks_dir", lambda: tmp_path)
     with pytest.raises(UserError, match="there are no notebooks"):
-        investigate("quick", tmp_path / "out")
+        every_notebook(tmp_path / "out")
+
+
+def test_what_cannot_be_exported_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "broken.ipynb").write_text("{")
+    with pytest.raises(MeasurementError, match="broken"):
+        as_html(tmp_path / "broken.ipynb")
+
+
+def test_an_investigation_has_every_notebook_as_a_page_and_tells_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from perflib.cli import investigate
+
+    notebooks = tmp_path / "notebooks"
+    notebook(notebooks / "00_good.ipynb", "print('preset is', preset)", parameters="preset = 1")
+    notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters="preset = 1")
+    monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
+    pages, failures = investigate._notebooks(tmp_path / "out")
+    assert [page.name for page in pages] == ["00_good.html", "01_bad.html"]
+    assert failures == ["notebook 01_bad: ZeroDivisionError: division by zero"]
+    told = capsys.readouterr()
+    assert told.out == ""  # with --json it is JSON's
+    assert "notebook 00_good: done" in told.err

@@ -146,7 +146,7 @@ def test_every_development_dependency_is_used() -> None:
 # The rooms from the ground up: a module imports from its own room and from those before it.
 ROOMS = (
     "stats", "model", "kernels", "machine", "measure", "instruments", "framework", "experiments",
-    "remedies", "lab", "batch", "cli", "__main__",
+    "remedies", "investigation", "lab", "batch", "cli", "__main__",
 )  # fmt: skip
 ON_SCREEN = {"IPython", "anywidget", "ipywidgets", "matplotlib", "seaborn", "traitlets"}
 HEAVY = {*ON_SCREEN, "duckdb", "numpy", "pandas", "scipy"}

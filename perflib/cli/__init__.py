@@ -34,7 +34,7 @@ _COMMANDS = {
     "profile": "perflib.cli.profile:profile",
     "lab": "perflib.cli.notebooks:lab",
     "batch": "perflib.cli.notebooks:batch",
-    "investigate": "perflib.cli.notebooks:investigate",
+    "investigate": "perflib.cli.investigate:investigate",
 }
 
 

@@ -1,4 +1,4 @@
-"""Commands that open or run notebooks: lab, batch, investigate."""
+"""Commands that open or run notebooks: lab, batch."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perflib.cli.output import parameter_option, preset_option, say
+from perflib.cli.output import parameter_option, say
 from perflib.model.errors import MeasurementError
 
 if TYPE_CHECKING:
     from perflib.batch import Outcome
 
-__all__ = ["batch", "investigate", "lab"]
+__all__ = ["batch", "lab"]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -82,20 +82,3 @@ def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
     if failed:
         msg = f"{failed} of {len(outcomes)} notebooks failed"
         raise MeasurementError(msg)
-
-
-@click.command()
-@preset_option
-@click.option("--out", type=click.Path(path_type=Path), help="Folder of the report.")
-def investigate(preset: str | None, out: Path | None) -> None:
-    """Run every notebook on this machine and write a report.
-
-    The preset is quick unless another is given.
-    """
-    from perflib import batch as batches
-
-    outcomes, report_path, summary = batches.investigate(preset or "quick", out)
-    try:
-        _print_outcomes(outcomes)
-    finally:
-        click.echo(f"\n{summary}\n\nreport: {report_path}")

@@ -68,7 +68,23 @@ def reference() -> str:
         *(line for claim in shared.claims for line in _claim(claim)),
         "",
     ]
-    return "\n".join([*lines, "\n".join(pages)])
+    return "\n".join([*lines, *_investigation(), "\n".join(pages)])
+
+
+def _investigation() -> Iterator[str]:
+    """The words of an investigation's cause, and the rules of its plan."""
+    from perflib.investigation.causes import CAUSES
+    from perflib.investigation.rules import RULES
+
+    yield from ("## The investigation", "", "### Words of `cause`", "")
+    yield from (f"- `{word}`: {cause.means}" for word, cause in CAUSES.items())
+    yield from ("", "### Rules, walked from the top", "")
+    for rule in RULES:
+        yield f"- `{rule.name}` ({rule.part}), when {rule.when}: `{rule.experiment}`"
+        yield f"  - why: {_readable(rule.why)}"
+        more = f", {rule.per_core_s:g} s more for each core beyond two" if rule.per_core_s else ""
+        yield f"  - for {rule.least_s:g} to {rule.most_s:g} s{more}"
+    yield ""
 
 
 class _Shared(NamedTuple):

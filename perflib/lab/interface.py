@@ -30,6 +30,7 @@ __all__ = [
     "ExperimentView",
     "Findings",
     "RunView",
+    "bound",
     "compare",
     "experiment",
     "ledger",
@@ -168,7 +169,8 @@ class RunView(Run):
         return self._experiment.published()
 
 
-def _bound(run: Run) -> RunView:
+def bound(run: Run) -> RunView:
+    """A run as a notebook has it."""
     return RunView(**{field.name: getattr(run, field.name) for field in fields(Run)})
 
 
@@ -269,7 +271,7 @@ class ExperimentView:
         print(f"saved as run {measured.id} (stopped: {measured.provenance['stopped']})")
         for problem in measured.provenance["problems"]:
             print(f"on the way: {problem}")
-        return _bound(measured)
+        return bound(measured)
 
     def analyse(self, samples: pd.DataFrame, id_: str = "table", **given: Any) -> RunView:
         """A table of samples, measured here or anywhere, as a run: findings, tables and figures.
@@ -289,7 +291,7 @@ class ExperimentView:
             A column is missing or holds no numbers, or a parameter is wrong.
         """
         self._experiment.check_samples(samples)
-        return _bound(Run(id_, self.name, self.params(**given).model_dump(mode="json"), samples))
+        return bound(Run(id_, self.name, self.params(**given).model_dump(mode="json"), samples))
 
     def form(self) -> Form:
         """The experiment as a form: fields, run, live plot, stop, save."""
@@ -319,7 +321,7 @@ def load(run: str | Path) -> RunView:
     """A saved run, by its identifier, an unambiguous beginning of it, or the path of its file."""
     from perflib.model import store
 
-    return _bound(store.load(run))
+    return bound(store.load(run))
 
 
 def runs() -> pd.DataFrame:

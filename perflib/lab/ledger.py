@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from perflib import experiments
+from perflib.investigation.ledger import Entry, State
 from perflib.lab.tables import Table, verdicts
 from perflib.model import hypotheses
 from perflib.model.finding import Finding
 from perflib.model.run import Run
+from perflib.model.sentences import render
 
-__all__ = ["ledger", "ledger_table"]
+__all__ = ["entries_table", "ledger", "ledger_table"]
 
 _TITLES = {  # the day and the experiment are part of a run's name
     "hypothesis": "hypothesis",
@@ -24,6 +27,12 @@ _TITLES = {  # the day and the experiment are part of a run's name
     "machine": "machine",
 }
 _CLASSES = {"share": "number", "because": "prose"}
+_STATES: dict[State, tuple[str, str]] = {  # how an investigation's entry is marked and coloured
+    "measured": ("●", "supported"),
+    "excluded": ("○", "refuted"),
+    "open": ("◐", "inconclusive"),
+    "not tested": ("–", "name"),
+}
 
 
 def ledger(found: Iterable[Run | Finding]) -> Table:
@@ -60,3 +69,28 @@ def ledger_table(entries: Iterable[tuple[Run, Sequence[Finding]]]) -> Table:
     }
     cells = rows.assign(verdict=marked)[shown].to_numpy().tolist()
     return Table([_TITLES[name] for name in shown], cells, classes)
+
+
+def entries_table(entries: Sequence[Entry]) -> Table:
+    """The ledger of an investigation: what each hypothesis adds to the time, or why it is out."""
+    rows = []
+    classes: dict[tuple[int, int], str] = {}
+    for i, one in enumerate(entries):
+        mark, kind = _STATES[one.state]
+        percent, share = (
+            render("{part:interval %}", {"part": part}) for part in (one.percent, one.share_percent)
+        )
+        rows.append(
+            [
+                one.hypothesis,
+                f"{mark} {one.state}",
+                percent if math.isfinite(one.percent.effect) else "–",
+                share if math.isfinite(one.share_percent.effect) else "–",
+                one.because,
+                one.run or "–",
+            ]
+        )
+        names = ("name", kind, "number", "number", "prose", "exact")
+        classes |= {(i, j): name for j, name in enumerate(names)}
+    columns = ("hypothesis", "state", "adds to the time", "of the extra time", "because", "run")
+    return Table(columns, rows, classes)

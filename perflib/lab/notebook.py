@@ -12,7 +12,7 @@ from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params
 from perflib.model.errors import UserError, choose
 
-__all__ = ["parameters"]
+__all__ = ["given_names", "parameters"]
 
 _INJECTED = "# Parameters"  # how papermill's own cell begins
 _BESIDE = {"preset", "conditions"}  # what a cell may assign that is no parameter itself
@@ -34,12 +34,7 @@ def parameters(experiment: Experiment, namespace: MutableMapping[str, Any]) -> P
         A name that is no parameter (with the nearest one), or a value out of range.
     """
     fields = experiment.Params.model_fields
-    known = {*fields, *_BESIDE}
-    history = namespace.get("In", [])[:-1]
-    injected = _assigned([cell for cell in history if cell.startswith(_INJECTED)][-1:])
-    unknown = [word for word in injected | _assigned(_plain_cells(history)) if word not in known]
-    if unknown:
-        raise UserError("; ".join(choose("parameter", word, known) for word in sorted(unknown)))
+    injected = given_names(namespace, {*fields, *_BESIDE})
     conditions = _conditions(namespace.get("conditions", {}))
     for name in conditions:
         if name not in Params.model_fields:
@@ -51,6 +46,24 @@ def parameters(experiment: Experiment, namespace: MutableMapping[str, Any]) -> P
         if field in namespace and (field in injected or namespace[field] != info.default)
     }
     return experiment.params(given, namespace.get("preset"))
+
+
+def given_names(namespace: MutableMapping[str, Any], known: Iterable[str]) -> set[str]:
+    """The names that papermill's cell assigns.
+
+    Raises
+    ------
+    UserError
+        That cell, or the cells of plain assignments just before this one, assign another name
+        than a ``known`` one.
+    """
+    known = set(known)
+    history = namespace.get("In", [])[:-1]
+    injected = _assigned([cell for cell in history if cell.startswith(_INJECTED)][-1:])
+    unknown = (injected | _assigned(_plain_cells(history))) - known
+    if unknown:
+        raise UserError("; ".join(choose("parameter", word, known) for word in sorted(unknown)))
+    return injected
 
 
 def _conditions(given: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from perflib import experiments
+from perflib.investigation.correction import corrected
 from perflib.lab.ledger import ledger_table
 from perflib.lab.machine import caches, cores, facts, tlbs, warnings_of
 from perflib.lab.summary import summary
@@ -20,10 +21,9 @@ from perflib.lab.theme import figures, png
 from perflib.machine.describe import describe
 from perflib.machine.doctor.diagnose import diagnose
 from perflib.model.finding import Finding
-from perflib.model.investigation import corrected
 from perflib.model.run import Run
 
-__all__ = ["write_report"]
+__all__ = ["how_measured", "template", "write_report"]
 
 
 def write_report(
@@ -35,8 +35,8 @@ def write_report(
     ----------
     runs
         What was measured; each run is analysed anew, and the anomaly claims of several are
-        corrected together (``perflib.model.investigation``). The machine that is described is the
-        first run's; what the doctor says is told only if that is this machine.
+        corrected together (``perflib.investigation.correction``). The machine that is described is
+        the first run's; what the doctor says is told only if that is this machine.
     path
         The HTML file to write. Figures and style are inside it.
     notebooks
@@ -56,7 +56,7 @@ def write_report(
     here = describe()
     machine = runs[0].provenance["machine"] if runs else here
     same = machine["fingerprint"] == here["fingerprint"] and machine["hostname"] == here["hostname"]
-    page = _template().render(
+    page = template("report.html.j2").render(
         title=f"{machine['hostname']}: what slows it down",
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         style=STYLE,
@@ -78,7 +78,8 @@ def write_report(
     return "\n\n".join("\n".join([title, *sentences]) for title, sentences in told)
 
 
-def _template() -> Any:
+def template(name: str) -> Any:
+    """A page of this folder; what is filled in is escaped, and nothing may be missing."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -86,7 +87,7 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def _section(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -103,13 +104,13 @@ def _section(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
         ],
         "problems": run.provenance["problems"],
         "published": table(published).html() if published is not None else "",
-        "details": _details(run).html(),
+        "details": Table(("", ""), how_measured(run), {}).html(),
         "id": run.id,
     }
 
 
-def _details(run: Run) -> Table:
-    """How the run was made: enough to repeat it."""
+def how_measured(run: Run) -> list[tuple[str, str]]:
+    """How a run was made, in pairs of words: enough to repeat it."""
     kernel = run.provenance.get("kernel") or {}
     rows = {
         "machine": run.provenance["machine"]["hostname"],
@@ -123,4 +124,4 @@ def _details(run: Run) -> Table:
         ),
         "versions": ", ".join(f"{k} {v}" for k, v in run.provenance["versions"].items()),
     }
-    return Table(("", ""), [[name, str(value)] for name, value in rows.items()], {})
+    return [(name, str(value)) for name, value in rows.items()]

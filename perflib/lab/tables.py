@@ -52,7 +52,7 @@ class Table:
 
     def html(self) -> str:
         """The table alone, for a page that has ``STYLE``."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.columns)
         body = "".join(
             "<tr>" + "".join(self._cell(i, j, word) for j, word in enumerate(row)) + "</tr>\n"
             for i, row in enumerate(self.rows)

@@ -52,7 +52,7 @@ def test_run_prints_one_json_object_and_nothing_else(capfd: pytest.CaptureFixtur
     slow = [name for name in subjects if " " not in name]
     assert slow
     assert {int(name.removeprefix("cpu")) for name in slow} <= os.sched_getaffinity(0)
-    parts = ("clock", "shared", "taken", "stolen", "total")
+    parts = ("clock", "shared", "taken", "stolen", "softirq", "total")
     assert {f"{name} {part}" for name in slow for part in parts} == set(subjects) - set(slow)
     wanted = {"claim", "subject", "verdict", "effect", "low", "high", "unit", "confidence"}
     wanted |= {"reason", "evidence", "kind", "about", "quantity", "threshold", "plain"}
@@ -251,6 +251,15 @@ def test_help_has_a_whole_sentence_for_every_command() -> None:
         (("run", "--bogus"), "No such option"),
         (("investigate", "--preset", "quik"), "did you mean 'quick'"),
         (("investigate", "--profile", "quik"), "did you mean 'quick'"),
+        (("investigate", "--core", "4000"), "--core 4000"),
+        (("investigate", "--core", "one"), "not a valid integer"),
+        (("investigate", "--against", "0"), "--core says which is slow"),
+        (("investigate", "--minutes", "0"), "--minutes"),
+        (("investigate", "--begin", "x"), "there is none"),
+        (("investigate", "--job", "sim {evnts}"), "placeholder"),
+        (("investigate", "--replay", "nowhere"), "no investigation in nowhere"),
+        (("investigate", "--resume", "nowhere"), "no investigation in nowhere"),
+        (("investigate", "--replay", "nowhere", "--core", "1"), "--replay and --resume"),
         (("batch", "nowhere.ipynb"), "there is no notebook"),
         (("batch", "nowhere.ipynb", "-p", "events"), "KEY=VALUE"),
         (("batch", "nowhere.ipynb", "-p", "seed=1", "-p", "seed=2"), "twice"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from typing import Any
 import nbformat
 import pytest
 
+import perflib as pl
 from perflib import experiments
 from perflib.batch import Outcome, batch
 from perflib.framework.params import Params
@@ -68,6 +71,7 @@ SMALL: dict[str, dict[str, Any]] = {
 # Measured on the way in another's notebook, whose parameters are those of the cell.
 SECOND = {"alias_map"}
 FIRST = [name for name in experiments.NAMES if name not in SECOND]
+INVESTIGATION = "investigation"  # the notebook of no experiment
 # Each runs beside the others, but those that need the machine's huge pages one by one.
 _HUGE = {"code_segment", "memory_levels", "random_calls"}
 RUN = [
@@ -78,8 +82,10 @@ _MOST_LINES = 30
 _LEAST_PROSE = 0.4
 
 
-def path_of(experiment: str) -> Path:
-    return notebooks_dir() / f"{experiments.get(experiment).notebook}.ipynb"
+def path_of(name: str) -> Path:
+    """The notebook of an experiment, or of the investigation."""
+    stem = name if name == INVESTIGATION else experiments.get(name).notebook
+    return notebooks_dir() / f"{stem}.ipynb"
 
 
 def read(path: Path) -> Any:
@@ -129,6 +135,15 @@ def test_the_parameter_cell_says_the_defaults(name: str) -> None:
         assert type(value) is type(fields[field].default), field
 
 
+def test_the_parameter_cell_of_the_investigation_says_the_defaults() -> None:
+    (cell,) = tagged(read(path_of(INVESTIGATION)), "parameters")
+    said: dict[str, Any] = {}
+    exec(cell.source, {}, said)
+    assert said.pop("preset") == "quick"
+    asked = inspect.signature(pl.investigate).parameters
+    assert said == {name: one.default for name, one in asked.items()}
+
+
 # --- through papermill ---------------------------------------------------------------------------
 
 
@@ -137,17 +152,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of runs that holds nothing else."""
     path = tmp_path / "home"
     monkeypatch.setenv("PERFLIB_HOME", str(path))
+    monkeypatch.setenv("PERFLIB_TAG", "notebook test")
     return path
 
 
 def needs(name: str) -> None:
     """Skip where this machine lacks what the experiment cannot do without."""
-    if why := experiments.get(name).unavailable():
+    if name != INVESTIGATION and (why := experiments.get(name).unavailable()):
         pytest.skip(why)
 
 
 def execute(name: str, parameters: dict[str, Any], out: Path) -> Outcome:
-    (outcome,) = batch([path_of(name)], [parameters], out, tag="notebook test")
+    (outcome,) = batch([path_of(name)], [parameters], out)
     return outcome
 
 
@@ -172,11 +188,34 @@ def test_papermill_measures_and_keeps_the_run(name: str, tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
+    ("minutes", "measured"),
+    [
+        pytest.param(0.1, {"alias_map"}, id="no time"),  # but for the reader's own step
+        pytest.param(1.0, {"alias_map", "kv_per_core"}, id="one minute", marks=pytest.mark.slow),
+    ],
+)
+def test_papermill_investigates(minutes: float, measured: set[str], tmp_path: Path) -> None:
+    outcome = execute(INVESTIGATION, {"minutes": minutes}, tmp_path)
+    assert outcome.ok, outcome.message
+    assert {saved.experiment for saved in store.runs()} >= measured
+    (first, *_) = sorted((tmp_path / "reports").iterdir())
+    plan = json.loads((first / "investigation.json").read_text())
+    assert plan["finished"]
+    assert "my question" in {step["name"] for step in plan["steps"]}
+    assert (first / "report.html").is_file()
+    (concluded,) = [cell for cell in read(outcome.output).cells if cell.id == "conclusion"]
+    assert 'aria-label="Conclusion"' in concluded.outputs[0]["data"]["text/html"]
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
     ("name", "parameters", "sentence"),
     [
         ("machine", {"bugdet_s": 3}, "unknown parameter 'bugdet_s': did you mean 'budget_s'?"),
         ("kv_per_core", {"events": 0}, "parameter 'events': 0: "),
         ("event_profile", {"job": "running"}, "job=running, job_pid=... and job_log"),
+        (INVESTIGATION, {"minuets": 3}, "unknown parameter 'minuets': did you mean 'minutes'?"),
+        (INVESTIGATION, {"core": 4095}, "--core 4095: the cores that may be used here are"),
     ],
 )
 def test_papermill_with_a_wrong_parameter_measures_nothing(
@@ -193,12 +232,13 @@ def test_papermill_with_a_wrong_parameter_measures_nothing(
 
 @pytest.mark.slow  # papermill runs the same cells
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", [*RUN, INVESTIGATION])
 def test_nbval_runs_every_cell(name: str, tmp_path: Path) -> None:
     needs(name)
     notebook = read(path_of(name))
     (cell,) = tagged(notebook, "parameters")
-    cell.source += "\n" + "\n".join(f"{key} = {value!r}" for key, value in SMALL[name].items())
+    smaller = SMALL.get(name, {"minutes": 0.1})
+    cell.source += "\n" + "\n".join(f"{key} = {value!r}" for key, value in smaller.items())
     nbformat.write(notebook, tmp_path / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax"]
     argv += ["--nbval-current-env", "--nbval-cell-timeout=300", "-c", os.devnull, str(tmp_path)]

@@ -13,8 +13,8 @@ import pytest
 from scipy import stats as distributions
 
 from perflib import experiments
+from perflib.investigation.correction import corrected
 from perflib.model.finding import Finding
-from perflib.model.investigation import corrected
 from perflib.model.store import load
 from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval

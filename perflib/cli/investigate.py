@@ -1,0 +1,174 @@
+"""The command that asks what is wrong with this machine: investigate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perflib.cli.output import json_option, preset_option, print_json, say
+from perflib.model.errors import MeasurementError, UserError, choose
+
+if TYPE_CHECKING:
+    from perflib.investigation.conclusion import Conclusion
+    from perflib.investigation.evidence import Step, Taken
+    from perflib.investigation.investigation import Investigation
+    from perflib.measure.progress import Reporter
+
+__all__ = ["investigate"]
+
+_PRESETS = ("quick", "full")
+
+
+@click.command()
+@click.option("--core", type=click.IntRange(0), help="The core that you know to be slow.")
+@click.option("--against", type=click.IntRange(0), help="A healthy core to compare it with.")
+@click.option("--job", default="", help="A job in KV's place; {first}, {events}, {seed} filled in.")
+@click.option("--begin", default="", help="Regular expression of an event's first line.")
+@click.option("--end", default="", help="Regular expression of an event's last line.")
+@click.option("--events", type=click.IntRange(1), default=20, help="Events a start of the job.")
+@click.option("--minutes", type=click.FloatRange(0.1, 1440), help="The longest; 5, 8 with a cause.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of runs and report.")
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value="",
+    metavar="[FOLDER]",
+    help="Go on with one that was ended; the newest unless named.",
+)
+@click.option("--replay", type=click.Path(path_type=Path), help="Conclude anew from stored runs.")
+@preset_option
+@json_option
+def investigate(
+    core: int | None,
+    against: int | None,
+    job: str,
+    begin: str,
+    end: str,
+    events: int,
+    minutes: float | None,
+    out: Path | None,
+    resume: str | None,
+    replay: Path | None,
+    preset: str | None,
+    as_json: bool,
+) -> None:
+    """Find what is wrong with this machine, if anything.
+
+    Each run is chosen by what the last one found; the report says which, and why. With --preset
+    full every notebook is run as well, and linked from the report.
+    """
+    from perflib.investigation.conclusion import conclude
+    from perflib.investigation.evidence import Question
+    from perflib.investigation.investigation import Investigation
+    from perflib.lab.screen import screen
+
+    question = Question(core, against, job, begin, end, events, minutes)
+    if preset not in (None, *_PRESETS):
+        raise UserError(choose("preset", preset, _PRESETS))
+    if replay is not None or resume is not None:
+        asked = Question(minutes=minutes if replay is None else None)
+        several = (replay is not None) + (resume is not None) + (out is not None) > 1
+        if question != asked or several or (replay is not None and preset == "full"):
+            msg = "--replay and --resume take what was asked from the folder: beside --resume only "
+            raise UserError(msg + "--minutes and --preset may be given")
+    if replay is not None:
+        made = Investigation.replay(replay)
+    elif resume is not None:
+        made = Investigation.resume(Path(resume) if resume else None, minutes)
+    else:
+        say("Fit to measure? The machine, its settings, how much of each core one has ...")
+        made = Investigation.begin(question, out)
+    try:
+        made.go(_Told(made))
+    except KeyboardInterrupt:
+        say(f"interrupted; 'perflib investigate --resume {made.folder}' goes on with it")
+        raise
+    conclusion = conclude(made.evidence)
+    report = made.folder / "report.html"
+    pages, failures = _notebooks(made.folder / "notebooks") if preset == "full" else ([], [])
+    unwritten = _written(made, conclusion, report, pages)
+    if as_json:
+        path = None if unwritten else str(report.absolute())
+        print_json({**conclusion.to_dict(), "report": path})
+    else:
+        for line in screen(conclusion):
+            click.echo(line)
+        if not unwritten:
+            click.echo(f"\nreport: {report}")
+    if failures := [*unwritten, *failures]:
+        raise MeasurementError("\n".join(failures))
+
+
+def _written(
+    made: Investigation, conclusion: Conclusion, report: Path, pages: Sequence[Path]
+) -> list[str]:
+    """Write the report; what went wrong is told once the conclusions are."""
+    from perflib.lab.investigation_report import write_investigation
+
+    try:
+        write_investigation(made.evidence, conclusion, report, pages)
+    except MeasurementError as error:
+        return [str(error)]
+    return []
+
+
+def _notebooks(out: Path) -> tuple[list[Path], list[str]]:
+    """Every notebook, executed and as a page; and what failed."""
+    from perflib.batch import Outcome, as_html, every_notebook
+
+    pages, failures = [], []
+
+    def done(outcome: Outcome) -> None:
+        name = outcome.notebook.stem
+        if not outcome.ok:
+            failures.append(f"notebook {name}: {outcome.message}")
+        if outcome.output.is_file():
+            try:
+                pages.append(as_html(outcome.output))
+            except MeasurementError as error:
+                failures.append(str(error))
+        say(f"notebook {name}: {outcome.message or 'done'} ({outcome.seconds:.0f} s)")
+
+    say("Every notebook, one after the other: about a quarter of an hour")
+    for left_out in (one for one in every_notebook(out, done=done) if one.ok and one.message):
+        say(f"notebook {left_out.notebook.stem} cannot run here: {left_out.message}")
+    return pages, failures
+
+
+class _Told:
+    """Says which step comes, why, and what it found; plain lines, on standard error."""
+
+    def __init__(self, made: Investigation) -> None:
+        self._made = made
+        self._reporter: Reporter | None = None
+        self._headline = ""
+
+    def __call__(self, step: Step | Taken) -> Reporter | None:
+        from perflib.investigation.evidence import PARTS, Taken
+        from perflib.measure.progress import Reporter
+
+        if isinstance(step, Taken):
+            if self._reporter is not None:
+                self._reporter.__exit__(None, None, None)
+            self._after(step)
+            return None
+        left = "" if self._made.replayed else f" (up to {step.budget_s:.0f} s, "
+        left += "" if self._made.replayed else f"{self._made.left_s:.0f} s left)"
+        say(f"{PARTS[step.part]} {step.name}: {step.why}{left}")
+        self._reporter = Reporter(step.name)
+        self._reporter.__enter__()
+        return self._reporter
+
+    def _after(self, taken: Taken) -> None:
+        from perflib.investigation.conclusion import conclude
+
+        if taken.skipped:
+            say(f"  left out: {taken.skipped.splitlines()[0]}")
+        if taken.step.part != "map":
+            headline = conclude(self._made.evidence).headline
+            if headline.plain != self._headline:
+                self._headline = headline.plain
+                say(f"  so far: {headline.plain}")

@@ -1,0 +1,440 @@
+"""What may slow a core down: the words of ``cause``, what each means, and what to do about it.
+
+The texts are templates as those of claims (``perflib.model.sentences``): they may name what the
+sign gave, ``{estimate}``, ``{cpu}``, ``{against}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perflib.investigation.evidence import Evidence
+from perflib.investigation.starts import variation
+from perflib.model import sentences
+from perflib.model.claims import EXPLAINS
+from perflib.model.finding import Finding
+from perflib.stats.interval import Interval
+
+__all__ = ["CAUSES", "Candidate", "Cause", "Word", "candidates", "slowness"]
+
+# Work that is nobody's fault (a disk's interrupts, a daemon) is on some core more than on others:
+# by so much of the time it is a cause. Tasks that are bound to a core count from 1 % on.
+_UNUSUAL_PERCENT = 5.0
+
+Word = Literal[
+    "own_speed", "sibling", "other_task", "hypervisor", "quota", "clock", "function", "code_size",
+    "itlb", "memory", "softirq", "aliasing", "unexplained",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause in words.
+
+    Parameters
+    ----------
+    means
+        What it is, for the documentation.
+    plain
+        The headline.
+    do
+        What to do about it, with a command where there is one.
+    """
+
+    means: str
+    plain: str
+    do: str
+
+
+CAUSES: Mapping[Word, Cause] = {
+    "own_speed": Cause(
+        "the core is slower in itself: at all code, with its core alone",
+        "cpu{cpu} is slower in itself than cpu{against}: {estimate}",
+        "Keep work that matters off it (taskset --cpu-list {others} COMMAND), and show the report "
+        "to whoever sold the machine.",
+    ),
+    "sibling": Cause(
+        "another thread uses the same physical core",
+        "a busy neighbour on its physical core slows cpu{cpu}: {estimate}",
+        "{sharing}",
+    ),
+    "other_task": Cause(
+        "other tasks of this system take the core's time",
+        "other tasks take the time of cpu{cpu}: {estimate}{named}",
+        "Move or stop them: {move}",
+    ),
+    "hypervisor": Cause(
+        "the hypervisor runs something else on the core",
+        "the hypervisor takes the time of cpu{cpu}: {estimate}",
+        "On the host: virsh vcpupin GUEST VCPU CPU; or take a dedicated instance.",
+    ),
+    "quota": Cause(
+        "a quota of CPU time (control group, container) stops the job",
+        "a quota of CPU time stops everything that runs here for {estimate} of the time",
+        "{quota}",
+    ),
+    "clock": Cause(
+        "the core runs at a lower clock",
+        "the clock of cpu{cpu} is lower than that of the others: a cycle is longer by {estimate}",
+        "sudo cpupower frequency-set --governor performance; then look for a hot or a limited "
+        "core in 'perflib doctor'.",
+    ),
+    "function": Cause(
+        "a function of the job takes longer there than all others explain",
+        "cpu{cpu} takes longer ({slowdown}) in {function} most of all: {estimate} of the event",
+        "Look at it: {annotate}",
+    ),
+    "code_size": Cause(
+        "the code that runs there is too large for its caches",
+        "cpu{cpu} takes longer ({slowdown}) and runs through more code than cpu{against}: "
+        "{estimate} more",
+        "Are both cores given the same build? Smaller code: -Os, fewer copies and templates, "
+        "profile-guided layout.",
+    ),
+    "itlb": Cause(
+        "code misses in the instruction TLB",
+        "large code is slow on cpu{cpu} for misses in the instruction TLB: {estimate} of the "
+        "extra time",
+        "Put the code on 2 MiB pages: 'perflib run code_segment' says what that gains here.",
+    ),
+    "memory": Cause(
+        "loads of that core take longer",
+        "cpu{cpu} waits longer for {level} than the others: {estimate}",
+        "Bind the job to the memory of its own node: numactl --cpunodebind=N --membind=N COMMAND",
+    ),
+    "softirq": Cause(
+        "soft interrupts (network, timers) run on that core",
+        "soft interrupts take the time of cpu{cpu}: {estimate}, most of them {kind}",
+        "Let other cores receive: /proc/irq/N/smp_affinity, and "
+        "/sys/class/net/*/queues/rx-*/rps_cpus for receive packet steering.",
+    ),
+    "aliasing": Cause(
+        "loads wait for stores whose addresses agree in the low 12 bits",
+        "your job's time depends on where its data lie: starts differ by {spread}, and with fixed "
+        "addresses by {fixed}, as where loads wait for stores 4 KiB away; {estimate}",
+        "Shift or pad the buffers (pl.alias_free, pl.best_offset); 'perflib run alias_offsets' "
+        "shows which distances cost.",
+    ),
+    "unexplained": Cause(
+        "there is extra time, and nothing that was tried explains it",
+        "cpu{cpu} is slower than cpu{against} ({slowdown}), and nothing that was tried explains it",
+        "See what next, and 'perflib ledger'.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cause that the evidence speaks for.
+
+    Parameters
+    ----------
+    cost
+        What it lengthens the work by, in percent.
+    certain
+        Its own verdict stands; otherwise it is the best guess.
+    values
+        What the templates of its cause name.
+    findings
+        What it rests on, the most important first.
+    """
+
+    word: Word
+    cpu: int | None
+    cost: Interval
+    certain: bool
+    values: Mapping[str, Any]
+    findings: tuple[Finding, ...]
+
+    @property
+    def plain(self) -> str:
+        """The headline."""
+        return sentences.capital(sentences.render(CAUSES[self.word].plain, self.values)) + "."
+
+    @property
+    def do(self) -> str:
+        """What to do about it."""
+        return sentences.render(CAUSES[self.word].do, self.values)
+
+
+def slowness(evidence: Evidence, step: str = "symptom") -> dict[int, Finding]:
+    """How slow each core is in itself; a second look replaces a first one that decided nothing."""
+    found = {one.about["cpu"]: one for one in evidence.find(step, "slower")}
+    if step == "symptom":
+        for one in evidence.find("symptom again", "slower"):
+            first = found.get(one.about["cpu"])
+            if first is None or first.verdict == "inconclusive":
+                found[one.about["cpu"]] = one
+    return found
+
+
+def candidates(evidence: Evidence) -> list[Candidate]:
+    """The causes that the evidence speaks for: certain ones first, then by what they cost.
+
+    Asked about a core, what is about another one comes last.
+    """
+    asked = evidence.question.core
+    found = [
+        *_slow_cores(evidence),
+        *_clocks(evidence),
+        *_quotas(evidence),
+        *_softirqs(evidence),
+        *_tasks(evidence),
+        *_of_the_host(evidence),
+        *_addresses(evidence),
+    ]
+
+    def place(one: Candidate) -> tuple[bool, bool, float]:
+        elsewhere = asked is not None and one.cpu not in (asked, None)
+        return elsewhere, not one.certain, -one.cost.effect
+
+    return sorted(found, key=place)
+
+
+# --- slow in itself, and why ---------------------------------------------------------------------
+
+
+def _slow_cores(evidence: Evidence) -> list[Candidate]:
+    found = []
+    for step in ("symptom", "job"):
+        for cpu, slower in slowness(evidence, step).items():
+            if slower.verdict == "supported":
+                found.append(_explained(evidence, cpu, slower, in_job=step == "job"))
+    by_cpu = {one.cpu: one for one in found}  # the job's, where both are slow
+    return list(by_cpu.values())
+
+
+def _explained(evidence: Evidence, cpu: int, slower: Finding, *, in_job: bool) -> Candidate:
+    """Of a core that is slow in itself: the most specific cause that was established."""
+    others = evidence.others(cpu)
+    values = {
+        "cpu": cpu,
+        "against": others[0],
+        "others": ",".join(map(str, others)),
+        "estimate": sentences.estimate(slower),
+        "slowdown": sentences.estimate(slower),
+    }
+    cost = Interval(slower.effect, slower.low, slower.high)
+
+    def of(word: Word, finding: Finding, **more: Any) -> Candidate:
+        named = {**values, "estimate": sentences.estimate(finding), **more}
+        return Candidate(word, cpu, cost, True, named, (finding, slower))
+
+    core = f"cpu{cpu}"
+    for finding in evidence.find("profile", "footprint", "supported"):
+        if finding.about["second"] == core:
+            return of("code_size", finding)
+    grown = [one for one in evidence.find("profile", "function", "supported") if one.effect > 0]
+    for finding in sorted(grown, key=lambda one: -one.evidence["of_event_percent"]):
+        if finding.about["second"] == core:
+            return of("function", finding, **_function(evidence, finding))
+    for step in ("code pages", "calls"):
+        for finding in evidence.find(step, EXPLAINS.name, "supported", cause="iTLB misses"):
+            if core in str(finding.about["explains"]).split():
+                return of("itlb", finding)
+    for claim, level in (("slower_first_level", "its first cache"), ("slower_memory", "memory")):
+        for finding in evidence.find("memory", claim, "supported", cpu=cpu):
+            return of("memory", finding, level=level)
+    if in_job and _refuted(slowness(evidence).get(cpu)):
+        return Candidate("unexplained", cpu, cost, True, values, (slower,))
+    return Candidate("own_speed", cpu, cost, True, values, (slower,))
+
+
+def _refuted(finding: Finding | None) -> bool:
+    return finding is not None and finding.verdict == "refuted"
+
+
+def _function(evidence: Evidence, finding: Finding) -> dict[str, Any]:
+    run = evidence.run("profile")
+    return {
+        "function": finding.about["function"],
+        "estimate": sentences.render("{share:interval %}", {"share": finding.facts["of_event"]}),
+        "annotate": f"perflib show {run.id}" if run is not None else "",
+    }
+
+
+# --- what takes a core's time --------------------------------------------------------------------
+
+
+def _percent(finding: Finding) -> Interval:
+    return Interval(finding.effect, finding.low, finding.high)
+
+
+def _taken(evidence: Evidence, claim: str) -> dict[int, Finding]:
+    return {one.about["cpu"]: one for one in evidence.find("symptom", claim)}
+
+
+def _clocks(evidence: Evidence) -> list[Candidate]:
+    return [
+        Candidate(
+            "clock",
+            cpu,
+            _percent(finding),
+            True,
+            {"cpu": cpu, "estimate": sentences.estimate(finding)},
+            (finding,),
+        )
+        for cpu, finding in _taken(evidence, "clock").items()
+        if finding.verdict == "supported"
+    ]
+
+
+def _quotas(evidence: Evidence) -> list[Candidate]:
+    """A quota stops all cores alike: one candidate, of the core that lost most."""
+    taken = _taken(evidence, "taken")
+    lost = {cpu: one.evidence.get("quota_percent", 0.0) or 0.0 for cpu, one in taken.items()}
+    cpu = max(lost, key=lost.__getitem__, default=None)
+    if cpu is None or lost[cpu] < (taken[cpu].threshold or 1.0):
+        return []
+    command = _command(evidence, "cpu_quota")
+    values = {"cpu": cpu, "estimate": f"{lost[cpu]:.1f} %", "quota": command or "Raise the quota."}
+    cost = Interval(lost[cpu], lost[cpu], lost[cpu])
+    return [Candidate("quota", None, cost, True, values, (taken[cpu],))]
+
+
+def _command(evidence: Evidence, check: str) -> str:
+    return next(
+        (one["command"] for one in evidence.fit.get("checks", []) if one["name"] == check), ""
+    )
+
+
+def _apart(finding: Finding, others: list[Finding]) -> bool:
+    """More than on every other core, beyond the uncertainty, and by more than is usual."""
+    return finding.verdict == "supported" and all(
+        finding.low > other.high and finding.effect > other.effect + _UNUSUAL_PERCENT
+        for other in others
+    )
+
+
+def _uneven(evidence: Evidence, claim: str) -> list[tuple[int, Finding]]:
+    taken = _taken(evidence, claim)
+    return [
+        (cpu, finding)
+        for cpu, finding in taken.items()
+        if len(taken) > 1 and _apart(finding, [one for other, one in taken.items() if other != cpu])
+    ]
+
+
+def _softirqs(evidence: Evidence) -> list[Candidate]:
+    return [
+        Candidate(
+            "softirq",
+            cpu,
+            _percent(finding),
+            True,
+            {"cpu": cpu, "estimate": sentences.estimate(finding), "kind": finding.facts["kind"]},
+            (finding,),
+        )
+        for cpu, finding in _uneven(evidence, "softirq")
+    ]
+
+
+def _tasks(evidence: Evidence) -> list[Candidate]:
+    """Tasks bound to one core alone, or a core of which others take clearly more than of the rest.
+
+    Background load that wanders over all cores is no one's symptom: it is told as what disturbs.
+    """
+    taken = _taken(evidence, "taken")
+    uneven = dict(_uneven(evidence, "taken"))
+    softirqs = {one.cpu: one.cost.effect for one in _softirqs(evidence)}
+    found = []
+    for cpu, finding in taken.items():
+        quota = finding.evidence.get("quota_percent", 0.0) or 0.0
+        tasks = [
+            task
+            for task in _bound_here_alone(taken, cpu)
+            if not (task["name"].startswith("ksoftirqd/") and cpu in softirqs)
+        ]
+        percent = sum(task["percent"] for task in tasks)
+        rest = finding.effect - quota - softirqs.get(cpu, 0.0)
+        least = finding.threshold or 1.0
+        if percent >= least and finding.verdict != "refuted":
+            cost, estimate = Interval(percent, percent, percent), f"{percent:.1f} %"
+            how = "bound to it: "
+        elif cpu in uneven and rest >= least:
+            cost, tasks = _percent(finding), list(finding.evidence.get("tasks", []))
+            estimate, how = sentences.estimate(finding), "most of it by "
+        else:
+            continue
+        named = ", ".join(f"{task['name']} (process {task['pid']})" for task in tasks[:2])
+        others = ",".join(str(other) for other in taken if other != cpu)
+        pid = tasks[0]["pid"] if tasks else "PID"
+        values = {
+            "cpu": cpu,
+            "estimate": estimate,
+            "named": f", {how}{named}" if named else "",
+            "move": f"sudo taskset --cpu-list --pid {others} {pid}",
+        }
+        found.append(Candidate("other_task", cpu, cost, True, values, (finding,)))
+    return found
+
+
+def _bound_here_alone(taken: Mapping[int, Finding], cpu: int) -> list[dict[str, Any]]:
+    """The tasks that may run on this core only, and that have no equals bound to others."""
+
+    def key(task: Mapping[str, Any]) -> tuple[Any, ...]:
+        return (task["name"].rstrip("0123456789/:"), task["policy"], task.get("nice"))
+
+    elsewhere = {
+        key(task): task["percent"]
+        for other, finding in taken.items()
+        if other != cpu
+        for task in finding.evidence.get("tasks", [])
+        if task.get("bound")
+    }
+    return [
+        task
+        for task in taken[cpu].evidence.get("tasks", [])
+        if task.get("bound") and task["percent"] > 3 * elsewhere.get(key(task), 0.0)
+    ]
+
+
+def _of_the_host(evidence: Evidence) -> list[Candidate]:
+    """A sibling or the hypervisor, where the user asks about a core, or Linux shows the sibling.
+
+    On a shared host one core always has more of it than another, and nothing in this system is at
+    fault: unasked it is told as what disturbs, and makes no machine unhealthy.
+    """
+    asked = evidence.question.core
+    shown = evidence.fit.get("machine", {}).get("topology", {}).get("threads_per_core", 1) > 1
+    found = []
+    words: tuple[tuple[Word, str], ...] = (("sibling", "shared"), ("hypervisor", "stolen"))
+    for word, claim in words:
+        for cpu, finding in _uneven(evidence, claim):
+            if cpu == asked or (asked is None and shown):
+                values = {
+                    "cpu": cpu,
+                    "estimate": sentences.estimate(finding),
+                    "sharing": _command(evidence, "sharing"),
+                }
+                found.append(Candidate(word, cpu, _percent(finding), True, values, (finding,)))
+    return found
+
+
+# --- where data lie ------------------------------------------------------------------------------
+
+
+def _addresses(evidence: Evidence) -> list[Candidate]:
+    """Starts of a job differ, with fixed addresses they do not, and this processor aliases."""
+    run, fixed = evidence.run("job"), evidence.run("addresses")
+    if run is None or fixed is None:
+        return []
+    first, second = variation(run), variation(fixed)
+    if not first.varies or second.spread_percent > first.spread_percent / 3:
+        return []
+    waits = [
+        one
+        for one in evidence.find("aliasing", "waits", "supported")
+        if one.about.get("distance_bytes") == 4096
+    ]
+    cost = Interval(first.spread_percent, second.spread_percent, first.spread_percent)
+    values = {
+        "spread": f"{first.spread_percent:.0f} %",
+        "fixed": f"{second.spread_percent:.1f} %",
+        "estimate": f"such loads take {sentences.estimate(waits[0])} longer here"
+        if waits
+        else "whether such loads wait here is not known",
+    }
+    return [Candidate("aliasing", None, cost, bool(waits), values, tuple(waits))]

@@ -1,0 +1,90 @@
+"""An investigation on disk: plan and runs in one folder, which can be moved and replayed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perflib.model import store
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.run import Run
+
+__all__ = ["PLAN", "keep_run", "read_plan", "runs_in", "write_plan"]
+
+PLAN = "investigation.json"
+_SCHEMA = 1
+_OF_A_STEP = {
+    "name", "part", "why", "experiment", "params", "budget_s", "run", "seconds", "skipped"
+}  # fmt: skip
+
+
+def write_plan(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write the plan, whole or not at all.
+
+    Raises
+    ------
+    MeasurementError
+        The disk is full or may not be written.
+    """
+    temporary = folder / f".{PLAN}.{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps({"schema": _SCHEMA, **record}, indent=1) + "\n")
+        temporary.replace(folder / PLAN)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        msg = f"the investigation cannot be saved in {folder}: {error.strerror or error}"
+        raise MeasurementError(msg) from error
+
+
+def read_plan(folder: Path) -> dict[str, Any]:
+    """The plan of an investigation.
+
+    Raises
+    ------
+    UserError
+        There is none in that folder, or it cannot be read.
+    """
+    path = folder / PLAN
+    if not path.is_file():
+        near = sorted(str(one.parent) for one in folder.parent.glob(f"*/{PLAN}"))[-3:]
+        there = f"; there are {', '.join(near)}" if near else ""
+        msg = f"there is no investigation in {folder}: it has no {PLAN}{there}"
+        raise UserError(msg)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["schema"] > _SCHEMA:
+            msg = f"{path} was written by a newer perflib: upgrade perflib"
+            raise UserError(msg)
+        whole = all(step.keys() >= _OF_A_STEP for step in record["steps"])
+        if not whole or not {"question", "cores", "tag", "spent_s"} <= record.keys():
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        msg = f"{path} is damaged: {str(error) or 'it is no plan'}"
+        raise UserError(msg) from error
+    found: dict[str, Any] = record
+    return found
+
+
+def keep_run(folder: Path, run: Run) -> None:
+    """Keep a saved run in the folder too: as a second name of its file where that is possible."""
+    path = runs_in(folder) / f"{run.id}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    saved = store.saved_path(run.id)
+    try:
+        path.hardlink_to(saved)
+    except FileExistsError:
+        pass
+    except OSError:  # another disk
+        shutil.copyfile(saved, path)
+
+
+def runs_in(folder: Path) -> Path:
+    """Where the runs of an investigation lie."""
+    return folder / "runs"

@@ -1,0 +1,83 @@
+"""`perflib investigate` as a user runs it: measured, shown, killed, resumed, replayed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perflib.investigation.causes import CAUSES
+from perflib.investigation.folder import PLAN
+
+PERFLIB = [sys.executable, "-m", "perflib", "investigate"]
+
+
+def answer(*words: str | Path) -> dict[str, Any]:
+    made = subprocess.run(
+        [*PERFLIB, *map(str, words), "--json"], capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(made.stdout)  # one object, nothing else
+    return found
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.mark.slow
+def test_json_holds_what_is_documented_and_a_replay_says_the_same(tmp_path: Path) -> None:
+    found = answer("--minutes", "0.8", "--out", tmp_path / "out")
+    assert found.keys() >= {"headline", "findings", "undecided", "steps", "ledger", "report"}
+    headline = found["headline"]
+    assert headline["verdict"] in ("healthy", "cause", "undecided")
+    assert headline["cause"] is None or headline["cause"] in CAUSES
+    assert len(found["findings"]) <= 7
+    assert [step["name"] for step in found["steps"]][:2] == ["fit", "symptom"]
+    assert found["steps"][1]["run"]
+    assert all(one["command"].startswith("perflib run ") for one in found["undecided"])
+    report = Path(found["report"])
+    assert report.is_file()
+    assert report.stat().st_size <= 2 << 20
+    report.unlink()
+    moved = (tmp_path / "out").rename(tmp_path / "moved")
+    again = answer("--replay", moved)
+    assert {**again, "report": ""} == {**found, "report": ""}
+    assert Path(again["report"]).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_one_that_was_ended_goes_on_with_the_run_that_it_had_begun(
+    how: signal.Signals, tmp_path: Path, home: Path
+) -> None:
+    out = tmp_path / "out"
+    words = [*PERFLIB, "--minutes", "0.8", "--out", str(out)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        journal = _begun(home, process)
+        time.sleep(3)
+        os.kill(process.pid, how)
+        process.communicate()
+        assert process.returncode != 0
+    found = answer("--resume", out)
+    symptom = next(step for step in found["steps"] if step["name"] == "symptom")
+    assert symptom["run"] == journal.stem
+    assert json.loads((out / PLAN).read_text())["finished"]
+
+
+def _begun(home: Path, process: subprocess.Popen[bytes]) -> Path:
+    """The journal of the first run, once it has trials."""
+    while process.poll() is None:
+        for path in home.glob("runs/kv_per_core-*.journal"):
+            if len(path.read_bytes().splitlines()) > 5:
+                return path
+        time.sleep(0.1)
+    pytest.fail(f"it ended: {process.stderr.read() if process.stderr else b''!r}")
