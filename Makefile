@@ -1,5 +1,5 @@
 # `make` alone says what there is. Everything lives in .venv; nothing here needs root.
-#   PYTHON=python3.12   the Python that .venv is made from      PRESET=full   how long to measure
+#   PYTHON=python3.12   the Python that .venv is made from      PRESET=full   every notebook, too
 #   ARGS="-k kv -x"     more arguments for pytest; "-n 0": all in one process, as --pdb needs it
 
 PYTHON ?= python3
@@ -22,7 +22,7 @@ FEDORA := dnf install gcc make python3
 .PHONY: help investigate test test-slow test-numa test-all lab lint lint-style lint-format lint-types lint-c format reference clean compiler
 
 help:
-	@echo "make investigate   measure this machine with every notebook, write report.html (PRESET=quick or full)"
+	@echo "make investigate   what is wrong with this machine, if anything? (PRESET=full: every notebook, too)"
 	@echo "make test          run the tests (ARGS='-k kv' for some)"
 	@echo "make test-slow     run what 'make test' leaves out because it is long"
 	@echo "make test-numa     boot guests with 2 and 4 NUMA nodes under qemu and run tests in them"
