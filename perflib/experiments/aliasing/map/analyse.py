@@ -37,7 +37,7 @@ def findings(run: Run) -> list[Finding]:
 
 
 def _findings(table: AliasMapTable, claim: Claim, threshold: float) -> list[Finding]:
-    if CONTROL_BYTES not in table.regions or not table.used.any():
+    if CONTROL_BYTES not in table.regions:
         return []
     true = _finding(table, claim, _TRUE, threshold, []) if _TRUE in table.regions else None
     seen = true is not None and true.verdict == "supported"
@@ -64,6 +64,7 @@ def _finding(
             "control_ns": table.control_ns(),
             "cores": table.cores,
         },
+        prevented=None if table.used.any() else Reason("never_alone"),
         to_refute=to_refute,
         remarks=_extra(table, extra),
     )

@@ -24,6 +24,7 @@ WAITS = Claim(
         "{estimate}",
     },
     reasons={
+        "never_alone": "The core was never alone: its sibling thread was busy all the time.",
         "unproven": "True dependencies, the control that must show, did not show either.",
         "extra_ns": "A pair takes {extra_ns:.3f} ns more, {most_ns:.3f} at most.",
         "extra_cycles": "A pair takes {extra_ns:.3f} ns more, {most_ns:.3f} at most "
