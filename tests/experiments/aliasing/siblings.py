@@ -65,3 +65,18 @@ def with_sibling(
         chain_before_ns=probes(CHAIN_NS, 1.03),
         chain_after_ns=probes(CHAIN_NS, 1.03),
     )
+
+
+def never_alone(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows, each between probes of which one at most saw the core alone."""
+    generator = np.random.default_rng(5)
+    lone = np.arange(len(table)) % 4 == 0
+    alone_ns = ALONE_NS * np.exp(generator.normal(0, 0.001, len(table)))
+    busy_ns = ALONE_NS * generator.uniform(1.2, 1.8, len(table))
+    return table.assign(
+        cpu=table.get("cpu", 0),
+        probe_before_ns=np.where(lone, alone_ns, busy_ns),
+        probe_after_ns=np.roll(busy_ns, 1),
+        chain_before_ns=CHAIN_NS,
+        chain_after_ns=CHAIN_NS,
+    )

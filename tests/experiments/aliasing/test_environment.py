@@ -47,7 +47,7 @@ from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.store import load
-from tests.experiments.aliasing.siblings import with_sibling
+from tests.experiments.aliasing.siblings import never_alone, with_sibling
 
 FIRST, STEP, SIZES = 32, 64, 128
 PREDICTED = (2784, 6880)
@@ -246,6 +246,13 @@ def beside(share: float, *, cost: float = 0.0, shared: float = 0.0, seed: int = 
     return with_sibling(
         table, share, seed=seed, extra=1 + shared * marked, columns=["least_ns"]
     ).drop(columns="core_mhz")
+
+
+def test_where_no_sample_had_the_core_alone_that_is_open_and_drawn() -> None:
+    table = never_alone(samples(rounds=4, cost=0.2, drift=0.0))
+    assert findings(table, counts())["environment"].verdict == "inconclusive"
+    run = run_of(table, counts())
+    assert {"environment", "counters", "link_order", "aslr"} <= set(experiment.figures(run))
 
 
 def test_the_cost_of_a_size_alone_and_beside_a_sibling() -> None:

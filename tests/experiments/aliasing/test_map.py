@@ -21,7 +21,7 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.store import load
-from tests.experiments.aliasing.siblings import with_sibling
+from tests.experiments.aliasing.siblings import never_alone, with_sibling
 
 OFFSETS = range(-32, 33, 8)
 needs_this_processor = pytest.mark.skipif(
@@ -174,16 +174,7 @@ def test_where_the_core_is_never_alone_nothing_is_conditioned() -> None:
 
 
 def test_where_no_sample_had_the_core_alone_that_is_said_and_drawn() -> None:
-    table = samples({0: 0.5, 4096: 0.7}, rounds=4)
-    lone = np.arange(len(table)) % 4 == 0  # a quiet moment before a sample, never after it
-    wobble = np.random.default_rng(5).normal(0, 0.001, len(table))
-    busy = 4100 * np.random.default_rng(6).uniform(1.2, 1.8, len(table))
-    table = table.assign(
-        probe_before_ns=np.where(lone, 4100 * np.exp(wobble), busy),
-        probe_after_ns=np.roll(busy, 1),
-        chain_before_ns=1740.0,
-        chain_after_ns=1740.0,
-    )
+    table = never_alone(samples({0: 0.5, 4096: 0.7}, rounds=4))
     named = findings(table)
     for name in ("0", "3072", "4096", "8192"):
         assert named[name].verdict == "inconclusive"

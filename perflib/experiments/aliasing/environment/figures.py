@@ -55,7 +55,7 @@ def _environment(curve: pd.DataFrame, model: str) -> Figure:
         others["environment_bytes"], others["iteration_ns"], ".", ms=3, color="C0",
         label="other sizes",
     )  # fmt: skip
-    if len(others):
+    if others["iteration_ns"].notna().any():  # not where the core was never alone
         ends = np.nanquantile(others["iteration_ns"], [0.025, 0.975])
         above.axhspan(*ends, color="C0", alpha=0.15, lw=0, label="95 % of them")
     if "shared_iteration_ns" in curve:
@@ -76,8 +76,9 @@ def _environment(curve: pd.DataFrame, model: str) -> Figure:
         )  # fmt: skip
     above.set_ylabel("time per iteration (ns)")
     # From zero, so that a little looks little; what is far beyond the rest leaves the panel.
-    typical = 1.35 * curve["iteration_ns"].median()
-    above.set_ylim(0, np.nanmax([typical, *(1.1 * marked["iteration_ns"])]))
+    times = pd.concat([1.1 * marked["iteration_ns"], 1.35 * curve["iteration_ns"].agg(["median"])])
+    if times.notna().any():
+        above.set_ylim(0, times.max())
     above.set_title("Time against the size of the environment")
     above.legend(fontsize="small", loc="lower right", ncols=3)
     if simulated:
@@ -170,9 +171,11 @@ def _aslr(times: pd.DataFrame) -> Figure:
                 label=f"{words} ({len(rows)} starts)",
             )  # fmt: skip
     every = times["iteration_ns"].to_numpy(np.float64)
-    axes.set_xlim(0.98 * every.min(), max(np.quantile(every, 0.98), 1.05 * np.median(every)))
+    if len(every):  # not where the core was never alone
+        axes.set_xlim(0.98 * every.min(), max(np.quantile(every, 0.98), 1.05 * np.median(every)))
     axes.set_xlabel("time per iteration, the fastest of a start (ns)")
     axes.set_ylabel("starts that are as fast or faster (%)")
     axes.set_title("Fixed and random addresses")
-    axes.legend(fontsize="small", loc="lower right")
+    if len(every):
+        axes.legend(fontsize="small", loc="lower right")
     return figure

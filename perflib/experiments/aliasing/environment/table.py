@@ -351,9 +351,11 @@ def _correlation(
 ) -> tuple[float, float]:
     """Pearson's correlation, and its two-sided p value by permutation; NaN where one is flat."""
     both = np.isfinite(time_ns) & np.isfinite(counts)
+    if both.sum() < 3:
+        return math.nan, math.nan
     x, y = time_ns[both] - time_ns[both].mean(), counts[both] - counts[both].mean()
     size = math.sqrt(float((x**2).sum() * (y**2).sum()))
-    if both.sum() < 3 or size == 0:
+    if size == 0:
         return math.nan, math.nan
     found = float((x * y).sum()) / size
     drawn = generator.permuted(np.tile(x, (_RESAMPLES, 1)), axis=1) @ y / size
