@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
-from perflib.framework.experiment import Experiment
+from perflib.model import config
 from perflib.model.errors import UserError, choose
+
+if TYPE_CHECKING:  # who only needs the names, for help or TAB completion, need not wait for it
+    from perflib.framework.experiment import Experiment
 
 __all__ = ["NAMES", "get"]
 
@@ -30,9 +34,18 @@ NAMES = tuple(_FOLDERS)
 
 
 def get(name: str) -> Experiment:
-    """The experiment of that name."""
+    """The experiment of that name.
+
+    Raises
+    ------
+    UserError
+        There is none; or a configuration file names one that there is not.
+    """
+    from perflib.framework.experiment import Experiment
+
     if name not in _FOLDERS:
         raise UserError(choose("experiment", name, NAMES))
+    config.check_experiments(NAMES)
     found = importlib.import_module(f"perflib.experiments.{_FOLDERS[name]}").experiment
     assert isinstance(found, Experiment)
     return found
