@@ -73,6 +73,7 @@ def _own_folders(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PERFLIB_HOME", str(home / "data"))
         patch.setenv("PERFLIB_CACHE", str(cache))
+        patch.setenv("PERFLIB_CONFIG", "none")  # nothing of the user's, nothing above the checkout
         for name in ("CONFIG", "DATA", "RUNTIME"):
             patch.setenv(f"JUPYTER_{name}_DIR", str(home / f"jupyter-{name.lower()}"))
         patch.setenv("IPYTHONDIR", str(home / "ipython"))

@@ -16,6 +16,7 @@ from time import monotonic
 import ipywidgets as widgets
 
 from perflib import experiments
+from perflib.framework import configured
 from perflib.framework.params import Params
 from perflib.lab.fields import Fields
 from perflib.lab.summary import summary
@@ -55,7 +56,7 @@ class Form(widgets.VBox):
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._next_draw = 0.0
-        documented = self.experiment.documentation()
+        documented = configured.documentation(self.experiment)
         self._presets = documented["presets"]
         self.preset = widgets.Dropdown(
             options=[_NO_PRESET, *self._presets],
@@ -119,7 +120,7 @@ class Form(widgets.VBox):
     def _params(self) -> Params | None:
         """The fields validated; ``None`` where they are wrong, and the form says why."""
         try:
-            params = self.experiment.params(self.fields.given())
+            params = configured.params(self.experiment, self.fields.given())
             params.resolved_cores()
         except UserError as error:
             self._say(str(error), wrong=True)

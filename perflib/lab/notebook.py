@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
+from perflib.framework import configured
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params
 from perflib.model.errors import UserError, choose
@@ -25,8 +26,8 @@ def parameters(experiment: Experiment, namespace: MutableMapping[str, Any]) -> P
     cell; here a name that is no parameter is an error before anything is measured: every name that
     papermill's cell assigns, or the cells of plain assignments just before this one. ``preset``
     names one of the experiment's, ``conditions`` holds parameters that all experiments share, by
-    name. A preset counts for what neither papermill nor the cell sets otherwise than it is by
-    default.
+    name. A preset, and the defaults of a configuration file, count for what neither papermill nor
+    the cell sets otherwise than it is by default.
 
     Raises
     ------
@@ -45,7 +46,7 @@ def parameters(experiment: Experiment, namespace: MutableMapping[str, Any]) -> P
         for field, info in fields.items()
         if field in namespace and (field in injected or namespace[field] != info.default)
     }
-    return experiment.params(given, namespace.get("preset"))
+    return configured.params(experiment, given, namespace.get("preset"))
 
 
 def given_names(namespace: MutableMapping[str, Any], known: Iterable[str]) -> set[str]:

@@ -2,35 +2,76 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Any, Self
 
 from perflib.measure.schedule import Status
+from perflib.model import config
 
-__all__ = ["Reporter"]
+__all__ = ["Reporter", "Working"]
 
 _LOG_EVERY_S = 10.0
 
 
-class Reporter:
-    """Shows a measurement's status; use as a context manager and pass it as ``progress``.
+class Working:
+    """Says now and then that long work goes on, where log lines are wanted.
 
-    ``PERFLIB_PROGRESS`` = ``log`` or ``none`` overrides what is chosen by itself.
+    Parameters
+    ----------
+    title
+        What goes on.
+    mode
+        ``bar``, ``log`` or ``none``; without it ``PERFLIB_PROGRESS`` or a configuration file says
+        which, else what fits: a bar in a terminal and in Jupyter, log lines elsewhere.
     """
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, mode: str | None = None) -> None:
+        wish = config.progress()
         self._title = title
-        self._bar: Any = None
-        self._logged = -_LOG_EVERY_S
-        self._mode = os.environ.get("PERFLIB_PROGRESS") or self._fitting()
+        self._mode = mode or (wish.value if wish else self._fitting())
+        self._logged: float | None = None
+        self._begin = time.monotonic()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
 
     @staticmethod
     def _fitting() -> str:
         in_jupyter = "ipykernel" in sys.modules
         return "bar" if in_jupyter or sys.stderr.isatty() else "log"
+
+    def _log(self, words: str) -> None:
+        """A line, if the last one is old enough."""
+        with self._lock:
+            now = time.monotonic()
+            if self._logged is None or now - self._logged >= _LOG_EVERY_S:
+                self._logged = now
+                print(f"{self._title}: {words}", file=sys.stderr, flush=True)
+
+    def _pulse(self) -> None:
+        while not self._ended.wait(_LOG_EVERY_S):
+            self._log(f"at work for {time.monotonic() - self._begin:.0f} s")
+
+    def __enter__(self) -> Self:
+        if self._mode == "log":
+            threading.Thread(target=self._pulse, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+
+
+class Reporter(Working):
+    """Shows a measurement's status; use as a context manager and pass it as ``progress``."""
+
+    _bar: Any = None
 
     def __enter__(self) -> Self:
         if self._mode == "bar":
@@ -39,7 +80,7 @@ class Reporter:
             self._bar = tqdm(
                 total=100, desc=self._title, bar_format="{l_bar}{bar}| {postfix}", leave=False
             )
-        return self
+        return super().__enter__()
 
     def __call__(self, status: Status) -> None:
         """Show where the measurement stands."""
@@ -50,9 +91,8 @@ class Reporter:
             share = status.elapsed_s / max(1e-9, status.elapsed_s + status.left_s)
             self._bar.n = max(self._bar.n, round(100 * share))
             self._bar.set_postfix_str(words)
-        elif self._mode == "log" and time.monotonic() - self._logged >= _LOG_EVERY_S:
-            self._logged = time.monotonic()
-            print(f"{self._title}: {words}", file=sys.stderr, flush=True)
+        elif self._mode == "log":
+            self._log(words)
 
     def __exit__(
         self,
@@ -60,5 +100,6 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        super().__exit__(kind, error, trace)
         if self._bar is not None:
             self._bar.close()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import re
 import sys
+import time
 from types import ModuleType, SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from perflib.measure import progress as progress_module
-from perflib.measure.progress import Reporter
+from perflib.measure.progress import Reporter, Working
 from perflib.measure.schedule import Status
+from perflib.model.errors import UserError
 
 
 class Terminal(io.StringIO):
@@ -97,3 +99,30 @@ def test_bar_is_closed_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError), report:
         raise ZeroDivisionError
     assert report._bar.disable  # what tqdm calls a bar that is closed
+
+
+def test_silent_work_says_now_and_then_that_it_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "_LOG_EVERY_S", 0.02)
+    with Working("analysis of kv_per_core"):
+        while not (said := capsys.readouterr().err):
+            time.sleep(0.01)
+    assert said.startswith("analysis of kv_per_core: at work for 0 s\n")
+    assert not said.replace("analysis of kv_per_core: at work for 0 s\n", "")
+
+
+@pytest.mark.parametrize("mode", ["bar", "none"])
+def test_no_line_where_none_is_wanted(
+    mode: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "_LOG_EVERY_S", 0.001)
+    with Working("x", mode):
+        time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_unknown_word_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_PROGRESS", "lgo")
+    with pytest.raises(UserError, match="PERFLIB_PROGRESS: unknown word 'lgo': did you mean 'log'"):
+        Reporter("x")
