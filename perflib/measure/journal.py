@@ -45,6 +45,7 @@ class Journal:
         """Begin the journal of a new run."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(exist_ok=False)  # two runs never share a journal
             journal = cls(path, header, [])
         except OSError as error:
             msg = f"the run's journal cannot be made: {error}"

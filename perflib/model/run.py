@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -15,6 +17,10 @@ __all__ = ["SCHEMA", "UNFINISHED", "Run", "experiment_of", "new_id"]
 SCHEMA = 2  # of the saved file; raised when an old reader could not understand a new file
 UNFINISHED = "unfinished"  # the id of a run that is drawn while it is being measured
 
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"  # 32, none that is easily read as another
+_RANDOM = 10  # of them: 50 bits
+_MOST_HOST = 12  # a farm numbers its hosts at the end of the name: that is what stays
+
 
 @dataclass
 class Run:
@@ -23,7 +29,7 @@ class Run:
     Parameters
     ----------
     id
-        Its name in the store: experiment, UTC time, four random digits.
+        Its name in the store, see `new_id`.
     experiment
         Which experiment made it, and can analyse it.
     params
@@ -48,11 +54,24 @@ class Run:
 
 
 def new_id(experiment: str) -> str:
-    """A name for a new run: unique, sorted by time, fit for a file name."""
+    """A name for a new run: experiment, UTC time, host, 50 random bits; fit for a file name.
+
+    The names of one experiment sort by time. Three hundred starts in one second on one host share a
+    name with a probability of 4e-11; then the second to begin its journal is refused.
+
+    >>> new_id("kv_per_core")  # doctest: +SKIP
+    'kv_per_core-20260102-030405-node17-7k2m9qx4tb'
+    """
     now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    return f"{experiment}-{now}-{secrets.token_hex(2)}"
+    end = "".join(secrets.choice(_LETTERS) for _ in range(_RANDOM))
+    return f"{experiment}-{now}-{_host()}-{end}"
+
+
+def _host() -> str:
+    name = re.sub("[^a-z0-9]", "", os.uname().nodename.partition(".")[0].lower())
+    return name[-_MOST_HOST:] or "host"
 
 
 def experiment_of(run_id: str) -> str:
-    """The experiment that an id of `new_id` names."""
-    return run_id.rsplit("-", 3)[0]
+    """The experiment that an id of `new_id`, or of an earlier perflib, names."""
+    return run_id.partition("-")[0]

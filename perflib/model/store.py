@@ -103,7 +103,7 @@ def save(run: Run, path: Path | None = None) -> Path:
 
 
 def load(run_id: str | Path) -> Run:
-    """Read a run back, by its id, an unambiguous beginning of it, or the path of its file."""
+    """Read a run back: its id or an unambiguous part of it (see `find`), or its file's path."""
     return _read(find(str(run_id)))
 
 
@@ -113,15 +113,16 @@ def find(name: str, wanted: Literal["saved", "unfinished"] = "saved") -> Path:
     Parameters
     ----------
     name
-        Its id, an unambiguous beginning of it, or, of a saved run, the path of its file.
+        Its id; the beginning of its id, or of a part of it (time, host, random end), if no other
+        run's id has it; or, of a saved run, the path of its file.
     wanted
         A ``saved`` run's file, or the journal of an ``unfinished`` one, to be resumed.
 
     Raises
     ------
     UserError
-        There is no such run (says which there are, the nearest first), several begin like this,
-        or it is of the other kind.
+        There is no such run (says which there are, the nearest first), several have such a
+        part, or it is of the other kind.
     """
     if wanted == "saved" and name.endswith(".parquet"):
         if Path(name).is_file():
@@ -131,7 +132,7 @@ def find(name: str, wanted: Literal["saved", "unfinished"] = "saved") -> Path:
     files = {suffix: _by_id(suffix) for suffix in ("parquet", "journal")}
     suffix, other = ("parquet", "journal") if wanted == "saved" else ("journal", "parquet")
     every = {**files[other], **files[suffix]}
-    found = every.get(name) or _beginning(name, files[suffix]) or _beginning(name, files[other])
+    found = every.get(name) or _named(name, files[suffix]) or _named(name, files[other])
     if found is None:
         raise UserError(_unknown(name, every))
     if found.suffix != f".{suffix}":
@@ -143,9 +144,10 @@ def _by_id(suffix: str) -> dict[str, Path]:
     return {path.stem: path for path in runs_dir().glob(f"*.{suffix}")}
 
 
-def _beginning(name: str, among: dict[str, Path]) -> Path | None:
-    """The one run whose id begins with a name."""
+def _named(name: str, among: dict[str, Path]) -> Path | None:
+    """The one run whose id begins with a name, or, where none does, has a part that does."""
     matching = sorted(run_id for run_id in among if run_id.startswith(name))
+    matching = matching or sorted(run_id for run_id in among if f"-{name}" in run_id)
     if len(matching) > 1:
         msg = f"run {name!r} may be any of: {_listed(matching)}"
         raise UserError(msg)
@@ -257,29 +259,7 @@ class Saved:
 
 def runs() -> list[Saved]:
     """Every run there is, oldest first; damaged files and unfinished journals among them."""
-    import duckdb
-
-    found = []
-    for path in runs_dir().glob("*.parquet"):
-        try:
-            with duckdb.connect() as connection:
-                record = _record(connection, path)
-                count = connection.execute(
-                    f"SELECT count(*) FROM read_parquet({_quoted(path)})"
-                ).fetchone()
-            provenance = record["provenance"]
-            entry = Saved(
-                path.stem,
-                "saved",
-                record["experiment"],
-                provenance.get("machine", {}).get("hostname", ""),
-                provenance.get("start", ""),
-                count[0] if count else 0,
-                provenance.get("stopped", ""),
-            )
-        except (duckdb.Error, *_DAMAGED, UserError):
-            entry = Saved(path.stem, "damaged")
-        found.append(entry)
+    found = _saved(list(runs_dir().glob("*.parquet")))
     saved = {entry.id for entry in found}
     found += [
         Saved(path.stem, _unfinished(path), experiment_of(path.stem))
@@ -287,6 +267,41 @@ def runs() -> list[Saved]:
         if path.stem not in saved
     ]
     return sorted(found, key=lambda entry: (entry.start or _start_of(entry.id), entry.id))
+
+
+# Of the record only what the list shows leaves DuckDB: provenance may be long.
+_LISTED = """
+    SELECT file_name, record->>'experiment', coalesce(record->>'$.provenance.machine.hostname', ''),
+           coalesce(record->>'$.provenance.start', ''), num_rows,
+           coalesce(record->>'$.provenance.stopped', '')
+    FROM (SELECT file_name, decode(value)::JSON AS record
+          FROM parquet_kv_metadata({files}) WHERE key = 'perflib')
+    JOIN parquet_file_metadata({files}) USING (file_name)
+    WHERE json_type(record, 'provenance') = 'OBJECT'
+"""
+
+
+def _saved(paths: list[Path]) -> list[Saved]:
+    """The lines of saved runs, by as few queries as damaged files allow."""
+    import duckdb
+
+    def listed(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> list[Saved]:
+        files = f"[{', '.join(map(_quoted, paths))}]"
+        try:
+            rows = connection.execute(_LISTED.format(files=files)).fetchall()
+        except duckdb.Error:  # of a file that is damaged: looked for among half as many
+            if len(paths) == 1:
+                return []
+            half = len(paths) // 2
+            return listed(connection, paths[:half]) + listed(connection, paths[half:])
+        return [Saved(Path(file).stem, "saved", *values) for file, *values in rows]
+
+    if not paths:
+        return []
+    with duckdb.connect() as connection:
+        found = listed(connection, paths)
+    whole = {entry.id for entry in found}
+    return found + [Saved(path.stem, "damaged") for path in paths if path.stem not in whole]
 
 
 def _unfinished(journal: Path) -> str:

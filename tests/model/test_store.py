@@ -16,7 +16,7 @@ from perflib.experiments import get
 from perflib.measure.journal import Journal
 from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.run import SCHEMA, Run, new_id
+from perflib.model.run import SCHEMA, Run
 from tests.disk import files_no_larger_than, small_disk
 
 DATA = Path(__file__).parents[1] / "data"
@@ -87,6 +87,36 @@ def test_a_run_is_found_by_its_beginning_or_its_path(tmp_path: Path) -> None:
         store.load("/nowhere/x.parquet")
 
 
+def test_a_run_is_found_by_any_part_that_no_other_has() -> None:
+    """The random end as in git, the time, the host; of a new run as of an old one."""
+    old, new = "kv_per_core-20260101-000000-a9f1", "kv_per_core-20260102-030405-node17-7k2m9qx4tb"
+    other = "machine-20260102-030405-node17-9z3n8rw5vc"
+    for name in (old, new, other):
+        store.save(run(name, 3))
+    for part, whole in {
+        "a9": old, "7k2": new, "7k2m9qx4tb": new, "20260101": old, "node17-9": other, "m": other,
+        "kv_per_core-20260102": new, "20260102-030405-node17-7": new,
+    }.items():  # fmt: skip
+        assert store.load(part).id == whole, part
+    with pytest.raises(UserError, match=f"run 'node17' may be any of: {new}, {other}"):
+        store.load("node17")
+    with pytest.raises(UserError, match=f"run 'kv' may be any of: {old}, {new}$"):
+        store.load("kv")
+    for inner in ("k2m", "0260101", "per_core"):
+        with pytest.raises(UserError, match="unknown run"):
+            store.load(inner)
+
+
+def test_a_part_names_an_unfinished_run_too() -> None:
+    store.save(run("kv_per_core-20260101-000000-node17-7aaaaaaaaa", 3))
+    interrupted = journal("kv_per_core-20260102-000000-node17-7bbbbbbbbb")
+    interrupted.close()
+    assert store.find("7", "unfinished") == interrupted.path
+    assert store.find("7").stem.endswith("7aaaaaaaaa")
+    with pytest.raises(UserError, match="is saved, nothing of it is unfinished"):
+        store.find("7a", "unfinished")
+
+
 def journal(name: str) -> Journal:
     return Journal.create(store.runs_dir() / f"{name}.journal", {"id": name})
 
@@ -144,14 +174,6 @@ def test_folder_with_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(store.load("test").samples) == 3
     assert [entry.status for entry in store.runs()] == ["saved"]
     assert store.query("SELECT count(*) AS n FROM samples")["n"].tolist() == [3]
-
-
-def test_names_are_unique_and_fit_for_files() -> None:
-    names = {new_id("kv_per_core") for _ in range(20)}
-    assert len(names) > 18
-    for name in names:
-        assert name.startswith("kv_per_core-2")
-        assert name.replace("-", "").replace("_", "").isalnum()
 
 
 # --- old files ---------------------------------------------------------------------------------
@@ -307,6 +329,29 @@ def test_list_has_saved_and_unfinished_runs_by_time(home: Path) -> None:
         ("kv_per_core-20260102-000000-0000", "interrupted", "kv_per_core"),
         ("kv_per_core-20260103-000000-0000", "saved", "test"),
     ]
+
+
+def test_old_identifiers_are_listed_among_new_ones_by_start(home: Path) -> None:
+    first = Journal.create(home / "runs" / "zebra-20260101-000000-a9f1.journal", {})
+    second = Journal.create(home / "runs" / "kv-20260102-000000-node17-0aaaaaaaaa.journal", {})
+    third = Journal.create(home / "runs" / "apple-20260103-000000-00ff.journal", {})
+    store.save(run("kv-20260104-000000-node17-0aaaaaaaaa", 3, day=4))
+    for opened in (first, second, third):
+        opened.close()
+    assert [entry.experiment for entry in store.runs()] == ["zebra", "kv", "apple", "test"]
+
+
+def test_damaged_files_among_many_spoil_none_of_the_rest() -> None:
+    path = store.save(run("test-000", 3))
+    raw = path.read_bytes()
+    for number in range(1, 60):
+        path.with_name(f"test-{number:03}.parquet").write_bytes(raw)
+    broken = {0, 7, 8, 9, 31, 59}
+    for number in broken:
+        path.with_name(f"test-{number:03}.parquet").write_bytes(raw[: number * len(raw) // 60])
+    damaged = {entry.id for entry in store.runs() if entry.status == "damaged"}
+    assert damaged == {f"test-{number:03}" for number in broken}
+    assert all(entry.samples == 3 for entry in store.runs() if entry.id not in damaged)
 
 
 def test_query_spans_runs_with_different_columns() -> None:
