@@ -93,7 +93,7 @@ compiler:
 $(FOR_USE): pyproject.toml | $(BIN)/pip
 	@cmp -s $< $@ || { \
 	  echo "Installing perflib and what it needs into $(VENV) (once, a minute or two) ..."; \
-	  $(PIP) --editable . && cp $< $@; }
+	  $(PIP) --editable '.[lab]' && cp $< $@; }
 	@touch $@
 
 $(FOR_DEVELOPMENT): pyproject.toml | $(BIN)/pip

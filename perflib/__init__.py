@@ -140,10 +140,17 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("perflib-jupyter")
     if name not in _LAZY:
         msg = f"module 'perflib' has no attribute {name!r}"
         raise AttributeError(msg)
-    module = importlib.import_module(_LAZY[name])
+    from perflib.model.extras import installed
+
+    with installed():
+        module = importlib.import_module(_LAZY[name])
     value = getattr(module, name, module)
     globals()[name] = value
     return value

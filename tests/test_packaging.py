@@ -22,6 +22,8 @@ import click
 import pytest
 import yaml
 
+from perflib.model.extras import EXTRAS
+
 TOP = Path(__file__).parents[1]
 MODULES = sorted((TOP / "perflib").rglob("*.py"))
 
@@ -30,16 +32,18 @@ CONDA = {"duckdb": "python-duckdb", "matplotlib": "matplotlib-base", "seaborn": 
 # What environment.yml has beside the packages of pyproject.toml.
 CONDA_ONLY = {"c-compiler", "make", "pip"}
 
+OWN = "perflib-jupyter"
 # Dependencies that are run, not imported.
 RUN = {
     "ipykernel": "executes the notebooks",
     "jupyterlab": "perflib lab starts it as a module",
     "papermill": "perflib batch starts it as a module",
+    "pyarrow": "pandas.read_parquet uses it",
 }
 DEVELOPMENT_TOOLS = {
-    "clang-format", "hatchling", "mypy", "nbval", "nox", "pandas-stubs", "perflib", "pre-commit",
-    "pytest-timeout", "ruff", "types-cffi", "types-psutil", "types-pyyaml", "types-regex",
-    "types-tqdm",
+    "build", "check-wheel-contents", "clang-format", "hatchling", "mypy", "nbval", "nox",
+    "pandas-stubs", "pre-commit", "pytest-timeout", "ruff", "twine", "types-cffi", "types-psutil",
+    "types-pyyaml", "types-regex", "types-tqdm",
 }  # fmt: skip
 
 
@@ -51,13 +55,24 @@ def project() -> dict[str, Any]:
 
 def split(requirement: str) -> tuple[str, str]:
     """``("numpy", ">=1.26")`` of a requirement; names as indices compare them."""
-    match = re.fullmatch(r"\s*([A-Za-z0-9._-]+)\s*(.*?)\s*", requirement.partition("#")[0])
+    match = re.fullmatch(
+        r"\s*([A-Za-z0-9._-]+)(?:\[\w+\])?\s*(.*?)\s*", requirement.partition("#")[0]
+    )
     assert match is not None, requirement
     return re.sub(r"[-_.]+", "-", match[1]).lower(), match[2]
 
 
 def bounds(requirements: list[str]) -> dict[str, str]:
-    return dict(map(split, requirements))
+    return {name: bound for name, bound in map(split, requirements) if name != OWN}
+
+
+def extra(name: str) -> dict[str, str]:
+    """The packages that an extra adds, without those of the extras that it includes."""
+    return bounds(project()["project"]["optional-dependencies"][name])
+
+
+def core() -> dict[str, str]:
+    return bounds(project()["project"]["dependencies"])
 
 
 # --- dependencies ------------------------------------------------------------------------------
@@ -67,7 +82,7 @@ def test_environment_yml_has_the_packages_and_bounds_of_pyproject() -> None:
     environment = yaml.safe_load((TOP / "environment.yml").read_text())
     listed = [entry for entry in environment["dependencies"] if isinstance(entry, str)]
     conda = bounds(listed)
-    declared = bounds(project()["project"]["dependencies"])
+    declared = core() | extra("report") | extra("lab")
     wanted = {CONDA.get(name, name): bound for name, bound in declared.items()}
     wanted["python"] = project()["project"]["requires-python"]
     assert {name: bound for name, bound in conda.items() if name not in CONDA_ONLY} == wanted
@@ -125,20 +140,23 @@ def distributions(modules: set[str]) -> set[str]:
 
 
 def test_every_import_is_declared_and_every_dependency_is_used() -> None:
-    extras = project()["project"]["optional-dependencies"]
-    declared = set(bounds(project()["project"]["dependencies"]))
+    declared = set(core() | extra("report") | extra("lab"))
     used = distributions(third_party(MODULES))
-    assert used - declared <= set(bounds(extras["hep"]))
+    assert used - declared <= set(extra("hep"))
     assert declared - used == set(RUN)
 
 
+def test_a_missing_package_is_named_with_the_extra_that_brings_it() -> None:
+    for name, modules in EXTRAS.items():
+        assert distributions(set(modules)) == set(extra(name)), name
+
+
 def test_every_development_dependency_is_used() -> None:
-    extras = project()["project"]["optional-dependencies"]
     tests = [*(TOP / "tests").rglob("*.py"), *(TOP / "benchmarks").rglob("*.py")]
     used = distributions(third_party(tests))
-    known = bounds(project()["project"]["dependencies"]) | bounds(extras["dev"])
-    assert used - set(known) <= set(bounds(extras["hep"]))
-    assert set(bounds(extras["dev"])) - used == DEVELOPMENT_TOOLS
+    known = core() | extra("report") | extra("lab") | extra("dev")
+    assert used - set(known) <= set(extra("hep"))
+    assert set(extra("dev")) - used == DEVELOPMENT_TOOLS
 
 
 # --- who imports whom ----------------------------------------------------------------------------
@@ -195,7 +213,7 @@ def test_every_room_has_its_place_and_every_place_its_room() -> None:
 def test_imports_run_downwards(path: Path) -> None:
     name = name_of(path)
     if name == "perflib":  # the interface imports what is asked of it, by name
-        assert not uses(path)
+        assert uses(path) == {"perflib.model.extras"}
         return
     for other in uses(path) - {name}:
         assert other != "perflib", f"{name} imports the interface of notebooks"
@@ -323,7 +341,7 @@ def test_a_wheel_carries_kernels_notebooks_and_published_tables(wheel: Path) -> 
             assert str(path.relative_to(TOP)) in files
     assert "perflib/py.typed" in files
     tops = {name.split("/")[0] for name in files}
-    assert tops == {"perflib", f"perflib-{project()['project']['version']}.dist-info"}
+    assert tops == {"perflib", f"perflib_jupyter-{project()['project']['version']}.dist-info"}
     assert not [name for name in files if "__pycache__" in name or "checkpoints" in name]
 
 

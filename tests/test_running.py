@@ -69,8 +69,8 @@ def test_a_long_table_of_skips_ends_with_a_line_of_packages(tmp_path: Path) -> N
     ("reasons", "lines"),
     [
         (
-            ["pip install 'perflib[dev]'", "x: apt-get install a b-2, or dnf install c"],
-            "pip install 'perflib[dev]' (1); apt-get install a b-2 (1)",
+            ["pip install 'perflib-jupyter[dev]'", "x: apt-get install a b-2, or dnf install c"],
+            "pip install 'perflib-jupyter[dev]' (1); apt-get install a b-2 (1)",
         ),
         (
             ["'apt-get install b' (Debian)", "apt-get install c.", "apt-get install b", "no d"],

@@ -18,6 +18,7 @@ import click
 
 from perflib.cli.output import say
 from perflib.model.errors import PerflibError, UserError, choose
+from perflib.model.extras import installed
 
 __all__ = ["main"]
 
@@ -63,7 +64,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="perflib")
+@click.version_option(package_name="perflib-jupyter")
 def cli() -> None:
     """Why is this machine, this core, this buffer slower than it should be?"""
 
@@ -79,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(arguments) if arguments is not None else None
     code = 0
     try:
-        cli(args=words, prog_name="perflib", standalone_mode=False)
+        with installed():
+            cli(args=words, prog_name="perflib", standalone_mode=False)
     except PerflibError as error:
         say(f"perflib: {error}")
         code = error.exit_code

@@ -27,6 +27,7 @@ from perflib.framework.params import Params as AnyParams
 from perflib.framework.params import describe_fields
 from perflib.model.claims import CHANGED
 from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.extras import installed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +136,8 @@ class Experiment:
     # --- what each experiment's modules do ------------------------------------------------------
 
     def _part(self, module: str) -> Any:
-        return importlib.import_module(f"{type(self).__module__}.{module}")
+        with installed():
+            return importlib.import_module(f"{type(self).__module__}.{module}")
 
     def plan(self, params: Any) -> dict[str, Any]:
         """Decide what stays the same when the run is resumed; nothing is measured.
@@ -346,7 +348,7 @@ class Experiment:
             "stopped": stopped,
             "problems": session.problems,
             "versions": {
-                "perflib": version("perflib"),
+                "perflib": version("perflib-jupyter"),
                 "python": platform.python_version(),
                 "implementation": sys.implementation.name,
                 **{package: version(package) for package in _RECORDED},

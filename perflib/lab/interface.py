@@ -13,9 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+from perflib.framework import configured
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params
 from perflib.model.errors import UserError, choose
+from perflib.model.extras import installed
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 
@@ -159,7 +161,8 @@ class RunView(Run):
         """
         if name not in self._plots:
             raise UserError(choose("plot", name, self._plots))
-        from perflib.lab.theme import themed
+        with installed():
+            from perflib.lab.theme import themed
 
         with themed():
             return self._plots[name]()
@@ -182,7 +185,7 @@ class ExperimentView:
         self.name = described.name
         self.title = described.title
         self.question = described.question
-        self.presets = list(described.presets)
+        self.presets = list(configured.presets(described))
 
     def __repr__(self) -> str:
         notebook = f"notebooks/{self._experiment.notebook}.ipynb"
@@ -190,7 +193,7 @@ class ExperimentView:
         lines.append(f"  presets: {', '.join(self.presets)}")
         lines.append("  parameters:")
         own = self._experiment.Params.model_fields.keys() - Params.model_fields.keys()
-        for entry in self._experiment.documentation()["parameters"]:
+        for entry in configured.documentation(self._experiment)["parameters"]:
             if entry["name"] in own:
                 value = f"{entry['name']} = {entry['default']!r} {entry['unit']}".rstrip()
                 lines.append(f"    {value}: {entry['help']}")
@@ -228,7 +231,7 @@ class ExperimentView:
         changed = {**(conditions or {}), **given}
         if params is not None:
             changed = {**params.model_dump(exclude_unset=True), **changed}
-        return self._experiment.params(changed, preset)
+        return configured.params(self._experiment, changed, preset)
 
     def run(
         self,
@@ -295,7 +298,8 @@ class ExperimentView:
 
     def form(self) -> Form:
         """The experiment as a form: fields, run, live plot, stop, save."""
-        from perflib.lab.form import Form
+        with installed():
+            from perflib.lab.form import Form
 
         return Form(self.name)
 
@@ -352,7 +356,8 @@ def compare(first: Run, second: Run) -> Findings:
 
 def report(runs: Sequence[Run], path: str | Path) -> Path:
     """Write one self-contained HTML file about some runs; returns where it lies."""
-    from perflib.lab.report import write_report
+    with installed():
+        from perflib.lab.report import write_report
 
     write_report(runs, Path(path))
     return Path(path).absolute()

@@ -9,9 +9,9 @@ oldest line at once. So the curve is cut into segments, each of one of these for
     latency = a - b (1 / s) ** p    it settles, from the end of a cache on (p is 1, 2 or 4)
     log latency = a + b log s       a ramp: no level, or one whose end is blurred
 
-with ``b`` positive. The cuts are those of least squares with a penalty for each (Killick et al.,
-J. Am. Stat. Assoc. 107 (2012) 1590, by ``ruptures``). A *level* is where the curve of a stretch
-rises by less than 15 % a doubling of the size; what is steeper is a transition.
+with ``b`` positive. The cuts are those of least squares with a penalty for each (Jackson et al.,
+IEEE Signal Process. Lett. 12 (2005) 105). A *level* is where the curve of a stretch rises by less
+than 15 % a doubling of the size; what is steeper is a transition.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import ruptures
 from numpy.typing import NDArray
-from ruptures.base import BaseCost
 from scipy.optimize import linear_sum_assignment
 
 from perflib.stats.interval import Interval
@@ -105,23 +103,6 @@ class _Stretch(NamedTuple):
     stop: int
     fit: Floats
     slope: Floats
-
-
-class _Table(BaseCost):  # type: ignore[misc]
-    """The costs of all segments, computed beforehand, in the shape that ruptures asks for."""
-
-    model = "table"
-    min_size = _SHORTEST
-
-    def __init__(self, costs: Floats) -> None:
-        self.costs = costs
-
-    def fit(self, signal: Floats) -> _Table:
-        self.signal = signal
-        return self
-
-    def error(self, start: int, end: int) -> float:
-        return float(self.costs[start, end])
 
 
 def find_levels(
@@ -252,12 +233,28 @@ def _cut(octaves: Floats, curve: Floats, noise: float) -> list[_Stretch]:
         x, y = octaves[start:] - octaves[start], curve[start:]
         fits = _squares(x, y) / noise**2 + np.array([0.0, *[word] * (1 + len(_SETTLING))])[:, None]
         costs[start, start + _SHORTEST :] = fits.min(axis=0)[_SHORTEST - 1 :]
-    search = ruptures.Pelt(custom_cost=_Table(costs), min_size=_SHORTEST, jump=1)
-    ends: list[int] = search.fit(curve[:, None]).predict(pen=3 * word)
     return [
         _stretch(octaves, curve, start, stop, noise**2 * word)
-        for start, stop in zip([0, *ends], ends, strict=False)
+        for start, stop in itertools.pairwise(_cheapest(costs, 3 * word))
     ]
+
+
+def _cheapest(costs: Floats, penalty: float) -> list[int]:
+    """Where to cut so that ``costs[start, stop]``, and a penalty a segment, sum to the least.
+
+    Exact, by dynamic programming: the best way to a place goes on from the best way to an earlier
+    one. With the ends, 0 and the last place.
+    """
+    count = len(costs)
+    least, came_from = np.zeros(count), np.zeros(count, dtype=int)
+    for stop in range(1, count):
+        ways = least[:stop] + costs[:stop, stop] + penalty
+        came_from[stop] = np.argmin(ways)
+        least[stop] = ways[came_from[stop]]
+    places = [count - 1]
+    while places[-1]:
+        places.append(int(came_from[places[-1]]))
+    return places[::-1]
 
 
 def _forms(x: Floats, y: Floats) -> list[tuple[Floats, Floats, Floats]]:

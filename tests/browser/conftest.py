@@ -99,7 +99,7 @@ def console() -> list[str]:
 def page(console: list[str]) -> Iterator[Any]:
     """A page of headless Chromium whose errors go to ``console``."""
     playwright = pytest.importorskip(
-        "playwright.sync_api", reason="needs Playwright: pip install 'perflib[dev]'"
+        "playwright.sync_api", reason="needs Playwright: pip install 'perflib-jupyter[dev]'"
     )
     path = chromium()
     if path is None:

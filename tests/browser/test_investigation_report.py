@@ -42,7 +42,7 @@ def test_everyone_can_read_it(
     page: Any, report: str, size: Any, opened: bool, console: list[str], tmp_path: Path
 ) -> None:
     axe = pytest.importorskip(
-        "axe_playwright_python", reason="needs axe-core: pip install 'perflib[dev]'"
+        "axe_playwright_python", reason="needs axe-core: pip install 'perflib-jupyter[dev]'"
     )
     page.set_viewport_size(size)
     page.goto(report)

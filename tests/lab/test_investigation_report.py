@@ -145,7 +145,9 @@ def test_links_hold_when_the_folder_is_moved(whole: Any, tmp_path: Path) -> None
 
 
 def test_it_is_html_by_the_standard(whole: Any) -> None:
-    html5lib = pytest.importorskip("html5lib", reason="needs html5lib: pip install 'perflib[dev]'")
+    html5lib = pytest.importorskip(
+        "html5lib", reason="needs html5lib: pip install 'perflib-jupyter[dev]'"
+    )
     html5lib.HTMLParser(strict=True).parse(text_of(whole))
 
 

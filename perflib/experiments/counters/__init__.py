@@ -75,7 +75,7 @@ class CountersParams(JobParams):
     )
     job: Literal["program", "pythia", "command"] = parameter(
         "program",
-        "what is counted: our simulation as a 'program', 'pythia' (needs perflib[hep]), or any "
+        "what is counted: our simulation as a 'program', 'pythia' (of the extra [hep]), or any "
         "'command' with job_command",
     )
 

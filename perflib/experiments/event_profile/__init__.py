@@ -83,7 +83,7 @@ class EventParams(JobParams):
     )
     job: Literal["program", "pythia", "command", "running"] = parameter(
         "program",
-        "what is profiled: our simulation as a 'program', 'pythia' (needs perflib[hep]), any "
+        "what is profiled: our simulation as a 'program', 'pythia' (of the extra [hep]), any "
         "'command' with job_command, or a job that is 'running' with job_pid and job_log",
     )
     job_pid: int | None = parameter(None, "process id of job=running", ge=1, le=2**22)

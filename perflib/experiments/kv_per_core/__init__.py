@@ -64,7 +64,7 @@ class KvParams(JobParams):
     job: Literal["kernel", "program", "pythia", "command"] = parameter(
         "kernel",
         "what is timed: our simulation called as a 'kernel', the same as a 'program' that writes "
-        "a log, 'pythia' (needs perflib[hep]), or any 'command' with job_command",
+        "a log, 'pythia' (of the extra [hep]), or any 'command' with job_command",
     )
 
 

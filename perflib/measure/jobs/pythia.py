@@ -23,7 +23,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perflib.model.errors import MeasurementError, PerflibError, UserError
+from perflib.model.errors import MeasurementError, PerflibError
+from perflib.model.extras import installed
 
 __all__ = ["EventSummary", "Generators", "main"]
 
@@ -65,11 +66,8 @@ class Generators:
     """
 
     def __init__(self, seed: int, pileup: int) -> None:
-        try:
+        with installed():
             pythia8 = importlib.import_module("pythia8mc")
-        except ImportError as error:
-            msg = f"Pythia 8 cannot be loaded ({error}). Install it: pip install 'perflib[hep]'"
-            raise UserError(msg) from error
         self._seed = seed
         self._pileup = pileup
         self._signal = _generator(pythia8, _SIGNAL)

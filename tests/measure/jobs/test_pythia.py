@@ -18,7 +18,7 @@ from perflib.measure.jobs.pythia import Generators, main
 SEED, PILEUP = 7, 2
 needs_pythia = pytest.mark.skipif(
     importlib.util.find_spec("pythia8mc") is None,
-    reason="pythia8mc is not installed (pip install 'perflib[hep]')",
+    reason="pythia8mc is not installed (pip install 'perflib-jupyter[hep]')",
 )
 
 
@@ -76,7 +76,7 @@ def test_without_pythia_the_message_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "pythia8mc", None)
     assert main(["--events", "1"]) == 2
     printed = capsys.readouterr()
-    assert "pip install 'perflib[hep]'" in printed.err
+    assert "pip install 'perflib-jupyter[hep]'" in printed.err
     assert printed.out == ""
 
 
