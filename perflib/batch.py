@@ -3,11 +3,16 @@
 Each notebook is executed by a papermill process of its own, so that a killed kernel, a time-out or
 a damaged notebook costs that one output. The kernel is this very Python, whatever kernels the user
 has registered under the name ``python3``.
+
+A notebook is executed into ``NAME.unfinished.ipynb`` and takes the place of ``NAME.ipynb`` when it
+has succeeded: what failed or was killed stays under the first name, and an earlier good output
+stays as it is. A good output says of which notebook and parameters it was made.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import signal
@@ -17,16 +22,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from perflib import experiments
 from perflib.framework.params import assignments
+from perflib.measure import launch
+from perflib.measure.conditions import Conditions
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.paths import notebooks_dir
+from perflib.model.store import runs_dir
 
 __all__ = ["Outcome", "as_html", "batch", "every_notebook", "load_sets", "parse_assignments"]
 
@@ -34,22 +42,48 @@ ParameterSet = Mapping[str, Any]
 _WORDS = {"none": None, "null": None, "true": True, "false": False}
 _DEAD_KERNEL = 138  # papermill's exit status
 _GRACE_S = 20.0
+_STILL_S = 60.0  # how often a line says that a notebook is still running
+_MARK = "perflib"  # the key, in a good output's metadata, of what it was made of
+_BEFORE = "succeeded before, with the same notebook and parameters"
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What became of one notebook with one parameter set.
 
-    ``output`` is the executed notebook, as far as it got; ``message`` says in a sentence why it
-    failed, or, where it is ``ok``, why it was left out.
+    ``output`` is the executed notebook; of one that failed, as far as it got. ``state``: it
+    ``succeeded``, it ``failed``, it was ``skipped`` because an earlier output is good, or it is
+    ``absent`` because this machine cannot measure it. ``message`` says in a sentence why it did not
+    succeed now. ``runs`` are the saved runs that the executed notebook names.
     """
 
     notebook: Path
     parameters: ParameterSet
     output: Path
-    ok: bool
+    state: Literal["succeeded", "failed", "skipped", "absent"]
     message: str
     seconds: float
+    runs: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What ``perflib batch --json`` prints of it."""
+        return {
+            "notebook": str(self.notebook),
+            "parameters": _plain(self.parameters),
+            "output": str(self.output),
+            "state": self.state,
+            "message": self.message,
+            "seconds": round(self.seconds, 1),
+            "runs": list(self.runs),
+        }
+
+
+def _plain(parameters: ParameterSet) -> dict[str, Any]:
+    """Parameters as JSON holds them: YAML has dates, and NaN is no JSON."""
+    plain: dict[str, Any] = json.loads(
+        json.dumps(dict(parameters), default=str), parse_constant=str
+    )
+    return plain
 
 
 def load_sets(path: Path) -> list[dict[str, Any]]:
@@ -143,7 +177,9 @@ def batch(
     out: Path,
     *,
     timeout_s: float | None = None,
+    skip_done: bool = False,
     done: Callable[[Outcome], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> list[Outcome]:
     """Execute every notebook with every parameter set.
 
@@ -157,8 +193,13 @@ def batch(
         The folder of the executed notebooks.
     timeout_s
         The longest that one notebook may take.
+    skip_done
+        Leave out what succeeded before: its output is there, made from the same notebook with the
+        same parameters.
     done
         Called after each.
+    progress
+        Called with a line when a notebook begins, and now and then while it runs.
 
     Raises
     ------
@@ -169,19 +210,58 @@ def batch(
         if not notebook.is_file():
             msg = f"there is no notebook {notebook}"
             raise UserError(msg)
+    say = progress or (lambda _line: None)
     sets = list(parameter_sets) or [{}]
-    outputs = _outputs(notebooks, len(sets), out)
+    outputs = iter(_outputs(notebooks, len(sets), out))
+    works = [(notebook, one, next(outputs)) for notebook in notebooks for one in sets]
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="perflib-batch-") as scratch:
         environment = _environment(Path(scratch))
-        for index, notebook in enumerate(notebooks):
-            for number, parameters in enumerate(sets):
-                output = outputs[index * len(sets) + number]
-                outcome = _execute(notebook, parameters, output, environment, timeout_s)
-                outcomes.append(outcome)
-                if done is not None:
-                    done(outcome)
+        for number, (notebook, parameters, output) in enumerate(works, 1):
+            mark = {
+                "notebook_sha256": hashlib.sha256(notebook.read_bytes()).hexdigest(),
+                "parameters": _plain(parameters),
+            }
+            again = _why_again(output, mark) if skip_done else ""
+            if skip_done and not again:
+                outcome = Outcome(notebook, parameters, output, "skipped", _BEFORE, 0.0)
+            else:
+                title = f"{output.name} ({number} of {len(works)})"
+                say(f"{title} begins{again and f': {again}'}")
+                outcome = _execute(
+                    notebook, parameters, output, environment, timeout_s,
+                    lambda words, title=title: say(f"{title} {words}"),
+                )  # fmt: skip
+                if outcome.state == "succeeded":
+                    _keep(outcome.output, mark, output)
+                    outcome = replace(outcome, output=output)
+            outcomes.append(outcome)
+            if done is not None:
+                done(outcome)
     return outcomes
+
+
+def _why_again(output: Path, mark: Mapping[str, Any]) -> str:
+    """Why an earlier output does not do; empty where it does."""
+    if not output.exists():
+        return "there is no good output yet"
+    made_of = _read(output).get("metadata", {}).get(_MARK, {})
+    if made_of.get("notebook_sha256") != mark["notebook_sha256"]:
+        return "its output was made from another version of the notebook"
+    if made_of.get("parameters") != mark["parameters"]:
+        return "its output was made with other parameters"
+    return ""
+
+
+def _keep(unfinished: Path, mark: Mapping[str, Any], output: Path) -> None:
+    """Put a good output into its place, in one step, with what it was made of."""
+    content = _read(unfinished)
+    content["metadata"][_MARK] = mark
+    with unfinished.open("w", encoding="utf-8") as file:
+        json.dump(content, file, ensure_ascii=False, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(output)
 
 
 def _outputs(notebooks: Sequence[Path], sets: int, out: Path) -> list[Path]:
@@ -220,14 +300,18 @@ def _execute(
     output: Path,
     environment: Mapping[str, str],
     timeout_s: float | None,
+    say: Callable[[str], None],
 ) -> Outcome:
-    """Run papermill once; its output folder is where the notebook's relative paths lead."""
-    begin = time.monotonic()
-    output.unlink(missing_ok=True)
+    """Run papermill once, beside the output; its folder is where relative paths lead."""
+    begin, begin_s = time.monotonic(), time.time()
+    unfinished = output.with_suffix(".unfinished.ipynb")
+    unfinished.unlink(missing_ok=True)
     given = output.with_suffix(".parameters.json")
     given.write_text(json.dumps(dict(parameters), default=str))  # YAML has dates
-    argv = [sys.executable, "-m", "papermill", str(notebook.absolute()), str(output.absolute())]
+    argv = [sys.executable, "-m", "papermill", str(notebook.absolute()), str(unfinished.absolute())]
     argv += ["-f", str(given.absolute()), "--no-progress-bar", "--cwd", str(output.parent)]
+    # It dies with this process: one that goes on would write, and measure, beside the next batch.
+    argv, _ = launch.command(Conditions(aslr=True), argv)
     with subprocess.Popen(
         argv,
         env=dict(environment),
@@ -238,8 +322,8 @@ def _execute(
         errors="replace",
     ) as process:
         try:
-            _, complaints = process.communicate(timeout=timeout_s)
-            message = _why(process.returncode, output, complaints)
+            complaints = _wait(process, begin, timeout_s, say)
+            message = _why(process.returncode, unfinished, complaints)
         except subprocess.TimeoutExpired:
             _end(process)
             message = f"took longer than {timeout_s:g} s and was ended"
@@ -248,8 +332,39 @@ def _execute(
             raise
         finally:
             given.unlink(missing_ok=True)
+    state: Literal["failed", "succeeded"] = "failed" if message else "succeeded"
     seconds = time.monotonic() - begin
-    return Outcome(notebook, parameters, output, not message, message, seconds)
+    runs = _runs_named(unfinished, begin_s)
+    return Outcome(notebook, parameters, unfinished, state, message, seconds, runs)
+
+
+def _wait(
+    process: subprocess.Popen[str],
+    begin: float,
+    timeout_s: float | None,
+    say: Callable[[str], None],
+) -> str:
+    """Wait for papermill's end; what it wrote to standard error."""
+    while True:
+        spent_s = time.monotonic() - begin
+        left_s = _STILL_S if timeout_s is None else timeout_s - spent_s
+        try:
+            return process.communicate(timeout=max(0.0, min(_STILL_S, left_s)))[1]
+        except subprocess.TimeoutExpired:
+            if left_s <= _STILL_S and timeout_s is not None:
+                raise
+            say(f"still runs, {time.monotonic() - begin:.0f} s")
+
+
+def _runs_named(output: Path, since_s: float) -> tuple[str, ...]:
+    """The runs saved since then whose identifiers the executed notebook shows."""
+    saved = {
+        path.stem: made
+        for path in runs_dir().glob("*.parquet")
+        if (made := path.stat().st_mtime) >= since_s - 1  # file systems round times
+    }
+    shown = json.dumps([cell.get("outputs") for cell in _cells(output)]) if saved else ""
+    return tuple(sorted((run for run in saved if run in shown), key=lambda run: saved[run]))
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -277,12 +392,17 @@ def _why(status: int, output: Path, complaints: str) -> str:
     return last[-1].strip() if last else f"papermill ended with status {status}"
 
 
-def _cells(output: Path) -> list[dict[str, Any]]:
+def _read(output: Path) -> dict[str, Any]:
+    """An executed notebook; nothing where it is absent or damaged."""
     try:
-        cells: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))["cells"]
-    except (OSError, ValueError, KeyError):
-        return []
-    return [cell for cell in cells if cell.get("cell_type") == "code"]
+        content = json.loads(output.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _cells(output: Path) -> list[dict[str, Any]]:
+    return [cell for cell in _read(output).get("cells", []) if cell.get("cell_type") == "code"]
 
 
 def _where(output: Path) -> str:
@@ -340,7 +460,7 @@ def every_notebook(
     chosen = [notebook for notebook in notebooks if notebook.stem not in left_out]
     outcomes = batch(chosen, [{"preset": "quick"}], out, timeout_s=timeout_s, done=done)
     return outcomes + [
-        Outcome(notebook, {}, out / notebook.name, True, left_out[notebook.stem], 0.0)
+        Outcome(notebook, {}, out / notebook.name, "absent", left_out[notebook.stem], 0.0)
         for notebook in notebooks
         if notebook.stem in left_out
     ]

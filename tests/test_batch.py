@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import json
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ import pytest
 from perflib import batch as batches
 from perflib import experiments
 from perflib.batch import Outcome, as_html, batch, every_notebook, load_sets, parse_assignments
+from perflib.cli import main
 from perflib.framework.params import Params
+from perflib.machine.processes import is_gone
 from perflib.model.errors import MeasurementError, UserError
 
 
@@ -165,11 +170,11 @@ def test_each_notebook_with_each_set_and_a_failure_stops_no_other(tmp_path: Path
     out = tmp_path / "out"
     outcomes = batch([dies, good], [{"x": 3}, {"x": 2}], out, done=seen.append)
     assert outcomes == seen
-    assert [(outcome.output.name, outcome.ok) for outcome in outcomes] == [
-        ("dies-001.ipynb", False),
-        ("dies-002.ipynb", True),
-        ("good-001.ipynb", False),
-        ("good-002.ipynb", True),
+    assert [(outcome.output.name, outcome.state) for outcome in outcomes] == [
+        ("dies-001.unfinished.ipynb", "failed"),
+        ("dies-002.ipynb", "succeeded"),
+        ("good-001.unfinished.ipynb", "failed"),
+        ("good-002.ipynb", "succeeded"),
     ]
     dead, _, wrong, right = outcomes
     assert dead.message.startswith("the kernel died in code cell 4")
@@ -186,7 +191,7 @@ def test_one_set_needs_no_number_and_equal_names_do_not_collide(tmp_path: Path) 
     paths = [notebook(tmp_path / folder / "same.ipynb", "x") for folder in ("a", "b")]
     outcomes = batch(paths, [], tmp_path / "out")
     assert [outcome.output.name for outcome in outcomes] == ["same.ipynb", "same_2.ipynb"]
-    assert all(outcome.ok for outcome in outcomes)
+    assert all(outcome.state == "succeeded" for outcome in outcomes)
 
 
 def test_a_time_out_is_told_and_what_there_was_is_kept(tmp_path: Path) -> None:
@@ -206,7 +211,7 @@ def test_a_damaged_notebook_is_one_failure(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.ipynb"
     damaged.write_text("{")
     (outcome,) = batch([damaged], [], tmp_path / "out")
-    assert not outcome.ok
+    assert outcome.state == "failed"
     assert outcome.message
     assert "\n" not in outcome.message
 
@@ -214,6 +219,134 @@ def test_a_damaged_notebook_is_one_failure(tmp_path: Path) -> None:
 def test_a_missing_notebook_is_an_error_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"there is no notebook .*missing\.ipynb"):
         batch([tmp_path / "missing.ipynb"], [], tmp_path / "out")
+
+
+# --- going on -----------------------------------------------------------------------------------
+
+
+def states(outcomes: list[Outcome]) -> list[str]:
+    return [outcome.state for outcome in outcomes]
+
+
+def test_what_fails_leaves_the_earlier_good_output(tmp_path: Path) -> None:
+    path = notebook(tmp_path / "one.ipynb", "print('x is', x)", "assert x < 3")
+    out = tmp_path / "out"
+    batch([path], [{"x": 2}], out)
+    good = (out / "one.ipynb").read_bytes()
+    (failed,) = batch([path], [{"x": 3}], out)
+    assert (failed.state, failed.output.name) == ("failed", "one.unfinished.ipynb")
+    assert "x is 3" in streams(failed.output)
+    assert (out / "one.ipynb").read_bytes() == good
+    batch([path], [{"x": 1}], out)  # the next good one takes both places
+    assert [file.name for file in out.iterdir()] == ["one.ipynb"]
+    assert "x is 1" in streams(out / "one.ipynb")
+
+
+def test_done_is_the_same_notebook_with_the_same_parameters(tmp_path: Path) -> None:
+    paths = [notebook(tmp_path / f"{name}.ipynb", f"x, '{name}'") for name in ("a", "b")]
+    out = tmp_path / "out"
+    lines: list[str] = []
+
+    def again(parameters: dict[str, Any]) -> list[str]:
+        lines.clear()
+        return states(batch(paths, [parameters], out, skip_done=True, progress=lines.append))
+
+    given = {"x": dt.date(2026, 1, 2), "y": float("nan")}  # YAML has them, JSON has not
+    assert again(given) == ["succeeded", "succeeded"]
+    assert lines[0] == "a.ipynb (1 of 2) begins: there is no good output yet"
+    assert again(given) == ["skipped", "skipped"]
+    assert lines == []
+    notebook(paths[0], "x, 'changed'")
+    assert again(given) == ["succeeded", "skipped"]
+    assert lines == [
+        "a.ipynb (1 of 2) begins: its output was made from another version of the notebook"
+    ]
+    assert again({"x": 2}) == ["succeeded", "succeeded"]
+    assert lines[1] == "b.ipynb (2 of 2) begins: its output was made with other parameters"
+    (out / "a.ipynb").write_text("{")  # damaged
+    assert again({"x": 2}) == ["succeeded", "skipped"]
+
+
+def test_a_batch_that_was_killed_goes_on_and_leaves_nothing_running(tmp_path: Path) -> None:
+    """kill -9 in the second of three: the first is not executed again, the others are."""
+    gate = tmp_path / "gate"
+    first = notebook(tmp_path / "first.ipynb", "x")
+    second = notebook(
+        tmp_path / "second.ipynb",
+        f"import os, pathlib, time; gate = pathlib.Path({str(gate)!r})",
+        "begun = gate.with_name(f'begun.{os.getpid()}'); begun.touch()",
+        "while not gate.exists(): time.sleep(0.05)",
+    )
+    third = notebook(tmp_path / "third.ipynb", "x")
+    out = tmp_path / "out"
+    out.mkdir()
+    earlier = notebook(out / "second.ipynb", "'an earlier good output'").read_bytes()
+    argv = [sys.executable, "-m", "perflib", "batch", str(first), str(second), str(third)]
+    argv += ["--out", str(out), "--skip-done", "--json"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as killed:
+        while not (begun := list(tmp_path.glob("begun.*"))):
+            assert killed.poll() is None
+            time.sleep(0.05)
+        killed.kill()
+    kernel = int(begun[0].suffix[1:])
+    while not is_gone(kernel):  # the test's time-out ends it
+        time.sleep(0.05)
+    assert (out / "second.ipynb").read_bytes() == earlier
+    assert (out / "second.unfinished.ipynb").is_file()
+    assert not (out / "third.ipynb").exists()
+    done = (out / "first.ipynb").stat().st_mtime_ns
+    gate.touch()
+    finished = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    told = json.loads(finished.stdout)["outcomes"]
+    assert [one["state"] for one in told] == ["skipped", "succeeded", "succeeded"]
+    assert (out / "first.ipynb").stat().st_mtime_ns == done
+    assert sorted(file.name for file in out.iterdir()) == [
+        "first.ipynb",
+        "second.ipynb",
+        "third.ipynb",
+    ]
+    assert "second.ipynb (2 of 3) begins" in finished.stderr
+
+
+def test_one_json_object_of_what_became_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "home"
+    monkeypatch.setenv("PERFLIB_HOME", str(store))
+    (store / "runs").mkdir(parents=True)
+    (store / "runs" / "machine-of-another.parquet").touch()
+    save = f"import pathlib; pathlib.Path({str(store / 'runs')!r}, 'machine-1.parquet').touch()"
+    path = notebook(tmp_path / "one.ipynb", save, "assert x != 3", "'saved: machine-1'")
+    sets = tmp_path / "sets.json"
+    sets.write_text('[{"x": 2}, {"x": 3}]')
+    argv = ["batch", str(path), "--sets", str(sets), "--out", str(tmp_path / "out"), "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 1
+    told = capsys.readouterr()
+    good, bad = json.loads(told.out)["outcomes"]
+    assert good.pop("seconds") > 0
+    assert good == {
+        "notebook": str(path),
+        "parameters": {"x": 2},
+        "output": str(tmp_path / "out" / "one-001.ipynb"),
+        "state": "succeeded",
+        "message": "",
+        "runs": ["machine-1"],
+    }
+    assert (bad["state"], bad["message"], bad["runs"]) == ("failed", "AssertionError", [])
+    assert bad["output"].endswith("one-002.unfinished.ipynb")
+    assert "one-002.ipynb (2 of 2) begins\n" in told.err
+    assert "1 of 2 notebooks failed" in told.err
+
+
+def test_long_notebooks_are_heard_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_STILL_S", 0.05)
+    lines: list[str] = []
+    batch([notebook(tmp_path / "one.ipynb", "x")], [], tmp_path / "out", progress=lines.append)
+    assert lines[0] == "one.ipynb (1 of 1) begins"
+    assert lines[1].startswith("one.ipynb (1 of 1) still runs, ")
 
 
 # --- the whole machine ---------------------------------------------------------------------------
@@ -228,9 +361,9 @@ def test_every_notebook_is_run_and_a_failed_one_stops_no_other(
     notebook(notebooks / "draft.ipynb", "raise SystemExit")
     monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
     outcomes = every_notebook(tmp_path / "out")
-    assert [(outcome.notebook.stem, outcome.ok) for outcome in outcomes] == [
-        ("00_good", True),
-        ("01_bad", False),
+    assert [(outcome.notebook.stem, outcome.state) for outcome in outcomes] == [
+        ("00_good", "succeeded"),
+        ("01_bad", "failed"),
     ]
     assert "preset is quick" in streams(outcomes[0].output)
     page = as_html(outcomes[0].output)
@@ -248,9 +381,9 @@ def test_every_notebook_but_what_cannot_run_here(
     event_profile = type(experiments.get("event_profile"))
     monkeypatch.setattr(event_profile, "unavailable", lambda _self: "perf is not installed")
     outcomes = every_notebook(tmp_path / "out")
-    assert [(outcome.ok, outcome.message) for outcome in outcomes] == [
-        (True, ""),
-        (True, "perf is not installed"),
+    assert [(outcome.state, outcome.message) for outcome in outcomes] == [
+        ("succeeded", ""),
+        ("absent", "perf is not installed"),
     ]
 
 
@@ -278,7 +411,7 @@ def test_an_investigation_has_every_notebook_as_a_page_and_tells_what_failed(
     notebook(notebooks / "01_bad.ipynb", "1 / 0", parameters="preset = 1")
     monkeypatch.setattr(batches, "notebooks_dir", lambda: notebooks)
     pages, failures = investigate._notebooks(tmp_path / "out")
-    assert [page.name for page in pages] == ["00_good.html", "01_bad.html"]
+    assert [page.name for page in pages] == ["00_good.html", "01_bad.unfinished.html"]
     assert failures == ["notebook 01_bad: ZeroDivisionError: division by zero"]
     told = capsys.readouterr()
     assert told.out == ""  # with --json it is JSON's

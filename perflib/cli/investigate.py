@@ -123,7 +123,7 @@ def _notebooks(out: Path) -> tuple[list[Path], list[str]]:
 
     def done(outcome: Outcome) -> None:
         name = outcome.notebook.stem
-        if not outcome.ok:
+        if outcome.state == "failed":
             failures.append(f"notebook {name}: {outcome.message}")
         if outcome.output.is_file():
             try:
@@ -133,7 +133,7 @@ def _notebooks(out: Path) -> tuple[list[Path], list[str]]:
         say(f"notebook {name}: {outcome.message or 'done'} ({outcome.seconds:.0f} s)")
 
     say("Every notebook, one after the other: about a quarter of an hour")
-    for left_out in (one for one in every_notebook(out, done=done) if one.ok and one.message):
+    for left_out in (one for one in every_notebook(out, done=done) if one.state == "absent"):
         say(f"notebook {left_out.notebook.stem} cannot run here: {left_out.message}")
     return pages, failures
 

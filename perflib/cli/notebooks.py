@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from perflib.cli.output import parameter_option, say
+from perflib.cli.output import json_option, parameter_option, print_json, say
 from perflib.model.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -45,40 +46,55 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
     "--out", default=Path("batch"), type=click.Path(path_type=Path), help="Folder of the outputs."
 )
 @click.option("--timeout", "timeout_s", type=float, help="The longest one notebook may take, s.")
+@click.option("--skip-done", is_flag=True, help="Leave out what succeeded before, unchanged.")
+@json_option
 def batch(
     notebooks: tuple[Path, ...],
     sets: Path | None,
     assignments: tuple[str, ...],
     out: Path,
     timeout_s: float | None,
+    skip_done: bool,
+    as_json: bool,
 ) -> None:
     """Run notebooks through papermill, once a parameter set.
 
     A failed one stops no other. What -p gives counts for every set that does not give it itself.
+    An output is replaced when its notebook has succeeded; what failed or was killed stays beside
+    it as NAME.unfinished.ipynb. --skip-done goes on where an earlier batch ended: it leaves out
+    every output that was made from the same notebook with the same parameters.
     """
     from perflib import batch as batches
 
     common = batches.parse_assignments(assignments)
     chosen = batches.load_sets(sets) if sets else [{}]
     outcomes = batches.batch(
-        list(notebooks), [{**common, **one} for one in chosen], out, timeout_s=timeout_s
+        list(notebooks),
+        [{**common, **one} for one in chosen],
+        out,
+        timeout_s=timeout_s,
+        skip_done=skip_done,
+        done=lambda outcome: say(
+            f"{outcome.output.name} {outcome.state} ({outcome.seconds:.0f} s)"
+        ),
+        progress=say,
     )
-    _print_outcomes(outcomes)
+    if as_json:
+        print_json({"outcomes": [outcome.to_dict() for outcome in outcomes]})
+    else:
+        _print_outcomes(outcomes)
+    failed = sum(outcome.state == "failed" for outcome in outcomes)
+    if failed:
+        msg = f"{failed} of {len(outcomes)} notebooks failed"
+        raise MeasurementError(msg)
 
 
 def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
-        state = "FAILED" if not outcome.ok else "absent" if outcome.message else "ok    "
         given = " ".join(f"{key}={value}" for key, value in outcome.parameters.items())
-        click.echo(f"{state} {outcome.seconds:7.1f} s  {outcome.output}  {given}")
+        click.echo(f"{outcome.state:9} {outcome.seconds:7.1f} s  {outcome.output}  {given}")
         if outcome.message:
-            click.echo(f"        {outcome.message}")
-    failed = sum(not outcome.ok for outcome in outcomes)
-    absent = sum(outcome.ok and bool(outcome.message) for outcome in outcomes)
-    left_out = f", {absent} cannot run here" if absent else ""
-    click.echo(
-        f"{len(outcomes) - failed - absent} of {len(outcomes)} notebooks succeeded{left_out}"
-    )
-    if failed:
-        msg = f"{failed} of {len(outcomes)} notebooks failed"
-        raise MeasurementError(msg)
+            click.echo(f"          {outcome.message}")
+    counts = Counter(outcome.state for outcome in outcomes)
+    before = f", {counts['skipped']} did before" if counts["skipped"] else ""
+    click.echo(f"{counts['succeeded']} of {len(outcomes)} notebooks succeeded{before}")

@@ -172,7 +172,7 @@ def execute(name: str, parameters: dict[str, Any], out: Path) -> Outcome:
 def test_papermill_measures_and_keeps_the_run(name: str, tmp_path: Path) -> None:
     needs(name)
     outcome = execute(name, SMALL[name], tmp_path)
-    assert outcome.ok, outcome.message
+    assert outcome.state == "succeeded", outcome.message
     runs = [store.load(saved.id) for saved in store.runs() if saved.status == "saved"]
     tagged_runs = [run for run in runs if run.provenance["tag"] == "notebook test"]
     (first,) = (run for run in tagged_runs if run.experiment == name)
@@ -196,7 +196,7 @@ def test_papermill_measures_and_keeps_the_run(name: str, tmp_path: Path) -> None
 )
 def test_papermill_investigates(minutes: float, measured: set[str], tmp_path: Path) -> None:
     outcome = execute(INVESTIGATION, {"minutes": minutes}, tmp_path)
-    assert outcome.ok, outcome.message
+    assert outcome.state == "succeeded", outcome.message
     assert {saved.experiment for saved in store.runs()} >= measured
     (first, *_) = sorted((tmp_path / "reports").iterdir())
     plan = json.loads((first / "investigation.json").read_text())
