@@ -228,10 +228,7 @@ def batch(
             else:
                 title = f"{output.name} ({number} of {len(works)})"
                 say(f"{title} begins{again and f': {again}'}")
-                outcome = _execute(
-                    notebook, parameters, output, environment, timeout_s,
-                    lambda words, title=title: say(f"{title} {words}"),
-                )  # fmt: skip
+                outcome = _execute(notebook, parameters, output, environment, timeout_s, title, say)
                 if outcome.state == "succeeded":
                     _keep(outcome.output, mark, output)
                     outcome = replace(outcome, output=output)
@@ -300,6 +297,7 @@ def _execute(
     output: Path,
     environment: Mapping[str, str],
     timeout_s: float | None,
+    title: str,
     say: Callable[[str], None],
 ) -> Outcome:
     """Run papermill once, beside the output; its folder is where relative paths lead."""
@@ -322,7 +320,7 @@ def _execute(
         errors="replace",
     ) as process:
         try:
-            complaints = _wait(process, begin, timeout_s, say)
+            complaints = _wait(process, begin, timeout_s, title, say)
             message = _why(process.returncode, unfinished, complaints)
         except subprocess.TimeoutExpired:
             _end(process)
@@ -342,6 +340,7 @@ def _wait(
     process: subprocess.Popen[str],
     begin: float,
     timeout_s: float | None,
+    title: str,
     say: Callable[[str], None],
 ) -> str:
     """Wait for papermill's end; what it wrote to standard error."""
@@ -353,7 +352,7 @@ def _wait(
         except subprocess.TimeoutExpired:
             if left_s <= _STILL_S and timeout_s is not None:
                 raise
-            say(f"still runs, {time.monotonic() - begin:.0f} s")
+            say(f"{title} still runs, {time.monotonic() - begin:.0f} s")
 
 
 def _runs_named(output: Path, since_s: float) -> tuple[str, ...]:

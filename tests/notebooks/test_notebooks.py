@@ -222,7 +222,7 @@ def test_papermill_with_a_wrong_parameter_measures_nothing(
     name: str, parameters: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
     outcome = execute(name, parameters, tmp_path)
-    assert not outcome.ok
+    assert outcome.state == "failed"
     assert outcome.message.startswith(sentence)
     assert store.runs() == []
 
