@@ -281,15 +281,13 @@ class Experiment:
     ) -> Run:
         """Go on with a run whose process was killed, on the same machine."""
         from perflib.machine.describe import describe
+        from perflib.machine.identity import check_same_machine
         from perflib.measure.journal import Journal
         from perflib.model.store import runs_dir
 
         journal = Journal.reopen(runs_dir() / f"{run_id}.journal")
         try:
-            here, there = describe()["fingerprint"], journal.header["machine"]["fingerprint"]
-            if here != there:
-                msg = f"run {run_id} was begun on another machine ({there}, this is {here})"
-                raise UserError(msg)
+            check_same_machine(journal.header["machine"], describe(), f"run {run_id}")
             params = self._renamed(journal.header["params"])
         except BaseException:
             journal.close()

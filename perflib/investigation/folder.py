@@ -14,13 +14,32 @@ from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.run import Run
 
-__all__ = ["PLAN", "keep_run", "read_plan", "runs_in", "write_plan"]
+__all__ = ["PLAN", "REPORTS", "find", "keep_run", "read_plan", "runs_in", "write_plan"]
 
 PLAN = "investigation.json"
+REPORTS = Path("reports")  # where investigations lie unless a folder is given
 _SCHEMA = 1
 _OF_A_STEP = {
     "name", "part", "why", "experiment", "params", "budget_s", "run", "seconds", "skipped"
 }  # fmt: skip
+
+
+def find(named: Path) -> Path:
+    """The folder of an investigation: that one, or the one below ``reports`` that begins so.
+
+    Raises
+    ------
+    UserError
+        Several begin so.
+    """
+    if named.is_dir() or named.parent != Path():
+        return named
+    every = (path.parent for path in sorted(REPORTS.glob(f"*/{PLAN}")))
+    matching = [folder for folder in every if folder.name.startswith(named.name)]
+    if len(matching) > 1:
+        msg = f"investigation {named.name!r} may be any of: {', '.join(map(str, matching))}"
+        raise UserError(msg)
+    return matching[0] if matching else named
 
 
 def write_plan(folder: Path, record: Mapping[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from perflib.investigation.rules import NO_TIME, RULES, next_step
 from perflib.investigation.signs import evaluate
 from perflib.model import store
 from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
+from perflib.model.run import new_id
 
 if TYPE_CHECKING:
     from perflib.measure.schedule import Progress
@@ -77,13 +77,13 @@ class Investigation:
         cores = [core[0] for core in here if core]
         question = question.checked(sorted(allowed))
         _check_job(question)
-        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        folder = folder or Path("reports") / stamp
+        tag = new_id("investigation")
+        folder = folder or folders.REPORTS / tag.partition("-")[2]
         if (folder / folders.PLAN).exists():
             msg = f"{folder} holds an investigation already: --resume {folder} goes on with it, "
             msg += f"--replay {folder} concludes anew; or give another --out"
             raise UserError(msg)
-        made = cls(Evidence(question, cores), folder, tag=f"investigation-{stamp}")
+        made = cls(Evidence(question, cores), folder, tag=tag)
         made._save()  # a folder that cannot be written fails before anything is measured
         made.evidence.fit = examine()
         made.spent_s = time.monotonic() - begin
@@ -97,11 +97,23 @@ class Investigation:
         Parameters
         ----------
         folder
-            Where it lies; the newest unfinished one below ``reports`` unless given.
+            Where it lies, or the beginning of its name below ``reports``; the newest unfinished
+            one there unless given.
         minutes
             All that it may take, with what it took before; as it was unless given.
+
+        Raises
+        ------
+        UserError
+            There is none, or it was begun on another machine.
         """
-        found = cls._read(folder if folder is not None else _newest_unfinished())
+        from perflib.machine.describe import describe
+        from perflib.machine.identity import check_same_machine
+
+        found = cls._read(folders.find(folder) if folder is not None else _newest_unfinished())
+        if found.evidence.fit:
+            there = found.evidence.fit["machine"]
+            check_same_machine(there, describe(), f"the investigation in {found.folder}")
         if minutes is not None:
             found.evidence.question = replace(found.evidence.question, minutes=minutes)
         if not found.evidence.fit:
@@ -111,6 +123,7 @@ class Investigation:
     @classmethod
     def replay(cls, folder: Path) -> Investigation:
         """Derive the steps and conclusions again from stored runs; nothing is measured."""
+        folder = folders.find(folder)
         record = folders.read_plan(folder)
         evidence = _evidence(record, folder)
         stored = {step["name"]: step for step in record["steps"]}
@@ -336,7 +349,7 @@ def _step(record: Mapping[str, Any]) -> Step:
 
 
 def _newest_unfinished() -> Path:
-    found = sorted(Path("reports").glob(f"*/{folders.PLAN}"), reverse=True)
+    found = sorted(folders.REPORTS.glob(f"*/{folders.PLAN}"), reverse=True)
     for path in found:
         if not folders.read_plan(path.parent).get("finished"):
             return path.parent

@@ -1,7 +1,8 @@
 """A machine's provenance record: what a reader of a result must know about where it was measured.
 
 Everything is plain JSON. ``fingerprint`` stays the same from day to day and from kernel to kernel,
-and is equal on machines of the same make, so that runs can be distinguished and grouped by it.
+and is equal on machines of the same make, so that runs can be distinguished and grouped by it;
+`perflib.machine.identity` tells such machines apart.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason, signature
 from perflib.machine.hardware.known_tlbs import known_tlbs
 from perflib.machine.hardware.microarch import microarchitecture
 from perflib.machine.hardware.topology import Topology, topology
+from perflib.machine.identity import identity
 from perflib.machine.settings.knobs import KNOBS
 
 __all__ = ["describe"]
@@ -55,6 +57,7 @@ def describe(root: Path = Path("/"), *, leaves: Leaves | None = None) -> dict[st
     flags = (cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()
     record: dict[str, Any] = {
         "hostname": text(root / "proc/sys/kernel/hostname"),
+        **identity(root),
         "microarchitecture": name.name,
         "product": name.product,
         "processor": cpuinfo.get("model name"),

@@ -229,16 +229,41 @@ def test_killed_process_loses_nothing_and_its_run_goes_on(folder: Path) -> None:
 
 
 def test_run_goes_on_only_on_its_own_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another machine of the same make is another machine, and the sentence names both."""
     name = interrupted_run(folder)
     real = describe()
-    monkeypatch.setattr(
-        "perflib.machine.describe.describe", lambda: {**real, "fingerprint": "another"}
-    )
-    with pytest.raises(UserError, match=f"run {name} was begun on another machine"):
-        Tiny().resume(name)
-    monkeypatch.undo()
-    monkeypatch.setenv("PERFLIB_HOME", str(folder.parent))
+    twin = {**real, "hostname": "twin", "machine_id": "f00d" * 8}
+    with monkeypatch.context() as patch:
+        patch.setattr("perflib.machine.describe.describe", lambda: twin)
+        with pytest.raises(UserError) as told:
+            Tiny().resume(name)
+    assert f"run {name} was begun on {real['hostname']} (" in str(told.value)
+    assert "and this is twin (machine-id f00df00d)" in str(told.value)
     assert len(Tiny().resume(name).samples) >= 3
+
+
+def test_journal_of_an_earlier_perflib_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds neither machine-id nor boot: machines of one make are not told apart."""
+    name = interrupted_run(folder)
+    journal = folder / f"{name}.journal"
+    header, *rest = journal.read_text().splitlines()
+    record = json.loads(header)
+    del record["machine"]["machine_id"], record["machine"]["boot_id"]
+    old = "tiny-20261121-033019-a9f1"
+    record |= {"id": old}
+    old_journal = journal.rename(folder / f"{old}.journal")
+    old_journal.write_text("\n".join([json.dumps(record), *rest, ""]))
+    real = describe()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "perflib.machine.describe.describe", lambda: {**real, "fingerprint": "another"}
+        )
+        with pytest.raises(UserError, match=rf"run {old} was begun on .* \(make another\)"):
+            Tiny().resume(old)
+    monkeypatch.setattr("perflib.machine.describe.describe", lambda: {**real, "hostname": "new"})
+    assert Tiny().resume(old).id == old
 
 
 def interrupted_run(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -15,19 +16,24 @@ from perflib.investigation.conclusion import conclude
 from perflib.investigation.evidence import Question, Step, Taken
 from perflib.investigation.folder import PLAN
 from perflib.investigation.investigation import Investigation
+from perflib.machine.describe import describe
 from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
-FIT: dict[str, Any] = {"machine": {"nodes": [], "topology": {}}, "checks": []}
+
+
+@functools.cache
+def fit() -> dict[str, Any]:
+    return {"machine": {**describe(), "nodes": [], "topology": {}}, "checks": []}
 
 
 @pytest.fixture(autouse=True)
 def a_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(module, "examine", lambda: FIT)
+    monkeypatch.setattr(module, "examine", fit)
 
 
 def recorded(made: Investigation, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -115,6 +121,33 @@ def test_what_was_interrupted_goes_on_where_it_was(
     again.go()
     assert "symptom" not in names
     assert again.evidence.step("symptom") is not None
+
+
+def test_it_goes_on_only_on_its_own_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = begun(tmp_path, monkeypatch)
+    twin = {**made.evidence.fit["machine"], "hostname": "twin"}
+    monkeypatch.setattr("perflib.machine.describe.describe", lambda: twin)
+    with pytest.raises(UserError, match=f"investigation in {made.folder} was begun on .* is twin"):
+        Investigation.resume(made.folder)
+    assert Investigation.replay(made.folder).evidence.cores == made.evidence.cores
+
+
+def test_it_is_named_by_the_beginning_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = [Investigation.begin(Question()) for _ in range(2)]  # of one second, perhaps
+    first, second = (one.folder for one in made)
+    assert first != second
+    assert made[0].tag != made[1].tag
+    assert Investigation.resume(Path(second.name[:-2])).folder == second
+    assert Investigation.replay(Path(first.name)).folder == first
+    with pytest.raises(UserError, match=f"'{first.name[:4]}' may be any of: reports/.*, reports/"):
+        Investigation.resume(Path(first.name[:4]))
+    with pytest.raises(UserError, match="no investigation in 19"):
+        Investigation.resume(Path("19"))
 
 
 def test_more_minutes_take_up_what_there_was_no_time_for(
