@@ -10,6 +10,7 @@ import click
 
 from perflib.cli.output import json_option, preset_option, print_json, say
 from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.extras import installed, need
 
 if TYPE_CHECKING:
     from perflib.investigation.conclusion import Conclusion
@@ -74,6 +75,8 @@ def investigate(
         if question != asked or several or (replay is not None and preset == "full"):
             msg = "--replay and --resume take what was asked from the folder: beside --resume only "
             raise UserError(msg + "--minutes and --preset may be given")
+    if preset == "full":
+        need("papermill")
     if replay is not None:
         made = Investigation.replay(replay)
     elif resume is not None:
@@ -87,32 +90,38 @@ def investigate(
         say(f"interrupted; 'perflib investigate --resume {made.folder}' goes on with it")
         raise
     conclusion = conclude(made.evidence)
-    report = made.folder / "report.html"
     pages, failures = _notebooks(made.folder / "notebooks") if preset == "full" else ([], [])
-    unwritten = _written(made, conclusion, report, pages)
+    report, unwritten = _report(made, conclusion, pages)
     if as_json:
-        path = None if unwritten else str(report.absolute())
-        print_json({**conclusion.to_dict(), "report": path})
+        print_json({**conclusion.to_dict(), "report": report and str(report.absolute())})
     else:
         for line in screen(conclusion):
             click.echo(line)
-        if not unwritten:
+        if report:
             click.echo(f"\nreport: {report}")
     if failures := [*unwritten, *failures]:
         raise MeasurementError("\n".join(failures))
 
 
-def _written(
-    made: Investigation, conclusion: Conclusion, report: Path, pages: Sequence[Path]
-) -> list[str]:
-    """Write the report; what went wrong is told once the conclusions are."""
-    from perflib.lab.investigation_report import write_investigation
+def _report(
+    made: Investigation, conclusion: Conclusion, pages: Sequence[Path]
+) -> tuple[Path | None, list[str]]:
+    """Write the report; what went wrong is told once the conclusions are.
 
+    Where the packages that draw it are not installed, there is none: that is no failure.
+    """
+    report = made.folder / "report.html"
     try:
+        with installed():
+            from perflib.lab.investigation_report import write_investigation
+
         write_investigation(made.evidence, conclusion, report, pages)
+    except UserError as error:
+        say(f"no report: {error}; 'perflib investigate --replay {made.folder}' writes it then")
+        return None, []
     except MeasurementError as error:
-        return [str(error)]
-    return []
+        return None, [str(error)]
+    return report, []
 
 
 def _notebooks(out: Path) -> tuple[list[Path], list[str]]:
