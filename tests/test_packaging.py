@@ -373,13 +373,46 @@ def test_an_installed_wheel_works_without_the_checkout(wheel: Path, tmp_path: Pa
     assert Path(library).is_file()
 
 
-def test_a_wheel_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
-    archive = build("sdist", TOP, tmp_path / "sdist")
-    shutil.unpack_archive(archive, tmp_path / "unpacked", filter="data")
-    (source,) = (tmp_path / "unpacked").iterdir()
-    assert (source / "Makefile").is_file()
-    assert (source / "tests" / "conftest.py").is_file()
-    assert content(build("wheel", source, tmp_path / "wheel")) == content(wheel)
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("sdist", TOP, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
+    shutil.unpack_archive(sdist, folder, filter="data")
+    (source,) = folder.iterdir()
+    return source
+
+
+def test_a_wheel_from_the_source_distribution_is_the_same(
+    wheel: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    assert (unpacked / "Makefile").is_file()
+    assert (unpacked / "tests" / "conftest.py").is_file()
+    assert content(build("wheel", unpacked, tmp_path)) == content(wheel)
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_two_builds_are_the_same_to_the_bit(kind: str, unpacked: Path, tmp_path: Path) -> None:
+    first = build(kind, unpacked, tmp_path / "first")
+    for path in unpacked.rglob("*"):
+        os.utime(path, (1, 1))
+    second = build(kind, unpacked, tmp_path / "second")
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_an_index_would_take_both(wheel: Path, sdist: Path) -> None:
+    for arguments in (
+        ["twine", "check", "--strict", wheel, sdist],
+        ["check_wheel_contents", wheel],
+    ):
+        answer = subprocess.run(
+            [sys.executable, "-m", *arguments], capture_output=True, text=True, check=False
+        )
+        assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
 # --- papers --------------------------------------------------------------------------------------
