@@ -10,13 +10,14 @@ A command's module is imported when the command is called, and what the command 
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
 
 import click
 
-from perflib.cli.output import say
+from perflib.cli.output import examples, level_options
 from perflib.model.errors import PerflibError, UserError, choose
 from perflib.model.extras import installed
 
@@ -36,6 +37,7 @@ _COMMANDS = {
     "lab": "perflib.cli.notebooks:lab",
     "batch": "perflib.cli.notebooks:batch",
     "investigate": "perflib.cli.investigate:investigate",
+    "build": "perflib.cli.build:build",
 }
 
 
@@ -52,18 +54,31 @@ class _Commands(click.Group):
             return None
         module, _, attribute = _COMMANDS[name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        known = {param.name for param in command.params}
+        if not command.ignore_unknown_options:  # it hands its options on to another program
+            command.params += [one for one in level_options() if one.name not in known]
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, but a misspelt name is answered with the nearest one."""
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+        completing = ctx.resilient_parsing
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-") and not completing:
             raise UserError(choose("command", args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+    params=level_options(),
+    epilog=examples(
+        "perflib investigate",
+        "perflib run kv_per_core --preset quick",
+        "perflib COMMAND --help",
+    ),
+)
 @click.version_option(package_name="perflib-jupyter")
 def cli() -> None:
     """Why is this machine, this core, this buffer slower than it should be?"""
@@ -77,19 +92,21 @@ def _terminate(*_: object) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a user's mistake is a sentence, never a traceback."""
     signal.signal(signal.SIGTERM, _terminate)
+    if os.environ.get("_PERFLIB_COMPLETE"):
+        importlib.import_module("perflib.cli.completion")
     words = list(arguments) if arguments is not None else None
     code = 0
     try:
         with installed():
             cli(args=words, prog_name="perflib", standalone_mode=False)
     except PerflibError as error:
-        say(f"perflib: {error}")
+        click.echo(f"perflib: {error}", err=True)
         code = error.exit_code
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        say("perflib: interrupted; 'perflib runs' shows what was kept")
+        click.echo("perflib: interrupted; 'perflib runs' shows what was kept", err=True)
         code = 1
     except BrokenPipeError:
         code = 1

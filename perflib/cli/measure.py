@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from perflib.cli.names import EXPERIMENT, UNFINISHED_RUN
 from perflib.cli.output import (
+    examples,
     json_option,
     parameter_option,
     preset_option,
     print_findings,
     print_json,
+    quiet,
     records,
+    reporter,
     say,
+    show,
+    working,
 )
 from perflib.model.errors import UserError
 
 if TYPE_CHECKING:
     from perflib.framework.experiment import Experiment
+    from perflib.framework.params import Params
     from perflib.model.run import Run
 
 __all__ = ["analyse", "run"]
 
 
-@click.command()
-@click.argument("name", required=False)
+@click.command(
+    epilog=examples(
+        "perflib run kv_per_core --preset quick",
+        "perflib run kv_per_core -p cores=0-3,8 -p budget_s=120",
+        "perflib run --resume kv_per_core-20261101",
+    )
+)
+@click.argument("name", required=False, type=EXPERIMENT, metavar="[NAME]")
 @parameter_option
-@click.option("--resume", metavar="RUN", help="Go on with a run whose process was killed.")
+@click.option("--resume", type=UNFINISHED_RUN, help="Go on with a run whose process was killed.")
 @preset_option
 @json_option
 def run(
@@ -38,7 +52,10 @@ def run(
     preset: str | None,
     as_json: bool,
 ) -> None:
-    """Measure experiment NAME, save the run, say what was found."""
+    """Measure experiment NAME, save the run, say what was found.
+
+    'perflib list' shows the experiments, 'perflib list NAME' the parameters of one.
+    """
     from perflib.model.store import saved_path
 
     if resume is not None:
@@ -51,7 +68,8 @@ def run(
     else:
         msg = "which experiment? 'perflib list' shows them"
         raise UserError(msg)
-    findings = experiment.analyse(done)
+    with working(f"analysis of {experiment.name}"):
+        findings = experiment.analyse(done)
     for problem in done.provenance["problems"]:
         say(f"problem: {problem}")
     path = saved_path(done.id)
@@ -59,35 +77,47 @@ def run(
         record = {"run": done.id, "experiment": experiment.name, "findings": records(findings)}
         print_json({**record, "samples": str(path)})
         return
-    click.echo(f"{done.id}: {len(done.samples)} samples, {done.provenance['stopped']}; {path}")
+    if not quiet():
+        show(f"{done.id}: {len(done.samples)} samples, {done.provenance['stopped']}")
+        show(str(path))
     print_findings(findings)
 
 
 def _measured(name: str, words: tuple[str, ...], preset: str | None) -> tuple[Experiment, Run]:
     from perflib.experiments import get
-    from perflib.framework.params import assignments
-    from perflib.measure.progress import Reporter
 
     experiment = get(name)
-    params = experiment.params(assignments(words), preset)
-    with Reporter(experiment.name) as progress:
-        return experiment, experiment.measure(params, progress)
+    params = _params(experiment, words, preset)
+    with reporter(experiment.name) as progress:
+        tag = os.environ.get("PERFLIB_TAG", "")
+        return experiment, experiment.measure(params, progress, tag=tag)
+
+
+def _params(experiment: Experiment, words: tuple[str, ...], preset: str | None = None) -> Params:
+    from perflib.framework import configured
+    from perflib.framework.params import assignments
+
+    return configured.params(experiment, assignments(words), preset)
 
 
 def _resumed(named: str) -> tuple[Experiment, Run]:
     from perflib.experiments import get
-    from perflib.measure.progress import Reporter
     from perflib.model.run import experiment_of
     from perflib.model.store import find
 
     run_id = find(named, "unfinished").stem
     experiment = get(experiment_of(run_id))
-    with Reporter(experiment.name) as progress:
+    with reporter(experiment.name) as progress:
         return experiment, experiment.resume(run_id, progress)
 
 
-@click.command()
-@click.argument("name")
+@click.command(
+    epilog=examples(
+        "perflib analyse kv_per_core --samples measured.csv",
+        "perflib analyse kv_per_core --samples measured.parquet -p threshold_percent=2 -v",
+    )
+)
+@click.argument("name", type=EXPERIMENT, metavar="NAME")
 @click.option("--samples", required=True, type=click.Path(path_type=Path), help="CSV or Parquet.")
 @parameter_option
 @json_option
@@ -101,14 +131,16 @@ def analyse(name: str, samples: Path, assignments: tuple[str, ...], as_json: boo
     from perflib.model.store import read_table
 
     experiment = get(name)
-    params = experiment.Params.parse(assignments)
+    params = _params(experiment, assignments)
     table = read_table(samples)
     experiment.check_samples(table)
     brought = Run(samples.stem, name, params.model_dump(mode="json"), table, {})
-    findings = experiment.analyse(brought)
+    with working(f"analysis of {samples.name}"):
+        findings = experiment.analyse(brought)
     if as_json:
         record = {"run": None, "experiment": name, "findings": records(findings)}
         print_json({**record, "samples": str(samples)})
         return
-    click.echo(f"{samples}: {len(table)} samples")
+    if not quiet():
+        show(f"{samples}: {len(table)} samples")
     print_findings(findings)

@@ -1,25 +1,56 @@
-"""What the commands share: options, JSON, sentences."""
+"""What the commands share: options, how much is said, JSON, sentences of at most 80 columns."""
 
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perflib.cli.names import ASSIGNMENT, PRESET
+
 if TYPE_CHECKING:
+    from perflib.measure.progress import Reporter, Working
     from perflib.model.finding import Finding
 
 __all__ = [
+    "WIDTH",
+    "examples",
     "json_option",
+    "level_options",
     "parameter_option",
     "preset_option",
     "print_findings",
     "print_json",
+    "quiet",
     "records",
+    "reporter",
     "say",
+    "show",
+    "verbose",
+    "working",
+    "wrapped",
 ]
+
+WIDTH = 80
+_KEPT = "\u00a0"  # a blank at which no line ends: a number stays with its unit and interval
+_LEVEL = "perflib.level"  # among what all contexts of one call share: 1 with -v, -1 with -q
+_VERDICTS = {
+    "anomaly": {"supported": "ANOMALY", "refuted": "fine", "inconclusive": "open"},
+    "description": {"supported": "found", "refuted": "no", "inconclusive": "open"},
+}
+
+
+class _Renamed(click.Option):
+    """An option with an earlier name that still works, and that help does not show."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """What help shows."""
+        record = super().get_help_record(ctx)
+        return record and (record[0].replace(f", {self.opts[1]}", ""), record[1])
+
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="One JSON object on standard output, nothing else."
@@ -28,17 +59,114 @@ json_option = click.option(
 preset_option = click.option(
     "--preset",
     "--profile",
-    metavar="quick|full",
-    help="Parameters for minutes, or for an hour.",
+    cls=_Renamed,
+    type=PRESET,
+    help="Parameters for minutes (quick), for an hour (full), or of your configuration file.",
 )
 parameter_option = click.option(
-    "-p", "assignments", multiple=True, metavar="KEY=VALUE", help="A parameter."
+    "-p",
+    "assignments",
+    multiple=True,
+    type=ASSIGNMENT,
+    help="A parameter; may be given several times.",
 )
+
+
+def examples(*lines: str) -> str:
+    """The epilog of a command's help: what can be typed, as it stands."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+# --- how much is said ----------------------------------------------------------------------------
+
+
+def level_options() -> list[click.Option]:
+    """``-v`` and ``-q``, which stand before or after a command's name; the last one counts."""
+
+    def setting(level: int) -> Any:
+        def callback(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+            if value:
+                ctx.meta[_LEVEL] = level
+
+        return callback
+
+    def option(name: str, level: int, help_: str) -> click.Option:
+        names = [f"-{name[0]}", f"--{name}"]
+        return click.Option(
+            names, is_flag=True, expose_value=False, callback=setting(level), help=help_
+        )
+
+    return [
+        option("verbose", 1, "Details, too."),
+        option("quiet", -1, "Results alone: no remarks, no progress."),
+    ]
+
+
+def _level() -> int:
+    context = click.get_current_context(silent=True)
+    return int(context.meta.get(_LEVEL, 0)) if context else 0
+
+
+def verbose() -> bool:
+    """Whether details are wanted: ``-v``."""
+    return _level() > 0
+
+
+def quiet() -> bool:
+    """Whether results alone are wanted: ``-q``."""
+    return _level() < 0
+
+
+def reporter(title: str) -> Reporter:
+    """Shows the progress of a measurement; nothing with ``-q``."""
+    from perflib.measure.progress import Reporter
+
+    return Reporter(title, "none" if quiet() else None)
+
+
+def working(title: str) -> Working:
+    """Says now and then that silent work goes on; nothing with ``-q``."""
+    from perflib.measure.progress import Working
+
+    return Working(title, "none" if quiet() else None)
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def wrapped(text: str, first: str = "", rest: str | None = None) -> str:
+    """Text of at most 80 columns; a single word may be longer.
+
+    Parameters
+    ----------
+    text
+        Words.
+    first, rest
+        What the first line begins with, and the others; blanks of the first's length by default.
+    """
+    kept = text.replace(" %", f"{_KEPT}%").replace(" ± ", f"{_KEPT}±{_KEPT}")
+    filled = textwrap.fill(
+        kept,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * len(first) if rest is None else rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled.replace(_KEPT, " ")
+
+
+def show(text: str, first: str = "", rest: str | None = None) -> None:
+    """A result for people, on standard output."""
+    click.echo(wrapped(text, first, rest))
 
 
 def say(text: str) -> None:
-    """A remark, on standard error."""
-    click.echo(text, err=True)
+    """A remark, on standard error; none with ``-q``."""
+    if not quiet():
+        indent = text[: len(text) - len(text.lstrip())]
+        for line in text.splitlines():
+            click.echo(wrapped(line.strip(), indent, indent + "  "), err=True)
 
 
 def print_json(value: object) -> None:
@@ -52,8 +180,30 @@ def records(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """What is so, in a few sentences for people."""
-    from perflib.lab.summary import summary
+    """What is so, a sentence each beside its verdict.
 
-    for sentence in summary(findings):
-        click.echo(f"  {sentence}")
+    With ``-v`` every finding by itself, with its exact claim, its interval and the reasons; with
+    ``-q`` a line each: the machine's word of the verdict, what it is about, the estimate.
+    """
+    from perflib.lab.summary import told
+    from perflib.model import sentences
+
+    if quiet():
+        for finding in findings:
+            show(
+                f"{finding.subject}: {sentences.estimate(finding)}",
+                f"{finding.verdict:12s}  ",
+            )
+        return
+    if not verbose():
+        for kind, verdict, sentence in told(findings):
+            show(sentence, f"  {_VERDICTS[kind][verdict]:7s}  ")
+        return
+    for finding in findings:
+        word = _VERDICTS[finding.kind][finding.verdict]
+        show(f"{finding.plain.removesuffix('.')}.", f"  {word:7s}  ")
+        show(f"{finding.subject}: {finding.claim} ({finding.verdict})", f"{'':11s}claim   ")
+        interval = f"{sentences.estimate(finding)}, {finding.confidence:.0%} interval"
+        show(f"{finding.quantity}: {interval}", f"{'':11s}effect  ")
+        if finding.reason:
+            show(finding.reason, f"{'':11s}why     ")

@@ -103,7 +103,7 @@ def test_analyse_reads_a_table_that_the_user_brings(
     assert named == ["cpu1"]
     assert call("analyse", "kv_per_core", "--samples", str(file)) == 0
     first = capsys.readouterr().out.splitlines()[1]
-    assert first.startswith("  cpu1 is slower than the others: ")
+    assert first.startswith("  ANOMALY  cpu1 is slower than the others: ")
     assert "supported" not in first
 
 
