@@ -29,7 +29,7 @@ _COMMANDS = {
     "run": "perflib.cli.measure:run",
     "analyse": "perflib.cli.measure:analyse",
     "runs": "perflib.cli.stored:runs",
-    "show": "perflib.cli.stored:show",
+    "show": "perflib.cli.stored:show_",
     "compare": "perflib.cli.stored:compare",
     "ledger": "perflib.cli.stored:ledger",
     "report": "perflib.cli.stored:report",

@@ -5,43 +5,54 @@
 
 from __future__ import annotations
 
+import os
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
 
-from perflib.cli.output import json_option, print_json
+from perflib.cli.names import EXPERIMENT
+from perflib.cli.output import examples, json_option, print_json, quiet, show
 
 __all__ = ["experiment_page", "list_", "reference"]
 
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
-@click.command("list")
-@click.argument("name", required=False)
+@click.command("list", epilog=examples("perflib list", "perflib list kv_per_core"))
+@click.argument("name", required=False, type=EXPERIMENT, metavar="[NAME]")
 @json_option
 def list_(name: str | None, as_json: bool) -> None:
     """List the experiments, or show all of one (NAME).
 
-    All of one: its parameters, presets, columns of samples, claims, tables and plots.
+    All of one: its parameters, presets, columns of samples, claims, tables and plots. Defaults and
+    presets are those that count here, with your configuration files; with -q the names alone.
     """
     from perflib.experiments import NAMES, get
 
+    if quiet() and not as_json:
+        for one in NAMES if name is None else [name]:
+            click.echo(one)
+        return
+    from perflib.framework.configured import documentation
+
     if name is not None:
-        document = get(name).documentation()
+        document = documentation(get(name))
         if as_json:
             print_json(document)
         else:
-            click.echo(experiment_page(document), nl=False)
+            for line in experiment_page(document).splitlines():
+                blanks = len(line) - len(line.lstrip())
+                show(line.strip(), " " * blanks, " " * (blanks + 2))
         return
     experiments = [get(name) for name in NAMES]
     if as_json:  # 'profiles' is what presets were called once
-        documents = [experiment.documentation() for experiment in experiments]
+        documents = [documentation(experiment) for experiment in experiments]
         print_json({"experiments": [{**one, "profiles": one["presets"]} for one in documents]})
         return
-    for one in experiments:
-        click.echo(f"{one.name:17s} {one.question}  [{one.notebook}.ipynb]")
+    for experiment in experiments:
+        show(f"{experiment.question}  [{experiment.notebook}.ipynb]", f"{experiment.name:17s} ")
 
 
 def reference() -> str:
@@ -178,4 +189,5 @@ def _named(described: Mapping[str, str]) -> Iterable[str]:
 
 
 if __name__ == "__main__":
+    os.environ["PERFLIB_CONFIG"] = "none"  # the page is everybody's
     click.echo(reference(), nl=False)

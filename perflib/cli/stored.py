@@ -7,20 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.output import json_option, print_findings, print_json, records, say
+from perflib.cli.names import RUN
+from perflib.cli.output import (
+    WIDTH,
+    examples,
+    json_option,
+    print_findings,
+    print_json,
+    quiet,
+    records,
+    say,
+    show,
+    verbose,
+)
 from perflib.model.errors import PerflibError
 
 if TYPE_CHECKING:
     from perflib.model.finding import Finding
     from perflib.model.run import Run
 
-__all__ = ["compare", "ledger", "report", "runs", "show"]
+__all__ = ["compare", "ledger", "report", "runs", "show_"]
 
 
-@click.command()
+@click.command(epilog=examples("perflib runs", "perflib runs -v", "perflib runs -q | tail -1"))
 @json_option
 def runs(as_json: bool) -> None:
-    """List the saved runs, the interrupted and the damaged ones."""
+    """List the saved runs, the interrupted and the damaged ones.
+
+    With -v also where each was measured, when, and why it ended; with -q the names alone.
+    """
     from perflib.model.store import runs as all_runs
     from perflib.model.store import runs_dir
 
@@ -29,21 +44,29 @@ def runs(as_json: bool) -> None:
         print_json({"runs": [vars(entry) for entry in found]})
         return
     if not found:
-        click.echo(f"no runs yet in {runs_dir()}")
+        say(f"no runs yet in {runs_dir()}")
+    longest = max((len(entry.id) for entry in found), default=0)
     for entry in found:
-        click.echo(
-            f"{entry.id:42s} {entry.status:11s} {entry.samples:8d} samples  "
-            f"{entry.machine:12s} {entry.stopped}"
-        )
+        if quiet():
+            click.echo(entry.id)
+            continue
+        click.echo(f"{entry.id:{longest}s}  {entry.samples:8d}  {entry.status}")
+        if verbose() and entry.start:
+            show(f"on {entry.machine}, {entry.start[:19]}, {entry.stopped}", "    ")
         if entry.status == "interrupted":
-            click.echo(f"    finish it with: perflib run --resume {entry.id}")
+            show(f"finish it with: perflib run --resume {entry.id}", "    ")
 
 
-@click.command()
-@click.argument("run_id", metavar="RUN")
+@click.command(
+    "show", epilog=examples("perflib show kv_per_core-20261101", "perflib show measured.parquet -v")
+)
+@click.argument("run_id", type=RUN)
 @json_option
-def show(run_id: str, as_json: bool) -> None:
-    """Show a saved run: what was found, and its provenance."""
+def show_(run_id: str, as_json: bool) -> None:
+    """Show a saved run: what was found, and its provenance.
+
+    RUN is a run's name, the beginning of one, or a file; with -v everything that was recorded.
+    """
     from perflib.experiments import get
     from perflib.model.store import load
 
@@ -60,22 +83,37 @@ def show(run_id: str, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"{loaded.id}: {len(loaded.samples)} samples")
-    for finding in findings:
-        click.echo(f"  {finding.plain}  ({finding.subject}: {finding.verdict})")
-    click.echo("  parameters: " + ", ".join(f"{k}={v}" for k, v in loaded.params.items()))
-    for name, value in _flat(loaded.provenance).items():
-        if value and not (isinstance(value, list) and isinstance(value[0], dict | list)):
-            click.echo(f"  {name}: {value}")
-    click.echo("  (tables within, such as each worker's conditions: --json)")
+    if not quiet():
+        show(f"{loaded.id}: {len(loaded.samples)} samples")
+    print_findings(findings)
+    if not quiet():
+        shown = {**loaded.provenance} if verbose() else _main_facts(loaded.provenance)
+        show("parameters: " + ", ".join(f"{k}={v}" for k, v in loaded.params.items()), "  ", "    ")
+        for name, value in _flat(shown).items():
+            if value and not (isinstance(value, list) and isinstance(value[0], dict | list)):
+                show(f"{name}: {value}", "  ", "    ")
+        more = "tables within: --json" if verbose() else "all that was recorded: -v, --json"
+        show(f"({more})", "  ")
 
 
-@click.command()
-@click.argument("first")
-@click.argument("second")
+def _main_facts(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Where and when it was measured, how it ended, and what went wrong."""
+    machine = provenance.get("machine", {})
+    facts = {name: machine.get(name) for name in ("hostname", "processor", "kernel")}
+    names = ("start", "end", "stopped", "tag", "problems")
+    return {"machine": facts, **{name: provenance.get(name) for name in names}}
+
+
+@click.command(epilog=examples("perflib compare kv_per_core-20261101 kv_per_core-20261108"))
+@click.argument("first", type=RUN, metavar="FIRST")
+@click.argument("second", type=RUN, metavar="SECOND")
 @json_option
 def compare(first: str, second: str, as_json: bool) -> None:
-    """Compare two runs of an experiment: two machines, or days."""
+    """Compare two runs of an experiment: two machines, or days.
+
+    FIRST and SECOND are names of runs, beginnings of them, or files. What was recorded and differs
+    between them is listed below what was found.
+    """
     from perflib.lab import interface
     from perflib.model.store import load
 
@@ -92,25 +130,36 @@ def compare(first: str, second: str, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"{b.id} against {a.id}")
+    if quiet():
+        print_findings(findings)
+        return
+    show(f"{b.id} against {a.id}", rest="    ")
     print_findings(findings)
-    click.echo("  what differs:")
-    for name, (here, there) in differences.items():
-        click.echo(f"    {name}: {here} -> {there}")
+    show("what differs:", "  ")
+    shown = {
+        name: both
+        for name, both in differences.items()
+        if verbose() or not any(isinstance(value, list | dict) for value in both)
+    }
+    for name, (here, there) in shown.items():
+        show(f"{name}: {here} -> {there}", "    ", "      ")
+    if len(shown) < len(differences):
+        show(f"({len(differences) - len(shown)} lists and tables more: -v)", "    ")
     if not differences:
-        click.echo("    nothing that was recorded, but the time")
+        show("nothing that was recorded, but the time", "    ")
 
 
-@click.command()
-@click.argument("run_ids", nargs=-1, metavar="[RUN]...")
+@click.command(
+    epilog=examples("perflib ledger", "perflib ledger kv_per_core-20261101 machine-2026")
+)
+@click.argument("run_ids", nargs=-1, type=RUN, metavar="[RUN]...")
 @json_option
 def ledger(run_ids: tuple[str, ...], as_json: bool) -> None:
     """Show what explains the extra time, what does not, and why.
 
-    Without RUN the newest run of each experiment on this machine is taken.
+    Without RUN the newest run of each experiment on this machine is taken. With -q a line for each
+    hypothesis: the verdict, what it is, its share of the extra time.
     """
-    import shutil
-
     from perflib.experiments import NAMES, get
     from perflib.model import hypotheses
     from perflib.model.store import load
@@ -123,14 +172,18 @@ def ledger(run_ids: tuple[str, ...], as_json: bool) -> None:
         rows_ = zip(rows.to_dict("records"), found, strict=True)
         print_json({"hypotheses": [{**row, **finding} for row, finding in rows_]})
         return
-    for line in hypotheses.ledger_lines(rows, shutil.get_terminal_size().columns):
+    if quiet():
+        for row in rows.to_dict("records"):
+            show(f"{row['hypothesis']}: {row['share']}", f"{row['verdict']:12s}  ")
+        return
+    for line in hypotheses.ledger_lines(rows, WIDTH):
         click.echo(line)
     if rows.empty:
         where = "in these runs" if run_ids else "on this machine yet"
-        click.echo(f"no hypothesis was tested {where}; these experiments test some:")
+        show(f"no hypothesis was tested {where}; these experiments test some:")
         for experiment in map(get, NAMES):
             if tested := experiment.hypotheses:
-                click.echo(f"    perflib run {experiment.name}  ({', '.join(tested)})")
+                show(f"perflib run {experiment.name}  ({', '.join(tested)})", "    ", " " * 8)
 
 
 def _newest_here() -> list[tuple[Run, list[Finding]]]:
@@ -180,13 +233,17 @@ def _differences(a: Run, b: Run) -> dict[str, tuple[Any, Any]]:
     }
 
 
-@click.command()
-@click.argument("run_ids", nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", default=Path("report.html"), type=click.Path(path_type=Path))
+@click.command(
+    epilog=examples("perflib report kv_per_core-20261101 machine-20261101 --out monday.html")
+)
+@click.argument("run_ids", nargs=-1, required=True, type=RUN, metavar="RUN...")
+@click.option(
+    "--out", default=Path("report.html"), type=click.Path(path_type=Path), help="The file."
+)
 def report(run_ids: tuple[str, ...], out: Path) -> None:
     """Write a report of saved runs: one HTML file."""
     from perflib.lab.report import write_report
     from perflib.model.store import load
 
-    click.echo(write_report([load(run_id) for run_id in run_ids], out))
+    show(write_report([load(run_id) for run_id in run_ids], out))
     click.echo(f"report: {out}")
