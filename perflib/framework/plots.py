@@ -1,22 +1,70 @@
-"""Parts of figures that several experiments draw: intervals, named sizes, cores side by side."""
+"""Parts of figures that several experiments draw: intervals, named sizes, cores, ticks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from numpy.typing import ArrayLike
 
-__all__ = ["MARKS", "intervals", "literal", "once_each", "pages", "size_marks", "slowdowns"]
+__all__ = [
+    "MARKS",
+    "core_style",
+    "core_styles",
+    "intervals",
+    "literal",
+    "log_ticks",
+    "once_each",
+    "pages",
+    "size_marks",
+    "slowdowns",
+    "slowest",
+]
 
 MARKS = "o^svDPX*"
+_CORE_COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5", "C9")  # the theme's that are seen on white
 _MOST_COLOURED = 8
 _KIB = 1024
+_STEPS = {8.0: (1, 1.5, 2, 3, 5, 7), 60.0: (1, 2, 5)}  # ticks of a decade, on so long an axis
+
+
+def core_style(cpu: int) -> tuple[str, str]:
+    """The colour and the mark of a core: the same in every figure, together unique to 56 cores."""
+    turn, place = divmod(int(cpu), len(_CORE_COLOURS))
+    return _CORE_COLOURS[place], MARKS[turn % len(MARKS)]
+
+
+def core_styles(cpus: Iterable[int]) -> dict[str, Any]:
+    """How seaborn tells the cores of a table's column ``cpu`` apart: ``core_style`` of each."""
+    styles = {cpu: core_style(cpu) for cpu in cpus}
+    return {
+        "hue": "cpu",
+        "palette": {cpu: colour for cpu, (colour, _) in styles.items()},
+        "style": "cpu",
+        "markers": {cpu: mark for cpu, (_, mark) in styles.items()},
+    }
+
+
+def slowest(by_core: pd.Series[float]) -> list[int]:
+    """The cores to draw in colour, those of the largest values first: all if they are few."""
+    return list(by_core.nlargest(_MOST_COLOURED).index)
+
+
+def log_ticks(axis: Axis, low: float, high: float) -> None:
+    """A logarithmic axis from ``low`` to ``high``, with as many plain numbers as have room."""
+    side = "x" if axis is axis.axes.xaxis else "y"
+    axis.axes.set(**{f"{side}scale": "log", f"{side}lim": (low, high)})
+    subs = next((steps for most, steps in _STEPS.items() if high / low < most), (1,))
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(lambda value, _place: f"{value:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def intervals(
@@ -87,16 +135,19 @@ def slowdowns(axes: Axes, frame: pd.DataFrame, size: str) -> None:
     size
         The name of the column on the x axis, which is in KiB.
     """
-    mean = frame.groupby("cpu")["slowdown_percent"].mean().fillna(0)
-    order = mean.sort_values(ascending=False, kind="stable").index
-    for place, cpu in enumerate(order):
-        mine = frame[frame["cpu"] == cpu]
-        x, y = mine[size] / _KIB, mine["slowdown_percent"]
-        if place >= _MOST_COLOURED:
-            axes.plot(x, y, color="0.8", lw=0.8)
-            continue
+    mean = frame.groupby("cpu")["slowdown_percent"].mean()
+    coloured = slowest(mean.fillna(0.0))
+    others = frame[~frame["cpu"].isin(coloured)]
+    for _, mine in others.groupby("cpu"):
+        axes.plot(mine[size] / _KIB, mine["slowdown_percent"], color="0.8", lw=0.8)
+    for place, cpu in enumerate(coloured):
+        mine, (colour, mark) = frame[frame["cpu"] == cpu], core_style(cpu)
+        x, ends = mine[size] / _KIB, (mine["low_percent"], mine["high_percent"])
         shifted = x * (1 + 0.012 * place)  # so that intervals do not hide each other
-        intervals(axes, shifted, y, mine["low_percent"], mine["high_percent"], label=f"cpu{cpu}")
+        intervals(
+            axes, shifted, mine["slowdown_percent"], *ends, fmt=f"{mark}-", color=colour,
+            label=f"cpu{cpu}",
+        )  # fmt: skip
     axes.axhline(0, color="0.3", lw=0.8)
     axes.set_ylabel("slower than the median\nof the others (%)")
     axes.legend(fontsize="small", loc="upper left", ncols=4, title="95 % intervals")

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import matplotlib as mpl
 import seaborn as sns
-from cycler import cycler
 from IPython.display import Image
 from matplotlib.figure import Figure
 
@@ -24,9 +23,6 @@ _DPI = 110
 def themed() -> Iterator[None]:
     """Draw in perflib's theme within the ``with`` block; matplotlib's settings come back after."""
     settings = {
-        **sns.axes_style("whitegrid"),
-        **sns.plotting_context("notebook"),
-        "axes.prop_cycle": cycler(color=sns.color_palette("colorblind")),
         "axes.spines.right": False,
         "axes.spines.top": False,
         "axes.titlelocation": "left",
@@ -36,7 +32,8 @@ def themed() -> Iterator[None]:
         "grid.alpha": 0.5,
         "legend.framealpha": 0.9,
     }
-    with mpl.rc_context(settings):
+    with mpl.rc_context():
+        sns.set_theme(style="whitegrid", palette="colorblind", color_codes=False, rc=settings)
         yield
 
 

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.kv_per_core.analyse import tables
+from perflib.framework.plots import core_styles, intervals, log_ticks, slowest
 from perflib.stats.decomposition import PARTS, UNDIVIDED
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from perflib.model.run import Run
 
 __all__ = ["plots"]
 
-_MOST_COLOURED = 8
+_MOST_LEVEL = 24  # numbers of cores along an axis
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -31,29 +35,19 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     }
 
 
-def _coloured(by_core: pd.Series[float]) -> list[int]:
-    """The cores to draw in colour: all if they are few, else the slowest."""
-    return sorted(by_core.nlargest(_MOST_COLOURED).index)
-
-
 def _parts(parts: pd.DataFrame) -> Figure:
     """Where each core's time goes: what each part adds to the time of an event, stacked."""
     table = parts.pivot(index="cpu", columns="part", values="ms_per_event")
-    figure = Figure(figsize=(max(6.5, min(16.0, 4 + 0.35 * len(table))), 4.2))
-    axes = figure.subplots()
+    figure, axes = _place_for_each(table.index, "Where each core's time goes")
     place, bottom = np.arange(len(table)), np.zeros(len(table))
-    known = [name for name in (UNDIVIDED, *PARTS) if name in table]
-    for name in known:
-        height = table[name].fillna(0.0).clip(lower=0.0).to_numpy()
-        axes.bar(place, height, bottom=bottom, width=0.7, label=name)
-        bottom += height
+    for name in (UNDIVIDED, *PARTS):
+        if name in table:
+            height = table[name].fillna(0.0).clip(lower=0.0).to_numpy()
+            axes.bar(place, height, bottom=bottom, width=0.7, label=name)
+            bottom += height
     axes.plot(place, table["total"], "_", color="0.2", ms=18, mew=2, label="total")
-    axes.set_xticks(place, [str(cpu) for cpu in table.index])
-    if len(table) > 24:
-        axes.tick_params(axis="x", rotation=90, labelsize="x-small")
-    axes.set(xlabel="CPU", ylabel="mean time of an event (ms)")
+    axes.set_ylabel("mean time of an event (ms)")
     axes.set_ylim(0, 1.06 * float(np.nanmax(np.append(table["total"], bottom))))
-    axes.set_title("Where each core's time goes")
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
@@ -61,70 +55,93 @@ def _parts(parts: pd.DataFrame) -> Figure:
 
 def _seconds_per_event(values: pd.DataFrame) -> Figure:
     """Time per event on each core, as KV's authors drew it."""
+    title = "KV: mean time of the same events on each core"
+    figure, axes = _place_for_each(values["cpu"], title)
     place = np.arange(len(values))
-    middle, low, high = (values[name] * 1e3 for name in ("clean_s", "low_s", "high_s"))
-    figure = Figure(figsize=(max(6.0, min(16.0, 2 + 0.35 * len(values))), 4.2))
-    axes = figure.subplots()
-    half = np.abs(np.nan_to_num([middle - low, high - middle]))
-    axes.errorbar(
-        place, middle, yerr=half, fmt="o", capsize=4, label="undisturbed samples, 95 % interval"
-    )
-    axes.plot(place, values["all_trials_s"] * 1e3, "x", color="0.45", label="all samples")
-    axes.set_xticks(place, [str(cpu) for cpu in values["cpu"]])
-    if len(values) > 24:
-        axes.tick_params(axis="x", rotation=90, labelsize="x-small")
-    axes.set_xlim(-0.6, len(values) - 0.4)
-    axes.set(xlabel="CPU", ylabel="time per event (ms)")
-    axes.set_title("KV: mean time of the same events on each core")
+    ends = (1e3 * values[name] for name in ("clean_s", "low_s", "high_s"))
+    intervals(axes, place, *ends, fmt="o", label="undisturbed samples, 95 % interval")
+    axes.plot(place, 1e3 * values["all_trials_s"], "x", color="0.45", label="all samples")
+    axes.set_ylabel("time per event (ms)")
     axes.ticklabel_format(axis="y", useOffset=False)
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     return figure
 
 
 def _event_by_event(events: pd.DataFrame) -> Figure:
     """How much longer each event took than on the other cores, against what it costs."""
-    coloured = _coloured(events.groupby("cpu")["slowdown_percent"].median())
+    coloured = slowest(events.groupby("cpu")["slowdown_percent"].median())
     figure = Figure(figsize=(8, 4.5))
     axes = figure.subplots()
-    for cpu in sorted(events["cpu"].unique()):
-        mine = events[events["cpu"] == cpu]
-        style = {"alpha": 0.75, "s": 18} if cpu in coloured else {"color": "0.8", "s": 8}
-        label = f"cpu{cpu}" if cpu in coloured else None
-        axes.scatter(mine["cost_ms"], mine["slowdown_percent"], label=label, **style)
+    columns = {"x": "cost_ms", "y": "slowdown_percent", "ax": axes}
+    shown = events["cpu"].isin(coloured)
+    sns.scatterplot(events[~shown], **columns, color="0.8", s=12, linewidth=0)
+    sns.scatterplot(events[shown], **columns, **core_styles(coloured), s=30, alpha=0.75)
     axes.axhline(0, color="0.3", lw=0.8)
-    axes.set(xlabel="what the event costs, median over all cores (ms)")
-    if events[["cost_ms", "slowdown_percent"]].notna().all(axis=1).any():
-        axes.set(xscale="log")
+    seen = events.dropna(subset=["cost_ms", "slowdown_percent"])["cost_ms"]
+    if len(seen):
+        log_ticks(axes.xaxis, seen.min() / 1.15, seen.max() * 1.15)
     else:
         words = "no event was seen on two cores often enough"
         axes.text(0.5, 0.6, words, transform=axes.transAxes, ha="center")
+    axes.set_xlabel("what the event costs, median over all cores (ms)")
     axes.set_ylabel("slowdown compared with\nthe median of the others (%)")
     axes.set_title("Event by event: did all slow down, or a few?")
-    if coloured:
-        axes.legend(title="CPU", loc="upper right", fontsize="small", ncols=2)
+    _legend(figure, axes)
     return figure
 
 
 def _drift(trials: pd.DataFrame) -> Figure:
-    """The cores' times over the run: what all share is drift, what one has alone is its own."""
-    timed = trials["start_s"].notna().all()
-    x = "start_s" if timed else "round"
-    coloured = _coloured(trials[~trials["interference"]].groupby("cpu")["excess_percent"].median())
-    figure = Figure(figsize=(8, 4.2))
-    axes = figure.subplots()
-    for cpu in coloured:
-        mine = trials[trials["cpu"] == cpu]
-        hit = mine["interference"]
-        (line,) = axes.plot(
-            mine[x][~hit], mine["excess_percent"][~hit], ".", ms=5, label=f"cpu{cpu}"
-        )
-        colour = line.get_color()
-        axes.plot(mine[x][hit], mine["excess_percent"][hit], "x", ms=6, color=colour, alpha=0.8)
-    if trials["interference"].any():
+    """The cores' times over the run, and how those of undisturbed trials are distributed.
+
+    What all cores share over time is drift, what one has alone is its own. A slow core's whole
+    distribution lies above the others'; interference that was not noticed bends its upper end.
+    """
+    x = "start_s" if trials["start_s"].notna().all() else "round"
+    hit = trials["interference"]
+    coloured = slowest(trials[~hit].groupby("cpu")["excess_percent"].median())
+    styles = core_styles(coloured)
+    shown = trials["cpu"].isin(coloured)
+    calm, disturbed = trials[shown & ~hit], trials[shown & hit]
+    figure = Figure(figsize=(9, 4.2))
+    axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
+    if len(calm):
+        columns = {"y": "excess_percent", "hue": "cpu", "palette": styles["palette"]}
+        sns.scatterplot(calm, x=x, **columns | styles, s=14, linewidth=0, ax=axes)
+        sns.ecdfplot(calm, **columns, stat="percent", legend=False, ax=beside)
+    if len(disturbed):
+        colours = disturbed["cpu"].map(styles["palette"])
+        axes.scatter(disturbed[x], disturbed["excess_percent"], c=colours, marker="x")
         axes.plot([], [], "x", color="0.3", label="disturbed")
-    axes.axhline(0, color="0.3", lw=0.8)
-    axes.set_xlabel("time since the start (s)" if timed else "round")
+    for one in (axes, beside):
+        one.axhline(0, color="0.3", lw=0.8)
+    axes.set_xlabel("time since the start (s)" if x == "start_s" else x)
     axes.set_ylabel("trial's time against\nwhat its events cost (%)")
     axes.set_title("Drift over the run, trial by trial")
-    axes.legend(title="CPU", loc="upper right", fontsize="small", ncols=2)
+    beside.set_xlabel("undisturbed trials\nbelow (%)")
+    beside.set_title("Distribution", fontsize="medium")
+    _legend(figure, axes)
     return figure
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _place_for_each(cores: pd.Index | pd.Series[int], title: str) -> tuple[Figure, Axes]:
+    """Axes on which each core has its place."""
+    figure = Figure(figsize=(max(6.5, min(16.0, 4 + 0.35 * len(cores))), 4.2))
+    axes = figure.subplots()
+    axes.set_xticks(range(len(cores)), [str(cpu) for cpu in cores])
+    if len(cores) > _MOST_LEVEL:
+        axes.tick_params(axis="x", rotation=90, labelsize="x-small")
+    axes.set_xlim(-0.6, len(cores) - 0.4)
+    axes.set_xlabel("CPU")
+    axes.set_title(title)
+    return figure, axes
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    """The cores' legend beside the panels, where it hides no point."""
+    if (inside := axes.get_legend()) is not None:
+        inside.remove()
+        handles = axes.get_legend_handles_labels()
+        figure.legend(*handles, title="CPU", loc="outside right upper", fontsize="small")

@@ -13,6 +13,7 @@ import pytest
 from perflib.experiments import get
 from perflib.experiments.kv_per_core.measure import KernelTrials, chunks_of
 from perflib.experiments.kv_per_core.table import kv_table
+from perflib.framework.plots import core_style
 from perflib.kernels import build
 from perflib.machine.settings import changes
 from perflib.measure.conditions import Conditions
@@ -185,6 +186,21 @@ def test_figures_show_every_core_with_units() -> None:
     assert ratio.to_numpy() == pytest.approx([1, 1, 1.12, 1], abs=0.02)
     assert (values["low_s"] < values["clean_s"]).all()
     assert (values["high_s"] > values["clean_s"]).all()
+    drift, distribution = drawn["drift"].axes
+    assert "(s)" in drift.get_xlabel() or drift.get_xlabel() == "round"
+    medians = {}
+    for line in distribution.lines:
+        excess, share = np.asarray(line.get_ydata()), np.asarray(line.get_xdata())
+        if len(share) > 2:  # not the line at 0
+            assert np.all(np.diff(share) >= 0)
+            assert share[-1] == pytest.approx(100)
+            medians[line.get_color()] = float(np.interp(50, share, excess))
+    assert set(medians) == {core_style(cpu)[0] for cpu in range(4)}
+    assert max(medians, key=medians.__getitem__) == core_style(2)[0]
+    assert max(medians.values()) == pytest.approx(12, abs=4)
+    for name in ("event_by_event", "drift"):
+        (legend,) = drawn[name].legends
+        assert {text.get_text() for text in legend.get_texts()} >= {"0", "1", "2", "3"}
 
 
 def test_runs_of_an_earlier_schema_are_read_by_their_old_names() -> None:
