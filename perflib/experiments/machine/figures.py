@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.machine.analyse import tables
+from perflib.framework.plots import core_style, log_ticks, slowest
 
 if TYPE_CHECKING:
     from perflib.model.run import Run
@@ -22,18 +25,28 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
 
 
 def _gaps(gaps: pd.DataFrame) -> Figure:
-    """Gaps per second by length, one line a core."""
-    figure = Figure(figsize=(8, 4.5))
+    """Gaps per second by length; the cores of which most time is stolen in colour."""
+    figure = Figure(figsize=(8, 4.8))
     axes = figure.subplots()
-    for cpu in sorted(gaps["cpu"].unique()):
-        mine = gaps[gaps["cpu"] == cpu]
-        first = mine.iloc[0]
-        label = f"cpu{cpu} ({first['where']}): {first['stolen_percent']:.2f} % stolen"
-        axes.step(
-            mine["gap_low_us"], mine["gaps_per_s"], where="post", marker="o", ms=3, label=label
-        )
-    axes.set(xscale="log", yscale="log", xlabel="length of the gap (µs)")
-    axes.set_ylabel("gaps per second, in bins that double")
     axes.set_title("Gaps in the clock of a spinning core")
-    axes.legend(fontsize="small")
+    if gaps.empty:
+        axes.text(0.5, 0.5, "no gap was seen", transform=axes.transAxes, ha="center")
+        return figure
+    shortest, longest = gaps["gap_low_us"].min(), gaps["gap_low_us"].max()
+    edges = shortest * 2.0 ** np.arange(round(np.log2(longest / shortest)) + 2)
+    columns = {"x": "inside_us", "weights": "gaps_per_s", "bins": list(edges), "ax": axes}
+    inside = gaps.assign(inside_us=1.5 * gaps["gap_low_us"])  # of a bin that is an octave wide
+    stolen = gaps.groupby("cpu")["stolen_percent"].first()
+    coloured = slowest(stolen)
+    for cpu in [*stolen.index.difference(coloured), *coloured]:
+        mine = inside[inside["cpu"] == cpu]
+        style = {"color": "0.8", "linewidth": 0.8}
+        if cpu in coloured:
+            label = f"cpu{cpu} ({mine['where'].iloc[0]}): {stolen[cpu]:.2f} % stolen"
+            style = {"color": core_style(cpu)[0], "label": label}
+        sns.histplot(mine, **columns, **style, element="step", fill=False)
+    log_ticks(axes.xaxis, edges[0], edges[-1])
+    log_ticks(axes.yaxis, gaps["gaps_per_s"].min() / 1.5, gaps["gaps_per_s"].max() * 1.5)
+    axes.set(xlabel="length of the gap (µs)", ylabel="gaps per second, in bins that double")
+    figure.legend(fontsize="small", loc="outside lower center", ncols=2)
     return figure
