@@ -35,12 +35,12 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("core")
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [venv / "bin" / "pip", "--disable-pip-version-check", "-q"]
-    reached = run(*map(str, pip), "download", "--no-deps", "click", where=folder, home=folder)
+    pip: list[str | Path] = [venv / "bin" / "pip", "--disable-pip-version-check", "-q"]
+    reached = run(*pip, "download", "--no-deps", "click", where=folder, home=folder)
     if reached.returncode:
         pytest.skip("no index of packages can be reached from here")
     wheel = build("wheel", TOP, folder / "wheel")
-    done = run(*map(str, pip), "install", str(wheel), where=folder, home=folder)
+    done = run(*pip, "install", str(wheel), where=folder, home=folder)
     assert done.returncode == 0, done.stderr
     return venv / "bin"
 
@@ -48,8 +48,8 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_core_alone_measures_and_analyses(core: Path, tmp_path: Path) -> None:
     probe = f"import importlib.util as u; print([m for m in {NOT_IN_THE_CORE} if u.find_spec(m)])"
     assert run(core / "python", "-c", probe, where=tmp_path, home=tmp_path).stdout.strip() == "[]"
-    words = [core / "perflib", "run", "kv_per_core", "-p", "budget_s=2", "-p", "events=5", "--json"]
-    measured = run(*words, where=tmp_path, home=tmp_path)
+    asked = ["kv_per_core", "-p", "budget_s=2", "-p", "events=5", "--json"]
+    measured = run(core / "perflib", "run", *asked, where=tmp_path, home=tmp_path)
     assert measured.returncode == 0, measured.stderr
     told = json.loads(measured.stdout)
     assert told["findings"]

@@ -21,6 +21,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from rattler_build import Stage0Recipe, VariantConfig
 
 from perflib.model.extras import EXTRAS
 
@@ -89,6 +90,25 @@ def test_environment_yml_has_the_packages_and_bounds_of_pyproject() -> None:
     assert len(conda) == len(listed)  # none twice
     assert conda.keys() >= CONDA_ONLY
     assert environment["dependencies"][-1] == {"pip": ["-e ."]}
+
+
+def test_the_conda_recipe_has_the_packages_and_bounds_of_pyproject() -> None:
+    recipe = Stage0Recipe.from_file(TOP / "recipe" / "recipe.yaml")
+    found = {}
+    for variant in recipe.render(VariantConfig()):
+        package = variant.recipe.package
+        assert str(package.version) == project()["project"]["version"]
+        run = [str(one) for one in variant.recipe.requirements.run]
+        found[package.name] = bounds([one for one in run if re.fullmatch("[a-z].*", one)])
+    own, python = "perflib-jupyter-core", project()["project"]["requires-python"]
+    assert found[own].pop("python") == python
+    assert found[own].pop("c-compiler") == found[OWN].pop("make") == ""
+
+    def at_conda(packages: dict[str, str]) -> dict[str, str]:
+        return {CONDA.get(name, name): bound for name, bound in packages.items()}
+
+    assert found[own] == at_conda(core())
+    assert found[OWN] == at_conda(extra("report") | extra("lab"))
 
 
 @functools.cache
