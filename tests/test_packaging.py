@@ -425,12 +425,10 @@ def test_two_builds_are_the_same_to_the_bit(kind: str, unpacked: Path, tmp_path:
 
 
 def test_an_index_would_take_both(wheel: Path, sdist: Path) -> None:
-    for arguments in (
-        ["twine", "check", "--strict", wheel, sdist],
-        ["check_wheel_contents", wheel],
-    ):
+    twine = ["twine", "check", "--strict", str(wheel), str(sdist)]
+    for words in (twine, ["check_wheel_contents", str(wheel)]):
         answer = subprocess.run(
-            [sys.executable, "-m", *arguments], capture_output=True, text=True, check=False
+            [sys.executable, "-m", *words], capture_output=True, text=True, check=False
         )
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
