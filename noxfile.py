@@ -23,7 +23,7 @@ def lint(session: nox.Session) -> None:
     session.run("make", "lint", external=True)
 
 
-@nox.session(python=["3.11", "3.12", "3.13"])
+@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
 def tests(session: nox.Session) -> None:
     """All tests, on every Python that perflib supports."""
     session.install("--editable", ".[dev]")
@@ -34,7 +34,9 @@ def tests(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """All tests, on the oldest release of every dependency that pyproject.toml admits."""
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    oldest = [bound.replace(">=", "==") for bound in project["dependencies"]]
+    extras = project["optional-dependencies"]
+    required = [*project["dependencies"], *extras["report"], *extras["lab"]]
+    oldest = [bound.replace(">=", "==") for bound in required if ">=" in bound]
     constraints = Path(session.create_tmp(), "oldest.txt")
     constraints.write_text("\n".join(oldest), encoding="utf-8")
     session.install("--editable", ".[dev]", "--constraint", str(constraints))
