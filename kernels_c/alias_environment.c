@@ -25,12 +25,16 @@
  *
  * @kernel
  * flags = ["-O0"]
+ * bundle = ["library", "program"]
  * [variants.loop] # an object file
  * flags = ["-O0", "-c"]
+ * bundle = ["object"]
  * [variants.table]
  * flags = ["-O0", "-c", "-DALIAS_DATA_BYTES=1036"]
+ * bundle = ["object"]
  * [variants.buffer]
  * flags = ["-O0", "-c", "-DALIAS_DATA_BYTES=660"]
+ * bundle = ["object"]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // sched_getcpu

@@ -22,6 +22,7 @@
  *
  * @kernel
  * flags = ["-O2", "-ffp-contract=off", "-fno-tree-loop-distribute-patterns"]
+ * bundle = ["library", "program"]
  * [variants.O0]
  * flags = ["-O0", "-ffp-contract=off"]
  * [variants.O0-restrict]

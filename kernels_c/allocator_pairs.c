@@ -31,6 +31,7 @@
  * @kernel
  * flags = ["-O2", "-ffp-contract=off", "-fno-tree-loop-distribute-patterns", "-fno-builtin-malloc"]
  * link = ["-ldl"]
+ * bundle = ["program"]
  * [variants.O0]
  * flags = ["-O0", "-ffp-contract=off"]
  * [variants.O2]

@@ -30,11 +30,13 @@
  * @kernel
  * flags = ["-O2"]
  * link = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-size=0x200000", "-lpthread"]
+ * bundle = ["library", "program"]
  * [define]
  * CASES = 32768 # a multiple of 32, up to 65536
  * [variants.hugectl] # for "hugectl --text PROGRAM N": libhugetlbfs moves its text at the start
  * link = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-size=0x200000", "-lpthread",
  *         "-Wl,-z,noseparate-code", "-Wl,--no-as-needed", "-lhugetlbfs"]
+ * bundle = ["program"]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // mremap, sched_getcpu, RUSAGE_THREAD

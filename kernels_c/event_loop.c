@@ -21,11 +21,13 @@
  *          "-fno-builtin-exp", "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos",
  *          "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
  * link = ["-lm", "-lpthread"]
+ * bundle = ["program"]
  * [variants.tsan] # every access to memory is watched for races
  * flags = ["-O1", "-g", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-log",
  *          "-fno-builtin-exp", "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos",
  *          "-fno-omit-frame-pointer", "-fsanitize=thread"]
  * link = ["-lm", "-lpthread", "-fsanitize=thread"]
+ * bundle = []
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // pthread_setname_np, the kinds of mutexes

@@ -25,14 +25,17 @@
  *          "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos"]
  * link = ["-lm", "-lpthread"]
  * copied = "kv_step.inc"
+ * bundle = ["library", "program"]
  * [variants.framed] # call chains for a profiler
  * flags = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-log", "-fno-builtin-exp",
  *          "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos", "-fno-omit-frame-pointer",
  *          "-DKV_COSTLIER=1"]
+ * bundle = ["program"]
  * [variants.costlier] # the same but for one number, by which kv_runge_kutta is about 10 % slower
  * flags = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-log", "-fno-builtin-exp",
  *          "-fno-builtin-pow", "-fno-builtin-sin", "-fno-builtin-cos", "-fno-omit-frame-pointer",
  *          "-DKV_COSTLIER=10"]
+ * bundle = ["program"]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // sched_getcpu, RUSAGE_THREAD

@@ -17,6 +17,7 @@
  *
  * [variants.sanitized]
  * flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+ * bundle = []
  */
 #define _GNU_SOURCE
 #include "common/interned.h"

@@ -12,6 +12,7 @@
  *
  * [variants.sanitized]
  * flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+ * bundle = []
  */
 #include <stdint.h>
 #include <stdlib.h>

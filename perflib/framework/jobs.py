@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from perflib.framework.params import Params, parameter
 from perflib.instruments.joblog.logformat import FORMATS, LogFormat
-from perflib.kernels import build, load
+from perflib.kernels import Kernel, build, load
 from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.model.errors import MeasurementError, UserError
 
@@ -67,9 +67,9 @@ def log_format(begin: str, end: str) -> LogFormat:
         raise ValueError(msg) from None
 
 
-def copies_for(code_kib: int) -> int:
-    """How often KV's step code is repeated to have about this size."""
-    one = int(load("kv").lib.kv_code_bytes())
+def copies_for(code_kib: int, kernel: Kernel | None = None) -> int:
+    """How often KV's step code is repeated to have about this size (``kernel``: in that build)."""
+    one = int((kernel or load("kv")).lib.kv_code_bytes())
     return max(1, round(code_kib * 1024 / one))
 
 

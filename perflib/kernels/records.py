@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError, choose
-from perflib.model.paths import kernels_dir
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +33,7 @@ def included(files: Iterable[Path]) -> list[Path]:
 
     def follow(file: Path) -> None:
         for name in _INCLUDE.findall(file.read_text()):
-            for folder in (file.parent, kernels_dir()):
+            for folder in (file.parent, paths.kernels_dir()):
                 header = (folder / name).resolve()
                 if header.is_file() and header not in begun:
                     begun.add(header)
@@ -87,17 +85,10 @@ def parsed(cdef: str, path: Path) -> Any:
 @functools.cache
 def open_interface(module: str) -> Any:
     """Cffi's ``ffi`` with a build's declarations; no library is loaded."""
-    spec = importlib.util.spec_from_file_location(Path(module).stem, module)
-    if spec is None or spec.loader is None:
-        msg = f"{module} is no Python module"
-        raise MeasurementError(msg)
-    loaded = importlib.util.module_from_spec(spec)
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, False
-    try:
-        spec.loader.exec_module(loaded)
-    finally:
-        sys.dont_write_bytecode = written
-    return loaded.ffi
+    # Without bytecode: a file of it beside the module would be believed in the module's place.
+    loaded: dict[str, Any] = {}
+    exec(compile(Path(module).read_bytes(), module, "exec"), loaded)  # noqa: S102 (cffi wrote it)
+    return loaded["ffi"]
 
 
 def record(declared: Build | str, struct: str) -> np.dtype[Any]:
@@ -141,7 +132,7 @@ def _record(ffi: Any, file: str, struct: str) -> np.dtype[Any]:
 
 @functools.cache
 def _of_file(name: str) -> Any:
-    files = {path.stem: path for path in kernels_dir().glob("**/*.[ch]")}
+    files = {path.stem: path for path in paths.kernels_dir().glob("**/*.[ch]")}
     if name not in files:
         raise UserError(choose("C file", name, files))
     return parsed(declarations(files[name]), files[name])

@@ -22,6 +22,7 @@ from perflib.framework.params import parameter
 from perflib.measure.conditions import Conditions
 from perflib.measure.schedule import Columns, take_rounds
 from perflib.measure.workers import Workers
+from perflib.model import paths
 from perflib.model.changes import changes
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
@@ -77,7 +78,7 @@ class Tiny(Experiment):
         """Ask the workers in trial."""
         offset = session.plan["offset"]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernels, "kernels_dir", lambda: KERNELS)
+            patch.setattr(paths, "kernels_dir", lambda: KERNELS)
             built = kernels.build("faulty")
         cpu = min(os.sched_getaffinity(0))
         with Workers(built, [Conditions(cpu=cpu)] * ARMS) as workers:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perflib import kernels
 from perflib.kernels import copies
+from perflib.model import paths
 from perflib.model.errors import MeasurementError
 
 HERE = Path(__file__).parents[1] / "kernels_c"
@@ -43,7 +44,7 @@ step:
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path_factory.getbasetemp() / "cache-of-copies"
     monkeypatch.setenv("PERFLIB_CACHE", str(folder))
-    monkeypatch.setattr(kernels, "kernels_dir", lambda: HERE)
+    monkeypatch.setattr(paths, "kernels_dir", lambda: HERE)
 
 
 def expected(which: int, value: float) -> float:
@@ -92,7 +93,7 @@ def test_one_copy_is_the_default_and_the_number_is_in_the_provenance() -> None:
 def test_changed_part_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("copied.c", "copied_part.inc"):
         (tmp_path / name).write_text((HERE / name).read_text())
-    monkeypatch.setattr(kernels, "kernels_dir", lambda: tmp_path)
+    monkeypatch.setattr(paths, "kernels_dir", lambda: tmp_path)
     before = kernels.load("copied", copies=2)
     part = tmp_path / "copied_part.inc"
     part.write_text(part.read_text().replace("value + 3.25", "value + 4.25"))
@@ -106,7 +107,7 @@ def test_compile_error_in_the_part_names_its_line(
 ) -> None:
     (tmp_path / "copied.c").write_text((HERE / "copied.c").read_text())
     (tmp_path / "copied_part.inc").write_text("double copied_step(void) {\n  return mistaken;\n}\n")
-    monkeypatch.setattr(kernels, "kernels_dir", lambda: tmp_path)
+    monkeypatch.setattr(paths, "kernels_dir", lambda: tmp_path)
     with pytest.raises(MeasurementError, match=r"copied_part\.inc:2:.*mistaken"):
         kernels.build("copied", copies=2)
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from perflib import kernels
+from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.paths import kernels_dir  # as it is: tests replace the module's
 
 HERE = Path(__file__).parents[1] / "kernels_c"
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -45,7 +47,8 @@ ASK = """
 import sys
 from pathlib import Path
 from perflib import kernels
-kernels.kernels_dir = lambda: Path(sys.argv[1])
+from perflib.model import paths
+paths.kernels_dir = lambda: Path(sys.argv[1])
 kernel = kernels.load(sys.argv[2])
 print(kernel.build.library)
 """
@@ -55,7 +58,7 @@ print(kernel.build.library)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of this test's own; kernels are those of the tests."""
     monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "kernels_dir", lambda: HERE)
+    monkeypatch.setattr(paths, "kernels_dir", lambda: HERE)
     return tmp_path / "cache"
 
 
@@ -66,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (made / "common").mkdir(parents=True)
     (made / "small.c").write_text(SMALL)
     (made / "common" / "answer.h").write_text("#define ANSWER 42\n")
-    monkeypatch.setattr(kernels, "kernels_dir", lambda: made)
+    monkeypatch.setattr(paths, "kernels_dir", lambda: made)
     return made
 
 
@@ -162,6 +165,7 @@ def test_provenance_says_how_it_was_made() -> None:
         "compiler_version": version,
         "flags": ["-std=gnu11", "-Wall", "-Wextra", "-O0", "-DLEVEL=0"],
         "link": ["-lm"],
+        "bundle": None,
     }
     assert len(built.provenance["source_sha256"]) == 64
     said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
@@ -176,13 +180,11 @@ def test_shipped_kernels_are_found_in_a_checkout(monkeypatch: pytest.MonkeyPatch
 def test_kernels_inside_an_installed_package_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from perflib.model import paths
-
     monkeypatch.setattr(paths, "_PACKAGE", tmp_path / "site" / "perflib")
-    assert paths.kernels_dir() == tmp_path / "site" / "kernels_c"
+    assert kernels_dir() == tmp_path / "site" / "kernels_c"
     inside = tmp_path / "site" / "perflib" / "_data" / "kernels_c"
     inside.mkdir(parents=True)
-    assert paths.kernels_dir() == inside
+    assert kernels_dir() == inside
 
 
 def sized(folder: Path, declared: str = "SIZE = 3") -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from perflib import kernels
 from perflib.kernels import record, records
+from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError
 
 SOURCE = """/* A kernel that fills records.
@@ -67,8 +68,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "odd.h").write_text("// @interface\nnonsense\n// @end\n")
     (tmp_path / "recorded.c").write_text(SOURCE)
     monkeypatch.setenv("PERFLIB_CACHE", str(tmp_path / "cache"))
-    for module in (kernels, records):
-        monkeypatch.setattr(module, "kernels_dir", lambda: tmp_path)
+    monkeypatch.setattr(paths, "kernels_dir", lambda: tmp_path)
     records._of_file.cache_clear()
 
 

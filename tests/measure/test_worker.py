@@ -25,6 +25,7 @@ from perflib.measure import process as process_module
 from perflib.measure.conditions import Conditions, environment_bytes, observe
 from perflib.measure.process import Out, Served, Worker, WorkerError
 from perflib.measure.workers import Workers
+from perflib.model import paths
 from perflib.model.errors import MeasurementError
 from tests.machine import trees
 
@@ -39,7 +40,8 @@ from pathlib import Path
 from perflib import kernels
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
-kernels.kernels_dir = lambda: Path(sys.argv[1])
+from perflib.model import paths
+paths.kernels_dir = lambda: Path(sys.argv[1])
 build = kernels.build("faulty")
 """
 
@@ -47,7 +49,7 @@ build = kernels.build("faulty")
 @pytest.fixture(scope="module")
 def faulty() -> Build:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "kernels_dir", lambda: HERE)
+        patch.setattr(paths, "kernels_dir", lambda: HERE)
         return kernels.build("faulty")
 
 

@@ -18,13 +18,13 @@ from typing import Self
 
 import numpy as np
 
+from perflib import kernels
 from perflib.instruments.threads.preload import sampler as states
 from perflib.instruments.threads.preload.files import MAGIC, SHARED, read_processes
 from perflib.instruments.threads.preload.recording import Parts, write
 from perflib.instruments.threads.preload.sampler import Sampled, Sampler
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
-from perflib.kernels import build, compiler
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["Preloaded", "States", "unavailable"]
@@ -39,11 +39,7 @@ def unavailable() -> str:
     """Why waits cannot be stamped by a preloaded library; empty where they can."""
     if platform.libc_ver()[0] != "glibc":
         return "the library that stamps waits knows the GNU C library only, and this is another"
-    try:
-        compiler()
-    except UserError as error:
-        return str(error)
-    return states.unavailable()
+    return kernels.unavailable("thread_waits") or states.unavailable()
 
 
 class States:
@@ -155,7 +151,7 @@ class Preloaded(States):
     unavailable = staticmethod(unavailable)
 
     def __enter__(self) -> Self:
-        built = build("thread_waits").library
+        built = kernels.build("thread_waits").library
         self.folder = self.folder.resolve()
         super().__enter__()
         # A copy beside the data: the cache is closed to the other user that a job may become.

@@ -1,0 +1,163 @@
+"""Write bundles: copy compiled kernels to a folder, and list them in its manifest."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perflib.kernels.bundle import FORMAT, MANIFEST, perflib_version, sha256_of
+from perflib.kernels.cache import Build
+from perflib.kernels.levels import LEVELS
+from perflib.kernels.private import private_cache
+from perflib.kernels.sources import Request, digest, names, request
+from perflib.model.errors import UserError
+
+__all__ = ["Made", "bundled_levels", "write"]
+
+_GLIBC = re.compile(rb"GLIBC_(\d+)\.(\d+)")
+
+# Of each level: builds, and of those that could not be compiled what the compiler said.
+Made = Mapping[str, list[tuple[Request, Build | str]]]
+
+
+def bundled_levels(folder: Path) -> list[str]:
+    """The levels of the bundle that a folder holds already, if perflib can add to it.
+
+    Raises
+    ------
+    UserError
+        The folder holds something else.
+    """
+    return list(_existing(folder)["levels"])
+
+
+def _existing(folder: Path) -> dict[str, Any]:
+    """The manifest that is added to; a new one where there is none, or none for this perflib."""
+    new: dict[str, Any] = {
+        "format": FORMAT,
+        "perflib": perflib_version(),
+        "architecture": os.uname().machine,
+        "glibc": "",
+        "levels": {},
+    }
+    try:
+        if not (folder / MANIFEST).exists():
+            if folder.exists() and any(folder.iterdir()):
+                msg = f"{folder} is not empty and holds no bundle: give a folder of its own"
+                raise UserError(msg)
+            return new
+        found: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
+        same = all(found[name] == new[name] for name in ("format", "perflib", "architecture"))
+        if not same:
+            return new
+        for level in found["levels"].values():
+            level["builds"] = {
+                key: entry for key, entry in level["builds"].items() if _is_current(entry)
+            }
+            level["lacking"] = dict(level["lacking"])
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError):  # damaged: it is made anew
+        return new
+    return found
+
+
+def _is_current(entry: dict[str, Any]) -> bool:
+    """Was it built from the kernel's source as it is now?"""
+    provenance, _ = entry["provenance"], (entry["folder"], entry["files"], entry["glibc"])
+    name = provenance["kernel"]
+    return name in names() and provenance["source_sha256"] == digest(*request(name).contents)
+
+
+def write(folder: Path, made: Made) -> str:
+    """Add builds to a bundle, or begin one; the SHA-256 of its manifest.
+
+    The manifest is replaced when all else is in place: who reads the bundle meanwhile has the old
+    one or the new one.
+
+    Raises
+    ------
+    UserError
+        The folder holds something else, or cannot be written.
+    """
+    from filelock import FileLock
+
+    lock = private_cache() / f"bundle-{digest(str(folder.resolve()))[:32]}.lock"
+    with FileLock(lock, mode=0o600):
+        manifest = _existing(folder)
+        try:
+            _write(folder, manifest, made)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
+        return _sha256(folder / MANIFEST)
+
+
+def _write(folder: Path, manifest: dict[str, Any], made: Made) -> None:
+    levels = manifest["levels"]
+    for level, builds in made.items():
+        listed = levels.setdefault(level, {"builds": {}, "lacking": {}})
+        _folder(folder / level)
+        for wanted, built in builds:
+            if isinstance(built, str):
+                listed["builds"].pop(wanted.key, None)
+                listed["lacking"][wanted.key] = built
+            else:
+                listed["lacking"].pop(wanted.key, None)
+                listed["builds"][wanted.key] = _entry(folder / level, built)
+    entries = [entry for listed in levels.values() for entry in listed["builds"].values()]
+    needed: list[int] = max((entry["glibc"] for entry in entries), default=[])
+    manifest["glibc"] = ".".join(map(str, needed))
+    temporary = folder / f".{MANIFEST}-{os.getpid()}"
+    temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    temporary.chmod(0o644)
+    temporary.replace(folder / MANIFEST)
+    kept = {entry["folder"] for entry in entries}
+    for level in LEVELS:
+        for path in (folder / level).glob("*"):
+            if f"{level}/{path.name}" not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _entry(folder: Path, built: Build) -> dict[str, Any]:
+    """What the manifest says of a build, whose files are copied to a level's folder."""
+    sums = {file.name: _sha256(file) for file in built.files}
+    target = folder / built.library.parent.name
+    if not all((target / name).is_file() and _sha256(target / name) == sums[name] for name in sums):
+        temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+        for file in built.files:
+            shutil.copyfile(file, temporary / file.name)
+        shutil.rmtree(target, ignore_errors=True)
+        temporary.replace(target)
+    _folder(target)
+    for file in built.files:
+        (target / file.name).chmod(0o644 if file == built.module else 0o755)
+    versions = _GLIBC.findall(built.library.read_bytes())
+    return {
+        "folder": f"{folder.name}/{target.name}",
+        "files": sums,
+        "glibc": max(([int(part) for part in found] for found in versions), default=[]),
+        "provenance": {
+            name: built.provenance[name] for name in built.provenance if name != "bundle"
+        },
+    }
+
+
+def _folder(path: Path) -> None:
+    """A folder that everybody may read and nobody else may write, whatever the umask is."""
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o755)
+
+
+def _sha256(file: Path) -> str:
+    status = file.stat()
+    return sha256_of(file, status.st_mtime_ns, status.st_size)
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"no bundle can be written to {folder}: {error.strerror}")
