@@ -33,6 +33,7 @@ _COMMANDS = {
     "compare": "perflib.cli.stored:compare",
     "ledger": "perflib.cli.stored:ledger",
     "report": "perflib.cli.stored:report",
+    "export": "perflib.cli.stored:export",
     "profile": "perflib.cli.profile:profile",
     "lab": "perflib.cli.notebooks:lab",
     "batch": "perflib.cli.notebooks:batch",

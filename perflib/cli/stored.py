@@ -1,4 +1,4 @@
-"""Commands about runs that there are: runs, show, compare, ledger, report."""
+"""Commands about runs that there are: runs, show, compare, ledger, report, export."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perflib.model.finding import Finding
     from perflib.model.run import Run
 
-__all__ = ["compare", "ledger", "report", "runs", "show_"]
+__all__ = ["compare", "export", "ledger", "report", "runs", "show_"]
 
 
 @click.command(epilog=examples("perflib runs", "perflib runs -v", "perflib runs -q | tail -1"))
@@ -247,3 +247,28 @@ def report(run_ids: tuple[str, ...], out: Path) -> None:
 
     show(write_report([load(run_id) for run_id in run_ids], out))
     click.echo(f"report: {out}")
+
+
+@click.command(epilog=examples("perflib export kv_per_core-20261101 --out runs --anonymous"))
+@click.argument("run_ids", nargs=-1, required=True, type=RUN, metavar="RUN...")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the files.")
+@click.option(
+    "--anonymous",
+    is_flag=True,
+    help="Without names of hosts, users and tasks, paths and the job's command line.",
+)
+@json_option
+def export(run_ids: tuple[str, ...], out: Path, anonymous: bool, as_json: bool) -> None:
+    """Copy saved runs into a folder, for somebody else.
+
+    Placeholders such as host-1 tell the machines of one export apart. Recordings of threads, which
+    lie beside a run, are left out.
+    """
+    from perflib.model.export import export as exported
+
+    files = exported(run_ids, out, anonymous=anonymous)
+    if as_json:
+        print_json({"files": [str(file) for file in files]})
+        return
+    for file in files:
+        click.echo(f"exported: {file}")

@@ -329,6 +329,7 @@ class Experiment:
         from importlib.metadata import version
 
         from perflib.measure.schedule import frame_of
+        from perflib.model.recorded import without_user
         from perflib.model.run import Run
 
         trials = session.journal.trials
@@ -358,6 +359,7 @@ class Experiment:
             why = session.problems[-1] if session.problems else f"the run was {stopped}"
             msg = f"nothing was measured: {why}"
             raise MeasurementError(msg)
+        samples, provenance = without_user(samples), without_user(provenance)
         return Run(header["id"], self.name, header["params"], samples, provenance)
 
     def check_samples(self, samples: pd.DataFrame) -> None:

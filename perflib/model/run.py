@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCHEMA", "UNFINISHED", "Run", "experiment_of", "new_id"]
+__all__ = ["SCHEMA", "UNFINISHED", "Run", "experiment_of", "host_of", "new_id"]
 
 SCHEMA = 2  # of the saved file; raised when an old reader could not understand a new file
 UNFINISHED = "unfinished"  # the id of a run that is drawn while it is being measured
@@ -75,3 +75,9 @@ def _host() -> str:
 def experiment_of(run_id: str) -> str:
     """The experiment that an id of `new_id`, or of an earlier perflib, names."""
     return run_id.partition("-")[0]
+
+
+def host_of(run_id: str) -> str:
+    """The host in an id of `new_id`; empty: an earlier perflib made it, without."""
+    parts = run_id.split("-")
+    return parts[3] if len(parts) == 5 else ""

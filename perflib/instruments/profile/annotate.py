@@ -21,6 +21,7 @@ import pandas as pd
 
 from perflib.instruments.profile.views import COPY, Weight, leaves, weights
 from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.recorded import with_user
 
 __all__ = ["Annotation", "annotate", "instructions"]
 
@@ -215,6 +216,7 @@ def _object(objects: pd.Series, function: str, wanted: str | None) -> tuple[str,
 
 
 def _file(name: str, remarks: list[str]) -> Path:
+    name = with_user(name)
     if name.startswith("[") or not Path(name).is_absolute():
         msg = f"{name} is no file that can be disassembled"
         if name.startswith("[kernel"):

@@ -1,0 +1,212 @@
+"""Runs as files for somebody else; without names, paths and command lines where that is wanted."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from perflib.model import store
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.recorded import change_texts, is_fixed, names_of_user, row_of
+from perflib.model.run import Run, host_of
+
+__all__ = ["Anonymous", "export"]
+
+_USERS_HOME = re.compile(r"/(?:home|Users|(?:afs|eos)(?:/[\w.-]+)?/(?:user|home)/\w)/([\w.-]+)")
+_PATH = re.compile(
+    r"(?P<address>https?://[^\s'\"]+)"
+    r"|(?P<before>^|[^\w./~$-]|(?<![\w-])-[A-Za-z])(?P<path>~?/+[^\s/'\",;()\[\]<>|:]"
+    r"(?:\\ |[^\s'\",;()\[\]<>|:])*)"
+)
+_QUOTED = re.compile(r"(?P<quote>['\"])(?P<path>~?/[^'\"\n]+)(?P=quote)")
+# What a distribution or the kernel placed there: it names no one.
+_OF_THE_SYSTEM = re.compile(
+    r"(?!.*\.\.)/(?:usr/(?!local|home|src)|lib(?:32|64)?/|s?bin/|proc/sys/|sys/(?!fs/cgroup))"
+    r"[\w.+/-]*"
+)
+_LEAST_WORD = 3  # letters of a word of a command line that may not stand anywhere else
+_COMM = 15  # characters that the kernel keeps of a process's name
+# Names, and words of command lines, that tell nothing of anyone and may mean something in a run.
+_NOBODYS = frozenset(
+    {"admin", "all", "bash", "command", "counted", "default", "guest", "host", "kernel"}
+    | {"localhost", "machine", "node", "none", "perf", "preload", "program", "python", "random"}
+    | {"root", "running", "states", "sudo", "test", "time", "user"}
+)
+
+
+def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> list[Path]:
+    """Copy saved runs into a folder.
+
+    Parameters
+    ----------
+    names
+        Runs as `store.find` finds them.
+    folder
+        Made if it is not there; nothing in it is replaced.
+    anonymous
+        Without names of hosts and users, paths and command lines: see `Anonymous`.
+
+    Raises
+    ------
+    UserError
+        There is no such run, or a file of its name; nothing was written.
+    MeasurementError
+        A run is damaged, or the folder cannot be written.
+    """
+    paths = dict.fromkeys(store.find(name) for name in names)
+    runs = [store.load(path) for path in paths]
+    if anonymous:
+        nobody = Anonymous()
+        runs = [nobody.run(one) for one in runs]
+    targets = [folder / f"{one.id}.parquet" for one in runs]
+    if there := [str(target) for target in targets if target.exists()]:
+        msg = f"there is {', '.join(there)} already: name another folder, or remove it"
+        raise UserError(msg)
+    if len(set(targets)) < len(targets):
+        msg = "two of these files are of one run: name each run once"
+        raise UserError(msg)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, one, target in zip(paths, runs, targets, strict=True):
+            if anonymous:
+                store.save(one, target)
+            else:
+                shutil.copyfile(path, target)
+    except FileExistsError as error:
+        msg = f"{folder} is no folder: name another --out"
+        raise UserError(msg) from error
+    except OSError as error:
+        msg = f"the runs cannot be copied to {folder}: {error.strerror or error}"
+        raise MeasurementError(msg) from error
+    return targets
+
+
+class Anonymous:
+    """Makes runs anonymous; the same machine, user, path or job has one placeholder in all.
+
+    ``host-1``, ``user-1``, ``path-1``, ``job-1`` and ``process-1`` stand for what is taken out, in
+    texts of any place, too. What an own simulation or the job calls its functions and threads
+    stays, as do times, the processor and the system's versions: an anonymous run can be analysed.
+    """
+
+    def __init__(self) -> None:
+        self._placeholders: dict[str, dict[Any, str]] = {}
+        self._words: dict[str, str] = {}  # that may not stand anywhere, in lower case
+        for name in sorted(names_of_user()[1]):
+            self._forbid({name}, self._placeholder("user", name))
+
+    def _placeholder(self, kind: str, original: Any) -> str:
+        known = self._placeholders.setdefault(kind, {})
+        return known.setdefault(original, f"{kind}-{len(known) + 1}")
+
+    def run(self, run: Run) -> Run:
+        """The run without what tells whose it is, and where it was measured."""
+        machine = run.provenance.get("machine") or {}
+        name = str(machine.get("hostname") or "")
+        host = self._placeholder("host", (name, machine.get("machine_id")))
+        before = dict(self._words)
+        self._learn(run, name, host)
+        longest_first = sorted(self._words, key=len, reverse=True)
+        words = "|".join(map(re.escape, longest_first)) or "(?!)"
+        self._pattern = re.compile(rf"(?<![^\W_])(?:{words})(?![^\W_])", re.IGNORECASE)
+        parts = run.id.split("-")
+        if host_of(run.id):
+            parts[3] = host.replace("-", "")
+        made = replace(
+            run,
+            id="-".join(parts),
+            params={name: self._value(value, None, "") for name, value in run.params.items()},
+            provenance=self._value(run.provenance, (), host),
+            samples=change_texts(run.samples, self.text),
+        )
+        self._words = before  # a host's name means this host in this run alone
+        return made
+
+    def _learn(self, run: Run, name: str, host: str) -> None:
+        """The words that may not stand anywhere in a run."""
+        self._forbid({name, name.partition(".")[0], host_of(run.id)}, host)
+        if command := run.params.get("job_command"):
+            self._forbid({command, *_words_of(command)}, self._placeholder("job", command))
+        for tasks in (run.provenance.get("tasks") or {}).values():
+            for task in tasks:
+                self._forbid({task["name"]}, self._placeholder("process", task["name"]))
+        log = run.params.get("job_log")
+        given = {key: run.params[key] for key in run.params if not key.startswith("job_")}
+        for text in _texts([given, log]):
+            if "/" in text or text == log != "":  # a relative path, too
+                self._forbid({text, Path(text).name}, self._placeholder("path", text))
+        for text in _texts([run.params, run.provenance]):
+            for user in _USERS_HOME.findall(text):
+                self._forbid({user}, self._placeholder("user", user))
+
+    def _forbid(self, words: Iterable[str], placeholder: str) -> None:
+        for word in words:
+            if len(word) > 1 and word.lower() not in _NOBODYS:
+                self._words.setdefault(word.lower(), placeholder)
+
+    def _value(self, value: Any, place: tuple[str, ...] | None, host: str) -> Any:
+        """A value of the provenance; ``place`` is none where all keys are the run's own."""
+        row = row_of(place) if place else None
+        if row is not None and row.anonymous and value:
+            if row.anonymous == "left out":
+                return "" if isinstance(value, str) and place == ("tag",) else None
+            return host if row.anonymous == "host" else self._placeholder(row.anonymous, value)
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list | tuple):
+            return [self._value(inner, place, host) for inner in value]
+        if isinstance(value, Mapping):
+            found = {}
+            for key, inner in value.items():
+                here = (*place, key) if place is not None else None
+                known = here is not None and is_fixed(here)
+                found[key if known else self.text(key)] = self._value(inner, here, host)
+            return found
+        return value
+
+    def text(self, text: str) -> str:
+        """A text without paths and names."""
+        text = self._pattern.sub(lambda found: self._words[found[0].lower()], text)
+        if re.match(r"~?/[^\n]*$", text):
+            return self._path(text)
+        text = _QUOTED.sub(
+            lambda found: found["quote"] + self._path(found["path"]) + found["quote"], text
+        )
+        return _PATH.sub(
+            lambda found: found["address"] or found["before"] + self._path(found["path"]), text
+        )
+
+    def _path(self, path: str) -> str:
+        return path if _OF_THE_SYSTEM.fullmatch(path) else self._placeholder("path", path)
+
+
+def _texts(value: Any) -> list[str]:
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        found.append(text)
+        return text
+
+    change_texts(value, note)
+    return found
+
+
+def _words_of(command: str) -> set[str]:
+    """The words of a command line that tell what it is: no options, no placeholders."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    pieces = {piece for word in words for piece in (word, word.rpartition("=")[2])}
+    pieces |= {Path(piece).name for piece in pieces}
+    pieces |= {piece[:_COMM] for piece in pieces}
+    return {
+        piece
+        for piece in pieces
+        if len(piece) >= _LEAST_WORD and not re.search(r"^-|[{}]|^[\d.]+$", piece)
+    }
