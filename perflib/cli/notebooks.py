@@ -12,6 +12,7 @@ import click
 
 from perflib.cli.output import json_option, parameter_option, print_json, say
 from perflib.model.errors import MeasurementError
+from perflib.model.extras import need
 
 if TYPE_CHECKING:
     from perflib.batch import Outcome
@@ -32,6 +33,7 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
 
     from perflib.model.paths import place_notebooks
 
+    need("jupyterlab")
     place = place_notebooks(folder)
     say(f"notebooks: {place}")
     argv = [sys.executable, "-m", "jupyterlab", str(place), *jupyter_options]
