@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import colormaps
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from perflib.experiments.core_pairs.cells import PairColumns
@@ -56,22 +55,19 @@ def heatmap(
         Whether what lies between the first kind of lines is named along the upper edge.
     """
     matrix = _Matrix(rows, columns)
-    figure, axes = _square(matrix, labels)
     values = matrix.of(columns.names[2])
     low, high = _colour_range(values)
-    drawn = axes.imshow(
-        values, cmap="viridis", vmin=low, vmax=high, interpolation="nearest", zorder=1
-    )
     below, above = bool(np.nanmin(values) < low), bool(np.nanmax(values) > high)
     extend = "both" if below and above else "min" if below else "max" if above else "neither"
-    bar = figure.colorbar(drawn, ax=axes, shrink=0.85, extend=extend)
     width = _median_half_width(matrix)
     scatter = f"\n(95 % intervals of cells: ±{width:.1f} %)" if math.isfinite(width) else ""
-    bar.set_label(f"latency ({columns.unit}){scatter}")
-    if len(matrix.cpus) <= _MOST_WRITTEN:
-        _write(axes, matrix, math.sqrt(low * high))
-    _hatch_missing(axes, values)
-    edges: dict[str, list[float]] = {}
+    figure, axes = _square(
+        matrix, values, labels, cmap="viridis", vmin=low, vmax=high, **_written(matrix),
+        cbar_kws={
+            "label": f"latency ({columns.unit}){scatter}", "shrink": 0.85, "extend": extend
+        },
+    )  # fmt: skip
+    edges: dict[str, list[int]] = {}
     for place, name in (places or {}).items():
         found = matrix.edges(place)
         if found and found not in edges.values():
@@ -91,17 +87,14 @@ def in_groups(
     ``rows``: as of ``classes_frame``.
     """
     matrix = _Matrix(rows, columns)
-    figure, axes = _square(matrix, labels, legend=True)
-    kinds = matrix.of("class")
     classes = _classes(rows, columns)
-    colours = colormaps["viridis"](np.linspace(0.1, 0.95, max(len(classes), 1)))
-    axes.imshow(
-        kinds, cmap=ListedColormap(colours), vmin=-0.5, vmax=max(len(classes), 1) - 0.5,
-        interpolation="nearest", zorder=1,
-    )  # fmt: skip
-    _hatch_missing(axes, kinds)
+    count = max(len(classes), 1)
+    colours = sns.color_palette("viridis", count)
+    figure, axes = _square(
+        matrix, matrix.of("class"), labels, cmap=colours, vmin=-0.5, vmax=count - 0.5, cbar=False
+    )
     edges = matrix.edges("group")
-    _draw_edges(axes, {"group": edges} if len(edges) < _MOST_LABELS else {})
+    _draw_edges(axes, {"group": edges} if len(edges) < _MOST_LABELS else {}, named=False)
     upper = rows[rows[columns.names[0]] < rows[columns.names[1]]]["class"]
     handles = [
         Patch(color=colour, label=f"{_ends(*near)} {columns.unit}, "
@@ -186,17 +179,16 @@ class _Matrix:
         each = self.rows.drop_duplicates(f"{side}_cpu")[f"{side}_{place}"]
         return [] if each.isna().any() else each.tolist()
 
-    def edges(self, place: str) -> list[float]:
-        """Between which rows a line is to be drawn: 15.5 lies behind the sixteenth core."""
-        return [n + 0.5 for n in np.flatnonzero(np.diff(self._along(place))).tolist()]
+    def edges(self, place: str) -> list[int]:
+        """Between which rows a line is to be drawn: 16 lies behind the sixteenth core."""
+        return [n + 1 for n in np.flatnonzero(np.diff(self._along(place))).tolist()]
 
-    def named(self, place: str) -> list[tuple[str, float, float]]:
+    def named(self, place: str) -> list[tuple[str, int, int]]:
         """What lies between the edges, and from where to where."""
         along, edges = self._along(place), self.edges(place)
-        ends = [-0.5, *edges, len(along) - 0.5] if along else []
+        ends = [0, *edges, len(along)] if along else []
         return [
-            (f"{place} {along[int(begin + 0.5)]:.0f}", begin, end)
-            for begin, end in itertools.pairwise(ends)
+            (f"{place} {along[begin]:.0f}", begin, end) for begin, end in itertools.pairwise(ends)
         ]
 
 
@@ -212,21 +204,27 @@ def _classes(rows: pd.DataFrame, columns: PairColumns) -> dict[int, tuple[float,
 
 
 def _square(
-    matrix: _Matrix, labels: tuple[str, str], *, legend: bool = False
+    matrix: _Matrix, values: Floats, labels: tuple[str, str], **style: Any
 ) -> tuple[Figure, Axes]:
-    """Axes for a matrix, with the numbers of the CPUs along both sides."""
+    """A matrix in colours, with the numbers of the CPUs along both sides; no value is hatched."""
     count = len(matrix.cpus)
     side = 4.2 if count <= 4 else 5.2 if count <= _MOST_WRITTEN // 2 else 7.0
-    figure = Figure(figsize=(side + (3.2 if legend else 1.4), side))
+    figure = Figure(figsize=(side + (1.4 if style.get("cbar", True) else 3.2), side))
     axes = figure.subplots()
-    axes.grid(visible=False)
     step = next(n for n in (1, 2, 4, 8, 16, 32, 64, 128, count) if count / n <= _MOST_LABELS)
-    places = range(0, count, step)
-    names = [str(matrix.cpus[place]) for place in places]
-    axes.set_xticks(places, names, rotation=90 if count > _MOST_WRITTEN else 0)
-    axes.set_yticks(places, names)
-    axes.set_ylabel(labels[0])
-    axes.set_xlabel(labels[1])
+    rows, columns = (pd.Index(matrix.cpus, name=label) for label in labels)
+    sns.heatmap(
+        pd.DataFrame(values, rows, columns), square=True, xticklabels=step, yticklabels=step,
+        rasterized=True, ax=axes, **style,
+    )  # fmt: skip
+    axes.grid(visible=False)
+    axes.tick_params(axis="x", rotation=90 if count > _MOST_WRITTEN else 0)
+    axes.tick_params(axis="y", rotation=0)
+    if not np.isfinite(values).all():
+        missing: dict[str, Any] = {"facecolor": "0.93", "edgecolor": "0.7", "hatch": "////"}
+        axes.patch.set(**missing)
+        named = Patch(label="not measured", lw=0, **missing)
+        figure.legend(handles=[named], loc="outside lower left", fontsize="small")
     return figure, axes
 
 
@@ -256,43 +254,41 @@ def _ends(effect: float, low: float, high: float) -> str:
     return f"{effect:.0f} [{low:.0f}, {high:.0f}]"
 
 
-def _write(axes: Axes, matrix: _Matrix, middle: float) -> None:
-    """Numbers into the cells; also the half-width of their intervals, where there is room."""
+def _written(matrix: _Matrix) -> dict[str, Any]:
+    """What is written into the cells, if they are few: numbers, and half-widths of intervals."""
+    if len(matrix.cpus) > _MOST_WRITTEN:
+        return {}
     values, unit = matrix.of(matrix.columns.names[2]), matrix.columns.unit
     widths = (matrix.of(f"high_{unit}") - matrix.of(f"low_{unit}")) / 2
     ends = len(matrix.cpus) <= _MOST_WITH_ENDS
-    for row, column in np.argwhere(np.isfinite(values)):
-        value, width = values[row, column], widths[row, column]
-        text = f"{value:.0f}"
-        if ends and math.isfinite(width):
-            text += f"\n±{width:.{0 if width >= 1 else 1}f}"
-        axes.text(
-            column, row, text, ha="center", va="center", zorder=3,
-            color="black" if value > middle else "white",
-            fontsize="medium" if ends else "x-small",
+    words = [
+        f"{value:.0f}\n±{width:.{0 if width >= 1 else 1}f}"
+        if ends and math.isfinite(width)
+        else f"{value:.0f}"
+        for value, width in zip(values.flat, widths.flat, strict=True)
+    ]
+    return {
+        "annot": np.reshape(words, values.shape),
+        "annot_kws": {"fontsize": "medium" if ends else "x-small"},
+        "fmt": "",
+    }
+
+
+def _draw_edges(axes: Axes, edges: Mapping[str, Sequence[int]], *, named: bool = True) -> None:
+    """Lines through the matrix, of each kind in a style of its own, which is named below it."""
+    for (name, places), (colour, line, width) in zip(edges.items(), _LINES, strict=False):
+        style: dict[str, Any] = {"color": colour, "ls": line, "lw": width}
+        for place in places:
+            axes.axhline(place, **style)
+            axes.axvline(place, label=name if place == places[0] else "", **style)
+    if named and edges:
+        axes.figure.legend(
+            *axes.get_legend_handles_labels(), title="between", facecolor="0.7", ncols=3,
+            fontsize="small", title_fontsize="small", loc="outside lower right",
         )  # fmt: skip
 
 
-def _hatch_missing(axes: Axes, values: Floats) -> None:
-    """What lies under missing cells, and its name below everything: it must not hide cells."""
-    if np.isfinite(values).all():
-        return
-    style: dict[str, Any] = {"facecolor": "0.93", "edgecolor": "0.7", "hatch": "////", "lw": 0}
-    axes.add_patch(Rectangle((-0.5, -0.5), len(values), len(values), zorder=0, **style))
-    axes.figure.legend(
-        handles=[Patch(label="not measured", **style)], loc="outside lower left", fontsize="small"
-    )
-
-
-def _draw_edges(axes: Axes, edges: Mapping[str, Sequence[float]]) -> None:
-    """Lines through the matrix, of each kind in a style of its own."""
-    for places, (colour, style, width) in zip(edges.values(), _LINES, strict=False):
-        for place in places:
-            axes.axhline(place, color=colour, ls=style, lw=width, zorder=2)
-            axes.axvline(place, color=colour, ls=style, lw=width, zorder=2)
-
-
-def _name_regions(axes: Axes, named: Sequence[tuple[str, float, float]]) -> None:
+def _name_regions(axes: Axes, named: Sequence[tuple[str, int, int]]) -> None:
     for name, begin, end in named:
         axes.text(
             (begin + end) / 2, 1.01, name, ha="center", va="bottom", fontsize="small",

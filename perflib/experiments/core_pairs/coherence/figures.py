@@ -8,17 +8,16 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from perflib.experiments.core_pairs.coherence.analyse import tables
 from perflib.experiments.core_pairs.coherence.names import CHASED
 from perflib.experiments.core_pairs.coherence.table import COLUMNS
 from perflib.experiments.core_pairs.figures import heatmap
-from perflib.framework.plots import MARKS, intervals
+from perflib.framework.plots import MARKS, intervals, log_ticks
 from perflib.model.run import Run
 
 __all__ = ["plots"]
@@ -32,9 +31,8 @@ _STATES = {
     "owned_here": "modified there, a copy here",
 }
 _FARTHEST = 5.0  # an interval of two batches can extend anywhere
-_MOST_WITH_TWOS = 60.0  # between the ends of an axis
 _LABELS = "owner, CPU", "requester, CPU"
-_PLACES = {"node": "NUMA node", "cache": "last-level cache"}
+_PLACES = {"node": "NUMA nodes", "cache": "last-level caches"}
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -77,8 +75,7 @@ def _states(rows: pd.DataFrame) -> Figure:
             label="all pairs of cores" if i == 0 else "",
         )  # fmt: skip
         _points(axes, y, mine, i, "load" if access == "load" else "write (an exchange)")
-    axes.set_xscale("log")
-    _logarithmic(axes.xaxis, *_limits(rows))
+    log_ticks(axes.xaxis, *_limits(rows))
     axes.set_yticks(range(len(states)), [_STATES.get(state, state) for state in states])
     axes.set_ylim(len(states) - 0.5, -0.5)
     axes.set_xlabel("latency of one line (ns): median over pairs, 95 % interval")
@@ -96,13 +93,12 @@ def _protocols(rows: pd.DataFrame) -> Figure:
     ends = [rows[f"quantile_{share:g}_ns"] for share in (0.01, 0.25, 0.75, 0.99)]
     axes.hlines(y, ends[0], ends[3], color="0.6", lw=1.5, label="98 % of all rows")
     axes.hlines(y, ends[1], ends[2], color="C0", lw=7, alpha=0.4, label="half of all rows")
-    _points(axes, y, rows, 0, "median, 95 % interval")
+    _points(axes, y, rows, 0, "median, 95 % interval", above=True)
     drawn = [*ends]
     if rows["mean_ns"].notna().any():
         axes.plot(rows["mean_ns"], y, "x", color="C3", ms=7, mew=2, label="mean of all samples")
         drawn.append(rows["mean_ns"].dropna())
-    axes.set_xscale("log")
-    _logarithmic(axes.xaxis, *_limits(rows, np.concatenate(drawn)))
+    log_ticks(axes.xaxis, *_limits(rows, np.concatenate(drawn)))
     axes.set_yticks(y, [f"{row.what}\n({row.way})" for row in rows.itertuples()])
     axes.set_ylim(len(rows) - 0.5, -0.7)
     axes.set_xlabel("latency as each protocol reports it (ns)")
@@ -113,19 +109,17 @@ def _protocols(rows: pd.DataFrame) -> Figure:
 
 def _over_time(rows: pd.DataFrame) -> Figure:
     """The same pairs, round by round: were the cores always as far apart?"""
-    figure = Figure(figsize=(8, 3.8))
+    figure = Figure(figsize=(8, 4.4))
     axes = figure.subplots()
     x = "start_s" if rows["start_s"].notna().all() else "round"
-    for what, mine in rows.groupby("what", sort=False):
-        label = f"{what} ({mine['way'].iloc[0]})"
-        axes.plot(mine[x], mine["latency_ns"], ".", ms=4, label=label)
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    _logarithmic(axes.yaxis, low, high)
+    named = rows.assign(latency_of=rows["what"] + " (" + rows["way"] + ")")
+    sns.scatterplot(named, x=x, y="latency_ns", hue="latency_of", s=12, linewidth=0, ax=axes)
+    log_ticks(axes.yaxis, rows["latency_ns"].min() / 1.2, rows["latency_ns"].max() * 1.2)
     axes.set_xlabel("round" if x == "round" else "time since the run began (s)")
     axes.set_ylabel("latency (ns)")
     axes.set_title("The same cores in the course of time")
-    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+    below = {"bbox_to_anchor": (0.5, -0.2), "ncols": 2, "title": None, "fontsize": "small"}
+    sns.move_legend(axes, "upper center", **below)
     return figure
 
 
@@ -141,7 +135,7 @@ def _control(rows: pd.DataFrame) -> Figure:
     axes.set_xlim(0, 1.25 * rows["latency_ns"].max())
     lines = f"{rows['lines'].iloc[0]:.0f} lines, " if "lines" in rows else ""
     pair = f"cpu{rows['owner_cpu'].iloc[0]} to cpu{rows['requester_cpu'].iloc[0]}"
-    axes.set_xlabel(f"{lines}{CHASED}, {pair}: latency of one line (ns), 95 % intervals")
+    axes.set_xlabel(f"latency of one line (ns), 95 % intervals\n{lines}{CHASED}, {pair}")
     axes.set_title("The control: where are neighbours fetched ahead?")
     return figure
 
@@ -150,17 +144,24 @@ def _control(rows: pd.DataFrame) -> Figure:
 
 
 def _points(
-    axes: Axes, y: Sequence[float], rows: pd.DataFrame, colour: int, label: str | None
+    axes: Axes,
+    y: Sequence[float],
+    rows: pd.DataFrame,
+    colour: int,
+    label: str | None,
+    *,
+    above: bool = False,
 ) -> None:
-    """Estimates with their intervals, and the number beside each."""
+    """Estimates with their intervals, and the number beside each, or above it."""
     x, low, high = _estimates(rows)
     style = {"fmt": MARKS[colour], "ms": 5, "color": f"C{colour}", "label": label}
     intervals(axes, x, y, low, high, horizontal=True, **style)
     for one, end, place in zip(x, high, y, strict=True):
         right = min(end, _FARTHEST * one) if math.isfinite(end) else one
         axes.annotate(
-            f"{one:.3g}", (right, place), xytext=(6, 0), textcoords="offset points",
-            va="center", fontsize="x-small", color=f"C{colour}",
+            f"{one:.3g}", (one if above else right, place), xytext=(0, 11) if above else (6, 0),
+            textcoords="offset points", va="center", ha="center" if above else "left",
+            fontsize="x-small", color=f"C{colour}",
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
         )  # fmt: skip
 
@@ -170,15 +171,6 @@ def _estimates(rows: pd.DataFrame) -> tuple[Floats, Floats, Floats]:
     name = "median_ns" if "median_ns" in rows else "latency_ns"
     x, low, high = rows[[name, "low_ns", "high_ns"]].to_numpy(np.float64).T
     return x, low, high
-
-
-def _logarithmic(axis: Axis, low: float, high: float) -> None:
-    """From ``low`` to ``high``, with plain numbers: at 1, 2, 5, 10 ... if there is room."""
-    axis.set_view_interval(low, high, ignore=True)
-    few = high / low < _MOST_WITH_TWOS
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
-    axis.set_major_formatter(lambda value, _place: f"{value:g}")
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _limits(rows: pd.DataFrame, more: Floats | None = None) -> tuple[float, float]:

@@ -24,7 +24,7 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
             COLUMNS,
             "Latency of memory",
             _LABELS,
-            places={"node": "node"},
+            places={"node": "NUMA nodes"},
             regions=True,
         )
     }

@@ -411,7 +411,7 @@ def test_the_heatmap_draws_where_the_kernels_groups_end() -> None:
     made = samples(groups=groups, whats=CAS, rounds=4)
     axes = figures(run_of(made, groups))["heatmap_cas_one_line"].axes[0]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == list("02461357")
-    assert 3.5 in [float(np.asarray(line.get_xdata())[0]) for line in axes.lines]
+    assert 4 in [float(np.asarray(line.get_xdata())[0]) for line in axes.lines]
 
 
 def test_from_the_first_cell_on() -> None:

@@ -263,7 +263,7 @@ def test_cores_are_put_together_by_their_nodes() -> None:
     axes = heatmap_of(run_of(samples(cycles, node_of=nodes)))
     assert [tick.get_text() for tick in axes.get_xticklabels()] == list("02461357")
     assert [text.get_text() for text in axes.texts][-2:] == ["node 0", "node 1"]
-    assert {float(line.get_ydata()[0]) for line in axes.lines} >= {3.5}
+    assert {float(line.get_ydata()[0]) for line in axes.lines} >= {4}
 
 
 def test_nodes_by_the_machines_description() -> None:
