@@ -16,6 +16,7 @@ from perflib.machine.doctor.check_speed import check_speed
 from perflib.machine.doctor.check_surroundings import check_surroundings
 from perflib.machine.doctor.check_tools import check_tools
 from perflib.machine.doctor.checkup import Check, State, examine
+from perflib.machine.doctor.permissions import check_permissions
 from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason
 
 __all__ = ["Check", "State", "diagnose"]
@@ -52,6 +53,7 @@ def diagnose(
         *check_settings(patient),
         *check_speed(patient),
         *check_surroundings(patient, total, recent),
+        check_permissions(patient),
         check_sharing(patient, probe_s),
         *check_tools(root),
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from perflib.machine.files import fields, mounts, text
@@ -34,6 +36,13 @@ _VENDORS = {  # /sys/class/dmi/id, the beginning of "vendor product"
     "OpenStack Foundation": "KVM",
 }
 _KVM_STEAL_TIME = 1 << 5  # leaf 4000_0001, eax
+# In the names of a container's control groups, where it sees the host's.
+_IN_GROUPS = {
+    "/docker": "docker",
+    "libpod-": "podman",
+    "/kubepods": "kubernetes",
+    "/lxc/": "lxc",
+}
 _IMAGE_FILESYSTEMS = ("overlay", "aufs", "btrfs", "zfs", "fuse.fuse-overlayfs")
 
 
@@ -72,15 +81,28 @@ def reports_steal(leaves: Leaves) -> bool | None:
     return bool(leaves[0x40000001, 0][0] & _KVM_STEAL_TIME)
 
 
-def container(root: Path = Path("/")) -> str | None:
+def container(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> str | None:
     """The container that this process runs in (docker, podman ...); ``None``: none can be seen.
 
     The files that mark a container are also in virtual machines that were made from a container's
     image; there the root is a plain disk and no image's layers.
+
+    Parameters
+    ----------
+    root
+        Where /proc and the files that mark a container are found.
+    environment
+        This process's variables, some of which tell; ``None``: its own, of this machine.
     """
-    reported = text(root / "run/systemd/container")
+    if environment is None:
+        environment = os.environ if root == Path("/") else {}
+    if environment.keys() & {"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"}:
+        return "apptainer"
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        return "kubernetes"
+    reported = text(root / "run/systemd/container") or _of_the_first_process(root)
     if reported:
-        return reported
+        return {"oci": "podman"}.get(reported, reported)
     if _root_filesystem(root) in (None, *_IMAGE_FILESYSTEMS):
         if (root / ".dockerenv").exists():
             return "docker"
@@ -90,7 +112,15 @@ def container(root: Path = Path("/")) -> str | None:
         return "apptainer"
     if (root / "var/run/secrets/kubernetes.io").is_dir():
         return "kubernetes"
-    return None
+    groups = text(root / "proc/1/cgroup") or ""
+    return next((kind for mark, kind in _IN_GROUPS.items() if mark in groups), None)
+
+
+def _of_the_first_process(root: Path) -> str | None:
+    """What the container's first process was told, as systemd, podman and LXC do it."""
+    entries = (text(root / "proc/1/environ") or "").split("\0")
+    told = (entry.partition("=")[2] for entry in entries if entry.startswith("container="))
+    return next(told, None)
 
 
 def _root_filesystem(root: Path) -> str | None:

@@ -46,8 +46,8 @@ def pages_by_node(pid: int, begin: int, end: int) -> dict[int, int]:
     if error:
         why = {
             errno.ESRCH: "it has ended",
-            errno.EPERM: "a security policy forbids move_pages(2): a container needs '--cap-add "
-            "SYS_NICE'",
+            errno.EPERM: "a security policy forbids move_pages(2): a container needs "
+            "'--security-opt seccomp=unconfined'",
             errno.ENOSYS: "this kernel has no move_pages(2)",
         }.get(error, os.strerror(error))
         msg = f"where the pages of process {pid} lie cannot be seen: {why}"

@@ -56,5 +56,27 @@ def test_containers(tmp_path: Path) -> None:
     assert container(tmp_path / "c") == "apptainer"
 
 
+@pytest.mark.parametrize(
+    ("files", "environment", "kind"),
+    [
+        ({"proc/1/environ": "PATH=/bin\0container=podman\0HOME=/"}, {}, "podman"),
+        ({"proc/1/environ": "container=oci\0"}, {}, "podman"),
+        ({"proc/1/environ": "container=systemd-nspawn\0"}, {}, "systemd-nspawn"),
+        ({"proc/1/environ": "no_container=docker\0"}, {}, None),
+        ({"proc/1/cgroup": "4:cpu:/docker/5b3c\n0::/"}, {}, "docker"),
+        ({"proc/1/cgroup": "0::/machine.slice/libpod-5b3c.scope"}, {}, "podman"),
+        ({"proc/1/cgroup": "0::/kubepods.slice/pod1"}, {}, "kubernetes"),
+        ({"proc/1/cgroup": "0::/init.scope"}, {}, None),
+        ({}, {"APPTAINER_CONTAINER": "/home/u/perflib.sif"}, "apptainer"),
+        ({}, {"SINGULARITY_CONTAINER": "/x.sif"}, "apptainer"),
+        ({".dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "x"}, "kubernetes"),
+    ],
+)
+def test_containers_are_told_by_their_first_process_and_by_ours(
+    tmp_path: Path, files: dict[str, str], environment: dict[str, str], kind: str | None
+) -> None:
+    assert container(trees.write(tmp_path, files), environment) == kind
+
+
 def test_a_virtual_machine_made_from_an_image_is_no_container(tmp_path: Path) -> None:
     assert container(trees.kvm_guest(tmp_path)) is None

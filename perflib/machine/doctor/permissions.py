@@ -1,0 +1,201 @@
+"""What the instruments must be allowed, and which option of a container grants it.
+
+The doctor's check of it, and the table of docs/containers.md, come from `PERMISSIONS`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from perflib.machine.doctor import attempts
+from perflib.machine.doctor.checkup import Check, Patient
+
+__all__ = ["PERMISSIONS", "Permission", "attempt", "check_permissions", "judged"]
+
+_RUNS_IMAGES = ("docker", "podman")
+_APPTAINER = ("apptainer", "singularity")
+# Allowed, or none is there; and what a kernel that lacks it answers, as podman's filter does, too.
+_NOT_FORBIDDEN, _LACKING = ("", "ENOENT"), "ENOSYS"
+
+
+@dataclass(frozen=True)
+class Permission:
+    """One thing that instruments do and a container, or a user's rights, may forbid.
+
+    ``used_for``: what lacks it. ``image``: the option of ``podman run`` and ``docker run``.
+    ``apptainer``, ``elsewhere``: what grants it to a container of Apptainer, and without any;
+    empty where nothing is needed there. ``roots``: nobody but root expects it.
+    """
+
+    name: str
+    call: str
+    used_for: str
+    image: str
+    apptainer: str
+    elsewhere: str
+    roots: bool = False
+
+
+_PARANOID = "(on the host) sudo sysctl kernel.perf_event_paranoid="
+_UNCONFINED = "--security-opt seccomp=unconfined"
+
+PERMISSIONS = (
+    Permission(
+        "perf_events",
+        "perf_event_open(2), own process",
+        "counters, event_profile, threads with backend=perf",
+        "--cap-add PERFMON",
+        f"{_PARANOID}2",
+        "sudo sysctl kernel.perf_event_paranoid=2",
+    ),
+    Permission(
+        "perf_system",
+        "perf_event_open(2), kernel code and all processes",
+        "kernel functions in profiles; threads with backend=perf",
+        "--cap-add PERFMON",
+        f"{_PARANOID}-1",
+        "sudo sysctl kernel.perf_event_paranoid=-1",
+    ),
+    Permission(
+        "host_processes",
+        "/proc of the host's processes",
+        "the names of tasks that take a core's time; jobs that already run",
+        "--pid host",
+        "run it without --pid and --containall",
+        "",
+    ),
+    Permission(
+        "fifo_priority",
+        "sched_setscheduler(2), SCHED_FIFO",
+        "fifo_priority of every experiment",
+        "--cap-add SYS_NICE",
+        "(on the host) 'USER - rtprio 99' in /etc/security/limits.conf, then log in again",
+        "sudo prlimit --rtprio=99 --pid $$",
+    ),
+    Permission(
+        "numa_policy",
+        "set_mempolicy(2), mbind(2)",
+        "memory_node and memory_policy; numa",
+        "--cap-add SYS_NICE",
+        "",
+        "",
+    ),
+    Permission(
+        "page_nodes",
+        "move_pages(2)",
+        "numa: on which node pages lie",
+        _UNCONFINED,
+        "",
+        "",
+    ),
+    Permission(
+        "aslr_off",
+        "personality(2), ADDR_NO_RANDOMIZE",
+        "aslr=false; alias_environment",
+        _UNCONFINED,
+        "",
+        "",
+    ),
+    Permission(
+        "huge_pages",
+        "transparent huge pages (prctl(2), PR_SET_THP_DISABLE)",
+        "huge pages in code_segment and memory_levels",
+        "start it from a shell in which they are not disabled",
+        "start it from a shell in which they are not disabled",
+        "start it from a shell in which they are not disabled",
+    ),
+    Permission(
+        "trace",
+        "/proc/PID/syscall, as ptrace(2) is allowed",
+        "threads with backend=states; jobs that already run",
+        "--cap-add SYS_PTRACE",
+        "(on the host) sudo sysctl kernel.yama.ptrace_scope=1",
+        "sudo sysctl kernel.yama.ptrace_scope=1",
+    ),
+    Permission(
+        "control_groups",
+        "control groups that can be written",
+        "a quota in exercises (pl.cpu_quota)",
+        "--privileged",
+        "run it as root",
+        "remount the control groups for writing",
+        roots=True,
+    ),
+    Permission(
+        "settings",
+        "/proc/sys and /sys that can be written",
+        "settings=... (governor, huge pages, boost)",
+        "--privileged",
+        "run it as root, with --writable",
+        "remount /proc/sys for writing",
+        roots=True,
+    ),
+)
+
+
+def attempt() -> dict[str, str]:
+    """Try each on this machine, in a process of its own; empty texts where it is allowed."""
+    argv = [sys.executable, "-I", "-S", attempts.__file__]
+    answer = subprocess.run(argv, capture_output=True, text=True, check=False)
+    found: dict[str, str] = json.loads(answer.stdout) if answer.returncode == 0 else {}
+    return found
+
+
+def check_permissions(patient: Patient) -> Check:
+    """One check: what the instruments need and may not do here, and what grants it."""
+    if patient.root != Path("/"):
+        return judged({}, patient.container, root=False)
+    return judged(attempt(), patient.container, root=os.geteuid() == 0)
+
+
+def judged(tried: Mapping[str, str], container: str | None, *, root: bool) -> Check:
+    """What the attempts say; ``container`` is its kind, ``root`` whether this user is root."""
+    values = tuple(
+        {"name": one.name, "allowed": not tried[one.name], "answer": tried[one.name]}
+        for one in PERMISSIONS
+        if one.name in tried
+    )
+    missing = [
+        one
+        for one in PERMISSIONS
+        if (answer := tried.get(one.name, "")) not in _NOT_FORBIDDEN
+        and (container or answer != _LACKING)
+        and _grants(one, container)
+        and (root or not one.roots)
+    ]
+    where = f"in a {container} container: " if container else ""
+    now = "; ".join(f"no {one.name} ({tried[one.name]}): {one.used_for}" for one in missing)
+    return Check(
+        "permissions",
+        "unknown" if not tried else "warn" if missing else "good",
+        where + (now or ("all that instruments need" if tried else "cannot be tried")),
+        "Costs no time, but what needs it is left out or reported as violated.",
+        _command(missing, container),
+        values,
+    )
+
+
+def _grants(permission: Permission, container: str | None) -> str:
+    if container in _APPTAINER:
+        return permission.apptainer
+    return permission.image if container else permission.elsewhere
+
+
+def _command(missing: list[Permission], container: str | None) -> str:
+    """One line for all; equal options once."""
+    ways = list(dict.fromkeys(_grants(one, container) for one in missing))
+    if not container or container in _APPTAINER or not ways:
+        return "; ".join(ways)
+    options = [way for way in ways if way.startswith("--")]
+    if "--privileged" in options:  # it brings the capabilities and lifts the filter
+        options = [one for one in options if one == "--privileged" or one.startswith("--pid")]
+    others = [way for way in ways if not way.startswith("--")]
+    program = container if container in _RUNS_IMAGES else "what docker calls: docker"
+    line = [f"(on the host) {program} run {' '.join(options)} ..."] if options else []
+    return "; ".join([*line, *others])
