@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.output import json_option, preset_option, print_json, say
-from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.cli.names import OneOf
+from perflib.cli.output import (
+    Renamed,
+    examples,
+    json_option,
+    print_json,
+    quiet,
+    reporter,
+    say,
+    working,
+)
+from perflib.model.errors import MeasurementError, UserError
 from perflib.model.extras import installed, need
 
 if TYPE_CHECKING:
@@ -20,15 +30,25 @@ if TYPE_CHECKING:
 
 __all__ = ["investigate"]
 
-_PRESETS = ("quick", "full")
+
+def _text(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(f"--{name}", default="", show_default=False, help=what)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "perflib investigate",
+        "perflib investigate --core 8 --minutes 15",
+        "perflib investigate --job 'simulate --skip {first} --events {events}' \\",
+        "    --begin 'start event' --end 'done event'",
+        "perflib investigate --resume",
+    )
+)
 @click.option("--core", type=click.IntRange(0), help="The core that you know to be slow.")
 @click.option("--against", type=click.IntRange(0), help="A healthy core to compare it with.")
-@click.option("--job", default="", help="A job in KV's place; {first}, {events}, {seed} filled in.")
-@click.option("--begin", default="", help="Regular expression of an event's first line.")
-@click.option("--end", default="", help="Regular expression of an event's last line.")
+@_text("job", "A job in KV's place; {first}, {events}, {seed} filled in.")
+@_text("begin", "Regular expression of an event's first line.")
+@_text("end", "Regular expression of an event's last line.")
 @click.option("--events", type=click.IntRange(1), default=20, help="Events a start of the job.")
 @click.option("--minutes", type=click.FloatRange(0.1, 1440), help="The longest; 5, 8 with a cause.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of runs and report.")
@@ -40,7 +60,13 @@ _PRESETS = ("quick", "full")
     help="Go on with one that was ended; the newest unless named.",
 )
 @click.option("--replay", type=click.Path(path_type=Path), help="Conclude anew from stored runs.")
-@preset_option
+@click.option(
+    "--preset",
+    "--profile",
+    cls=Renamed,
+    type=OneOf("preset", ("quick", "full")),
+    help="full: every notebook is run as well.",
+)
 @json_option
 def investigate(
     core: int | None,
@@ -59,7 +85,8 @@ def investigate(
     """Find what is wrong with this machine, if anything.
 
     Each run is chosen by what the last one found; the report says which, and why. With --preset
-    full every notebook is run as well, and linked from the report.
+    full every notebook is run as well, and linked from the report. With -q only the headline is
+    said.
     """
     from perflib.investigation.conclusion import conclude
     from perflib.investigation.evidence import Question
@@ -67,8 +94,6 @@ def investigate(
     from perflib.lab.screen import screen
 
     question = Question(core, against, job, begin, end, events, minutes)
-    if preset not in (None, *_PRESETS):
-        raise UserError(choose("preset", preset, _PRESETS))
     if replay is not None or resume is not None:
         asked = Question(minutes=minutes if replay is None else None)
         several = (replay is not None) + (resume is not None) + (out is not None) > 1
@@ -83,7 +108,8 @@ def investigate(
         made = Investigation.resume(Path(resume) if resume else None, minutes)
     else:
         say("Fit to measure? The machine, its settings, how much of each core one has ...")
-        made = Investigation.begin(question, out)
+        with working("the machine"):
+            made = Investigation.begin(question, out)
     try:
         made.go(_Told(made))
     except KeyboardInterrupt:
@@ -91,13 +117,16 @@ def investigate(
         raise
     conclusion = conclude(made.evidence)
     pages, failures = _notebooks(made.folder / "notebooks") if preset == "full" else ([], [])
-    report, unwritten = _report(made, conclusion, pages)
+    with working("the report"):
+        report, unwritten = _report(made, conclusion, pages)
     if as_json:
         print_json({**conclusion.to_dict(), "report": report and str(report.absolute())})
     else:
         for line in screen(conclusion):
+            if quiet() and not line:  # it parts the headline from what follows
+                break
             click.echo(line)
-        if report:
+        if report and not quiet():
             click.echo(f"\nreport: {report}")
     if failures := [*unwritten, *failures]:
         raise MeasurementError("\n".join(failures))
@@ -142,7 +171,9 @@ def _notebooks(out: Path) -> tuple[list[Path], list[str]]:
         say(f"notebook {name}: {outcome.message or 'done'} ({outcome.seconds:.0f} s)")
 
     say("Every notebook, one after the other: about a quarter of an hour")
-    for left_out in (one for one in every_notebook(out, done=done) if one.state == "absent"):
+    with working("notebooks"):
+        outcomes = every_notebook(out, done=done)
+    for left_out in (one for one in outcomes if one.state == "absent"):
         say(f"notebook {left_out.notebook.stem} cannot run here: {left_out.message}")
     return pages, failures
 
@@ -157,7 +188,6 @@ class _Told:
 
     def __call__(self, step: Step | Taken) -> Reporter | None:
         from perflib.investigation.evidence import PARTS, Taken
-        from perflib.measure.progress import Reporter
 
         if isinstance(step, Taken):
             if self._reporter is not None:
@@ -167,7 +197,7 @@ class _Told:
         left = "" if self._made.replayed else f" (up to {step.budget_s:.0f} s, "
         left += "" if self._made.replayed else f"{self._made.left_s:.0f} s left)"
         say(f"{PARTS[step.part]} {step.name}: {step.why}{left}")
-        self._reporter = Reporter(step.name)
+        self._reporter = reporter(step.name)
         self._reporter.__enter__()
         return self._reporter
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WIDTH",
+    "Renamed",
     "examples",
     "json_option",
     "level_options",
@@ -43,7 +44,7 @@ _VERDICTS = {
 }
 
 
-class _Renamed(click.Option):
+class Renamed(click.Option):
     """An option with an earlier name that still works, and that help does not show."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -59,7 +60,7 @@ json_option = click.option(
 preset_option = click.option(
     "--preset",
     "--profile",
-    cls=_Renamed,
+    cls=Renamed,
     type=PRESET,
     help="Parameters for minutes (quick), for an hour (full), or of your configuration file.",
 )

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from perflib.cli.output import json_option, print_json, records
+from perflib.cli.output import (
+    WIDTH,
+    examples,
+    json_option,
+    print_json,
+    quiet,
+    records,
+    show,
+    verbose,
+)
 
 __all__ = ["profile"]
 
@@ -18,7 +27,13 @@ def _out(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., A
     return click.option(f"--{name}", metavar="OUT", type=click.Path(path_type=Path), help=what)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "perf script > profile.txt",
+        "perflib profile profile.txt --folded profile.folded",
+        "perflib profile slow.txt --against fast.txt",
+    )
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @_out("folded", "Write folded stacks, as stackcollapse-perf does, for flame graphs.")
 @_out("speedscope", "Write a file for https://www.speedscope.app.")
@@ -43,7 +58,8 @@ def profile(
     """Show which functions 'perf script' found most in FILE.
 
     FILE is the text that it writes. The Parquet table has the samples of every event unless one is
-    named. An output that is there already is replaced.
+    named. An output that is there already is replaced. Long names are cut at 80 columns, but not
+    with -v; with -q only the tables are shown.
     """
     from perflib.instruments.perf.script import read
     from perflib.instruments.profile import export
@@ -73,12 +89,24 @@ def profile(
             record["findings"] = records(comparison_findings(comparison))
         print_json({"file": str(file), **record, **written})
         return
-    click.echo(f"{file}: {summary.headline(read_profile)}")
-    for line in (*summary.unread_lines(read_profile), *summary.function_lines(chosen)):
-        click.echo(f"  {line}")
+    if not quiet():
+        show(f"{file}: {summary.headline(read_profile)}", rest="    ")
+        for line in summary.unread_lines(read_profile):
+            show(line, "  ", "    ")
+    _print_table(summary.function_lines(chosen))
     if comparison:
-        click.echo(f"against {against}")
-        for line in summary.comparison_lines(comparison):
-            click.echo(f"  {line}")
-    for name, path in wanted.items():
-        click.echo(f"{name}: {path}")
+        if not quiet():
+            show(f"against {against}")
+            for sentence in summary.comparison_sentences(comparison):
+                show(sentence, "  ")
+        _print_table(summary.comparison_lines(comparison))
+    if not quiet():
+        for name, path in wanted.items():
+            click.echo(f"{name}: {path}")
+
+
+def _print_table(lines: Iterable[str]) -> None:
+    """Rows that end with the names of functions; those may be as long as a page."""
+    for line in lines:
+        whole = f"  {line}"
+        click.echo(whole if verbose() or len(whole) <= WIDTH else f"{whole[: WIDTH - 1]}…")

@@ -71,6 +71,10 @@ def test_a_run_can_be_listed_shown_and_compared(capsys: pytest.CaptureFixture[st
     assert call("runs", "--json") == 0
     assert [entry["id"] for entry in json.loads(capsys.readouterr().out)["runs"]] == ids
     assert call("show", ids[0]) == 0
+    brief = capsys.readouterr().out
+    assert "machine.processor: " in brief
+    assert "kernel.compiler_version" not in brief
+    assert call("show", ids[0], "-v") == 0
     shown = capsys.readouterr().out
     assert "kernel.compiler_version" in shown
     assert " total: " in shown
@@ -102,7 +106,7 @@ def test_analyse_reads_a_table_that_the_user_brings(
     named = [f["subject"] for f in record["findings"] if f["verdict"] == "supported"]
     assert named == ["cpu1"]
     assert call("analyse", "kv_per_core", "--samples", str(file)) == 0
-    first = capsys.readouterr().out.splitlines()[1]
+    first = next(line for line in capsys.readouterr().out.splitlines() if line[:2] == "  ")
     assert first.startswith("  ANOMALY  cpu1 is slower than the others: ")
     assert "supported" not in first
 

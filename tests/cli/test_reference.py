@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from perflib.cli import main
 from perflib.cli.reference import experiment_page, reference
 from perflib.experiments import NAMES, get
+from tests.cli.columns import too_wide
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
@@ -22,11 +24,17 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_the_list_has_a_line_an_experiment(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = listed(capsys).splitlines()
-    assert [line.split()[0] for line in lines] == list(NAMES)
-    for line, name in zip(lines, NAMES, strict=True):
-        assert get(name).question in line
-        assert line.endswith(f"[{get(name).notebook}.ipynb]")
+    shown = listed(capsys)
+    assert not too_wide(shown)
+    entries = re.split(r"\n(?=\S)", shown)  # a line that begins with blanks goes on
+    assert [entry.split()[0] for entry in entries] == list(NAMES)
+    for entry, name in zip(entries, NAMES, strict=True):
+        wanted = f"{name} {get(name).question} [{get(name).notebook}.ipynb]"
+        assert " ".join(entry.split()) == wanted
+
+
+def test_quietly_the_names_alone_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert listed(capsys, "-q").split() == list(NAMES)
 
 
 def test_the_list_as_json_keeps_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,8 +58,9 @@ def test_one_experiment_as_json_is_its_declaration(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize("name", NAMES)
 def test_one_experiment_is_shown_whole(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     document = get(name).documentation()
-    page = listed(capsys, name)
-    assert page == experiment_page(document)
+    page, shown = experiment_page(document), listed(capsys, name)
+    assert shown.split() == page.split()
+    assert not too_wide(shown)
     assert document["question"] in page
     for part in ("parameters", "columns", "claims"):
         for entry in document[part]:

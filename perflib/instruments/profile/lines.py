@@ -21,6 +21,7 @@ __all__ = [
     "check_outputs",
     "compared",
     "comparison_lines",
+    "comparison_sentences",
     "function_lines",
     "headline",
     "of_event",
@@ -138,10 +139,14 @@ def compared(chosen: Profile, name: str, other: Profile, other_name: str) -> Com
     return compare_samples(samples, other_name, name)
 
 
+def comparison_sentences(comparison: Comparison) -> list[str]:
+    """What was found."""
+    return [f"{found.plain}. {found.reason}" for found in comparison_findings(comparison)[:2]]
+
+
 def comparison_lines(comparison: Comparison) -> list[str]:
-    """What was found, and the functions that differ most."""
-    lines = [f"{found.plain}. {found.reason}" for found in comparison_findings(comparison)[:2]]
-    lines.append("additional    share %   excess %  [95 % interval]      function (* stands out)")
+    """The functions that differ most."""
+    lines = ["additional    share %   excess %  [95 % interval]      function (* stands out)"]
     for row in comparison.table.head(_FUNCTIONS).to_dict("records"):
         share = "-" if math.isnan(row["share_percent"]) else f"{row['share_percent']:.1f}"
         interval = f"[{row['excess_low']:+.1f}, {row['excess_high']:+.1f}]"
