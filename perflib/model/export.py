@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -76,7 +77,7 @@ def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> li
             if anonymous:
                 store.save(one, target)
             else:
-                shutil.copyfile(path, target)
+                _copy(path, target)
     except FileExistsError as error:
         msg = f"{folder} is no folder: name another --out"
         raise UserError(msg) from error
@@ -84,6 +85,16 @@ def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> li
         msg = f"the runs cannot be copied to {folder}: {error.strerror or error}"
         raise MeasurementError(msg) from error
     return targets
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copy a file whole or not at all."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(path, temporary)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class Anonymous:

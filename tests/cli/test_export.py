@@ -1,0 +1,60 @@
+"""The command that copies runs: what it prints, and what it says of a mistake."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from perflib.cli import main
+from perflib.model import store
+
+RUNS = Path(__file__).parents[1] / "data" / "runs"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    code = end.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def test_runs_are_exported_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = [str(RUNS / f"{name}.parquet") for name in ("machine", "kv_per_core")]
+    out = tmp_path / "out"
+    assert call("export", *stored, "--out", str(out), "--json") == 0
+    files = [Path(file) for file in json.loads(capsys.readouterr().out)["files"]]
+    assert [store.load(file).experiment for file in files] == ["machine", "kv_per_core"]
+    assert call("export", *stored, "--out", str(out)) == 2
+    assert "already: name another folder" in capsys.readouterr().err
+    assert call("export", stored[0], "--out", str(tmp_path / "b"), "--anonymous") == 0
+    (file,) = (tmp_path / "b").iterdir()
+    assert capsys.readouterr().out == f"exported: {file}\n"
+    assert store.load(file).provenance["machine"]["hostname"] == "host-1"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("export",), "Missing argument"),
+        (("export", "x"), "--out"),
+        (("export", "x", "--out", "y"), "unknown run 'x'"),
+        (("export", "x.parquet", "--out", "y"), "no run file 'x.parquet'"),
+    ],
+)
+def test_mistakes_are_a_sentence(
+    words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*words) == 2
+    out, err = capsys.readouterr()
+    assert says in err
+    assert out == ""
