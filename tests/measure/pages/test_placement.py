@@ -65,7 +65,7 @@ def test_of_a_process_that_has_ended_nothing_is_known() -> None:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (errno.EPERM, "--cap-add SYS_NICE"),
+        (errno.EPERM, "--security-opt seccomp=unconfined"),
         (errno.ENOSYS, "this kernel has no move_pages"),
         (errno.EINVAL, "Invalid argument"),
     ],
