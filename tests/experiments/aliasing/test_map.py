@@ -199,15 +199,19 @@ def test_the_map_has_a_panel_a_region_and_marks_what_is_predicted() -> None:
     run = Run("alias_map-1", "alias_map", {}, table.samples)
     drawn_figures = experiment.figures(run)
     figure = drawn_figures["map"]
-    panels = [axes for axes in figure.axes if axes.images]
-    assert len(panels) == len(REGIONS)
+    panels = figure.axes[: len(REGIONS)]
+    assert [axes.get_title() for axes in panels][2:4] == ["3072 B on (null)", "4096 B on"]
     marked = {axes.get_title(): bool(axes.lines) for axes in panels}
     assert [region for region, has in marked.items() if has] == [
         "the same place", "4096 B on", "8192 B on",
     ]  # fmt: skip
-    drawn = np.asarray(panels[3].images[0].get_array())
-    np.testing.assert_allclose(drawn, table.map_ns[3])
-    assert len({image.get_clim() for axes in panels for image in axes.images}) == 1
+    cells = [axes.collections[0] for axes in panels]
+    np.testing.assert_allclose(np.asarray(cells[3].get_array()), table.map_ns[3])
+    assert len({mesh.get_clim() for mesh in cells}) == 1
+    low, high = panels[3].get_ylim()
+    assert low < high, "the store's offset grows upwards"
+    for line in panels[3].lines:  # both edges of the diagonal of cells
+        assert np.ptp(np.asarray(line.get_ydata()) - np.asarray(line.get_xdata())) < 1e-9
     curves = drawn_figures["distance"].axes[0]
     assert len(curves.containers) == len(REGIONS)
     assert curves.get_ylim()[0] == 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.allocators.analyse import tables
@@ -25,7 +26,6 @@ _TITLES = {NEW: "new pairs: nothing was freed before", AGAIN: "pairs after other
 _MOST_SHOWN = 2.5  # times the median: an interval may leave the panel
 _MOSTLY = 50.0
 _STRAIGHT = 10.0  # percent: beyond, the axis is logarithmic
-_DARK = 55.0  # percent from which on a cell's text is white
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -42,27 +42,32 @@ def _drawn(draw: Callable[[pd.DataFrame], Figure], table: Callable[[], pd.DataFr
 def _addresses(shares: pd.DataFrame) -> Figure:
     """Allocator by size: how many of the pairs share their low 12 bits."""
     states = [state for state in _TITLES if (shares["state"] == state).any()]
-    allocators, sizes = list(dict.fromkeys(shares["allocator"])), sorted(set(shares["size_bytes"]))
-    rows, columns = len(allocators), len(sizes)
-    figure = Figure(figsize=(0.72 * columns + 2.6, len(states) * (0.5 * rows + 0.75) + 0.9))
+    allocators = list(dict.fromkeys(shares["allocator"]))
+    near = 100 * (shares["near"] - shares["equal"]) / shares["pairs"]
+    words = [
+        f"{equal:.0f}\n+{more:.0f}" if more > 0 else f"{equal:.0f}"
+        for equal, more in zip(shares["equal_percent"], near, strict=True)
+    ]
+    cells = shares.assign(words=words).pivot(index=["state", "allocator"], columns="size_bytes")
+    sizes = cells["words"].columns
+    figure = Figure(
+        figsize=(0.72 * len(sizes) + 2.6, len(states) * (0.5 * len(allocators) + 0.75) + 0.9)
+    )
     panels = figure.subplots(len(states), 1, squeeze=False, sharex=True)[:, 0]
     for axes, state in zip(panels, states, strict=True):
-        share = np.full((rows, columns), np.nan)
-        for found in shares[shares["state"] == state].to_dict("records"):
-            i, j = allocators.index(found["allocator"]), sizes.index(found["size_bytes"])
-            share[i, j] = found["equal_percent"]
-            text = f"{share[i, j]:.0f}"
-            if found["near"] > found["equal"]:
-                text += f"\n+{100 * (found['near'] - found['equal']) / found['pairs']:.0f}"
-            colour = "white" if share[i, j] > _DARK else "black"
-            axes.text(j, i, text, ha="center", va="center", color=colour, fontsize="small")
-        image = axes.imshow(share, cmap="Reds", vmin=0, vmax=100, aspect="auto")
-        axes.grid(visible=False)
-        axes.set_yticks(range(rows), [literal(name) for name in allocators])
+        mine = cells.loc[state].reindex(allocators)
+        sns.heatmap(
+            mine["equal_percent"], annot=mine["words"], fmt="", annot_kws={"fontsize": "small"},
+            cmap="Reds", vmin=0, vmax=100, cbar=False, ax=axes,
+            xticklabels=[size(one) for one in sizes], yticklabels=[*map(literal, allocators)],
+        )  # fmt: skip
+        axes.tick_params(axis="x", rotation=45)
+        axes.tick_params(axis="y", rotation=0)
+        axes.set(xlabel="", ylabel="")
         axes.set_title(_TITLES[state], fontsize="medium")
-    panels[-1].set_xticks(range(columns), [size(one) for one in sizes], rotation=45, ha="right")
     panels[-1].set_xlabel("size of each buffer (+: further pairs, the second up to 127 B above)")
-    figure.colorbar(image, ax=panels.tolist(), label="pairs with equal low 12 bits (%)")
+    bar = figure.colorbar(panels[0].collections[0], ax=panels.tolist())
+    bar.set_label("pairs with equal low 12 bits (%)")
     figure.suptitle("Pairs of equal buffers that alias", x=0.02, ha="left", fontweight="bold")
     return figure
 

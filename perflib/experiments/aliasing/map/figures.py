@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.alone import SHARED
@@ -38,40 +39,40 @@ def _title(region: int) -> str:
 def _maps(pairs: pd.DataFrame) -> Figure:
     """Time a pair by the offsets of store and load, one panel a region."""
     regions = sorted(pairs["region_bytes"].unique())
-    stores, loads = (np.sort(pairs[f"{what}_bytes"].unique()) for what in ("store", "load"))
-    count = len(regions)
-    columns = min(3, count)
-    rows = -(-count // columns)
-    figure = Figure(figsize=(3.3 * columns + 1.0, 3.2 * rows + 0.7))
+    columns = min(3, len(regions))
+    rows = -(-len(regions) // columns)
+    figure = Figure(figsize=(3.3 * columns + 1.0, 3.2 * rows + 0.7), layout="compressed")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    half = np.diff(stores).min() / 2 if len(stores) > 1 else 4
-    extent = loads[0] - half, loads[-1] + half, stores[0] - half, stores[-1] + half
-    low, high = pairs["pair_ns"].min(), pairs["pair_ns"].max()
+    colours = {"cmap": "viridis", "vmin": pairs["pair_ns"].min(), "vmax": pairs["pair_ns"].max()}
     for place, (axes, region) in enumerate(zip(panels, regions, strict=False)):
         mine = pairs[pairs["region_bytes"] == region]
-        image = axes.imshow(
-            mine.pivot(index="store_bytes", columns="load_bytes", values="pair_ns"),
-            origin="lower", extent=extent, aspect="equal", vmin=low, vmax=high, cmap="viridis",
-            interpolation="nearest",
+        times = mine.pivot(index="store_bytes", columns="load_bytes", values="pair_ns")
+        every = max(1, len(times) // 4)
+        sns.heatmap(
+            times, **colours, square=True, cbar=False, xticklabels=every, yticklabels=every,
+            rasterized=True, ax=axes,
         )  # fmt: skip
         axes.grid(visible=False)
-        axes.set_title(_title(region), fontsize="medium")
+        axes.tick_params(rotation=0)
+        axes.set(title=_title(region), xlabel="", ylabel="")
         if region % _PAGE == 0:
-            for side in (-half, half):
-                axes.plot(loads, loads - side, color="C3", lw=1, ls="--", clip_on=True)
-            axes.set_xlim(extent[:2])
-            axes.set_ylim(extent[2:])
+            x = np.arange(len(times.columns)) + 0.5
+            y = np.interp(times.columns, times.index, np.arange(len(times)) + 0.5)
+            for side in (-0.5, 0.5):
+                axes.plot(x, y + side, color="C3", lw=1, ls="--")
         if place % columns == 0:
             axes.set_ylabel("store's offset (B)")
-        if place >= count - columns:
+        if place >= len(regions) - columns:
             axes.set_xlabel("load's offset (B)")
             axes.tick_params(labelbottom=True)
-    for axes in panels[count:]:
+    panels[0].invert_yaxis()
+    for axes in panels[len(regions) :]:
         axes.set_axis_off()
-    if len(panels) > count:
+    if len(panels) > len(regions):
         panels[-1].plot([], [], color="C3", ls="--", label="predicted: low\n12 bits agree")
         panels[-1].legend(loc="center", fontsize="small")
-    figure.colorbar(image, ax=panels.tolist(), label="time per pair (ns)", shrink=0.8)
+    bar = figure.colorbar(panels[0].collections[0], ax=panels.tolist(), shrink=0.8)
+    bar.set_label("time per pair (ns)")
     figure.suptitle("A store, then a load: time per pair", x=0.02, ha="left", fontweight="bold")
     return figure
 
