@@ -457,7 +457,10 @@ def test_the_readme_names_subcommands_that_exist() -> None:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
+    import perflib
+
     version = project()["project"]["version"]
+    assert perflib.__version__ == version
     assert f"## [{version}]" in (TOP / "CHANGELOG.md").read_text()
     assert yaml.safe_load((TOP / "CITATION.cff").read_text())["version"] == version
 

@@ -110,3 +110,8 @@ def test_this_machine_is_described_in_tables() -> None:
     with pytest.raises(pl.UserError, match="did you mean 'cores'"):
         this.table("corse")
     assert pl.doctor().rows
+
+
+def test_pandas_opens_a_run_file_by_itself() -> None:
+    path = RUNS / "alias_map.parquet"
+    pd.testing.assert_frame_equal(pd.read_parquet(path), pl.load(path).samples)
