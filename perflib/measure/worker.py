@@ -57,7 +57,10 @@ def main() -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    faulthandler.enable()
+    if sys.version_info >= (3, 14):
+        faulthandler.enable(c_stack=False)  # addresses of the interpreter would hide what was said
+    else:
+        faulthandler.enable()
     if library_and_module := sys.argv[1:]:
         serve = functools.partial(_call, *open_library(*library_and_module))
     else:
