@@ -330,9 +330,17 @@ int64_t code_page_reach(int backing, uint64_t seed, double *out, uint64_t *range
 int64_t code_write_map(const char *path) {
   if (path == NULL)
     return EINVAL;
-  int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  // Anybody may have put something of that name there: a link to a file of ours, a pipe.
+  int descriptor = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
   if (descriptor < 0)
     return errno;
+  struct stat status;
+  int ours = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+             status.st_uid == geteuid() && status.st_nlink == 1;
+  if (!ours || ftruncate(descriptor, 0) != 0) {
+    close(descriptor);
+    return EEXIST;
+  }
   FILE *map = fdopen(descriptor, "w");
   if (map == NULL) {
     int error = errno;

@@ -187,6 +187,23 @@ def test_bad_arguments_of_the_others_are_refused(kernel: Kernel, tmp_path: Path)
     assert not tmp_path.joinpath("elsewhere").exists()
 
 
+def test_a_map_is_not_written_into_what_somebody_put_there(kernel: Kernel, tmp_path: Path) -> None:
+    """Anybody can guess the name in /tmp: a hard link to one of our files, a pipe."""
+    ours = tmp_path / "ours"
+    ours.write_text("kept")
+    os.link(ours, tmp_path / "linked")
+    os.mkfifo(tmp_path / "pipe")
+    assert kernel.lib.code_write_map(bytes(tmp_path / "linked")) == errno.EEXIST
+    assert kernel.lib.code_write_map(bytes(tmp_path / "pipe")) == errno.ENXIO
+    assert ours.read_text() == "kept"
+    if os.geteuid() == 0:
+        another = tmp_path / "another's"
+        another.write_text("kept")
+        os.chown(another, 54321, 54321)
+        assert kernel.lib.code_write_map(bytes(another)) == errno.EEXIST
+        assert another.read_text() == "kept"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_map_that_cannot_be_written_is_told(kernel: Kernel) -> None:
     assert kernel.lib.code_write_map(b"/dev/full") != 0

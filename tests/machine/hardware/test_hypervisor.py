@@ -67,8 +67,8 @@ def test_containers(tmp_path: Path) -> None:
         ({"proc/1/cgroup": "0::/machine.slice/libpod-5b3c.scope"}, {}, "podman"),
         ({"proc/1/cgroup": "0::/kubepods.slice/pod1"}, {}, "kubernetes"),
         ({"proc/1/cgroup": "0::/init.scope"}, {}, None),
-        ({}, {"APPTAINER_CONTAINER": "/home/u/perflib.sif"}, "apptainer"),
-        ({}, {"SINGULARITY_CONTAINER": "/x.sif"}, "apptainer"),
+        ({}, {"APPTAINER_CONTAINER": "/x.sif"}, "apptainer"),
+        ({}, {"SINGULARITY_CONTAINER": "/y.sif"}, "apptainer"),
         ({".dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "x"}, "kubernetes"),
     ],
 )
