@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from perflib.experiments.event_profile import analyse
 
@@ -349,10 +351,12 @@ def time_line(samples: pd.DataFrame, bin_ms: float = 1.0) -> Figure:
     first, last = min(0.0, float(times_ms.min())), max(end_ms, float(times_ms.max()))
     width = max(bin_ms, (last - first) / 1000)
     edges = np.arange(np.floor(first / width), np.ceil(last / width) + 1) * width
-    number, _ = np.histogram(times_ms, edges)
     figure = Figure(figsize=(9, 3.6))
     axes = figure.subplots()
-    axes.stairs(number, edges, fill=True, color=_COMMON, alpha=0.6, label="samples")
+    sns.histplot(
+        x=times_ms, bins=edges, element="step", color=_COMMON, alpha=0.6, linewidth=0,
+        label="samples", ax=axes,
+    )  # fmt: skip
     for at, label, style in ((0.0, "begin", "-"), (end_ms, "end", "--")):
         axes.axvline(at, color="0.2", lw=1.2, ls=style, label=f"{label} of the event")
     missed_ms = missed_begin_ms + missed_end_ms
@@ -362,6 +366,7 @@ def time_line(samples: pd.DataFrame, bin_ms: float = 1.0) -> Figure:
             axes.axvspan(low, high, color=_ODD, alpha=0.5, lw=0, label=label)
             label = "_"  # one line in the legend for both ends
     axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     aside = 0.02 * (last - first)
     axes.set_xlim(first - aside, last + aside)
     axes.set_xlabel("time since the event's begin (ms)")

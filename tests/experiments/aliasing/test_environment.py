@@ -370,6 +370,12 @@ def test_figures_and_tables_show_their_data() -> None:
     assert len(drawn["counters"].axes[0].get_yticklabels()) == len(made["counters"])
     labels = drawn["link_order"].axes[0].get_yticklabels()
     assert [label.get_text().split("\n")[0] for label in labels] == sorted(ORDERS)
+    ends = made["aslr"].groupby(["addresses", "predicted"])["iteration_ns"].agg(["min", "max"])
+    assert len(ends) == 3
+    for line in drawn["aslr"].axes[0].lines:
+        share, time_ns = np.asarray(line.get_ydata()), np.asarray(line.get_xdata())[1:]
+        assert (share[0], share[-1]) == (0, pytest.approx(100))
+        assert [time_ns[0], time_ns[-1]] in ends.to_numpy().tolist()
     assert len(drawn["aslr"].axes[0].lines) == 3
     assert made["aslr"].groupby("addresses").size().to_dict() == {
         "fixed": 3 * (SIZES + 14), "random": 30,

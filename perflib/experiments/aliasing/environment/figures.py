@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.environment.analyse import table_of, tables
@@ -166,8 +167,8 @@ def _aslr(times: pd.DataFrame) -> Figure:
     for (addresses, predicted), (words, colour, style) in _STARTS.items():
         rows = times[(times["addresses"] == addresses) & (times["predicted"] == predicted)]
         if len(rows):
-            axes.step(
-                rows["iteration_ns"], rows["share_percent"], where="post", color=colour, ls=style,
+            sns.ecdfplot(
+                rows, x="iteration_ns", stat="percent", color=colour, ls=style, ax=axes,
                 label=f"{words} ({len(rows)} starts)",
             )  # fmt: skip
     every = times["iteration_ns"].to_numpy(np.float64)

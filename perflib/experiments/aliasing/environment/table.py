@@ -276,23 +276,19 @@ class AliasEnvTable:
         return self.samples[self.samples["kind"] == ASLR]
 
     def single_starts(self) -> pd.DataFrame:
-        """Time of an iteration in each start, with fixed and with random addresses, fastest first.
+        """Time of an iteration in each start, with fixed and with random addresses.
 
-        ``predicted``: whether at a predicted size; ``share_percent``: how many of the starts alike
-        are as fast or faster.
+        ``predicted``: whether at a predicted size, as all starts with random addresses are.
         """
-        marked = self.sweep["predicted"].astype(bool)
-        parts = []
-        for addresses, predicted, rows in (
-            ("fixed", True, self.sweep[marked]),
-            ("fixed", False, self.sweep[~marked]),
-            ("random", True, self.randomised),
-        ):
-            times = np.sort(rows["least_ns"].dropna().to_numpy(np.float64)) / self.iterations
-            share = 100 * np.arange(1, len(times) + 1) / max(len(times), 1)
-            one = pd.DataFrame({"iteration_ns": times, "share_percent": share})
-            parts.append(one.assign(addresses=addresses, predicted=predicted))
-        return pd.concat(parts, ignore_index=True)
+        starts = pd.concat([self.sweep, self.randomised]).dropna(subset="least_ns")
+        random = starts["kind"] == ASLR
+        return pd.DataFrame(
+            {
+                "iteration_ns": starts["least_ns"].astype(float) / self.iterations,
+                "addresses": np.where(random, "random", "fixed"),
+                "predicted": starts["predicted"].astype(bool) | random,
+            }
+        ).reset_index(drop=True)
 
 
 def _beside(samples: pd.DataFrame, values: Floats) -> pd.Series[float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.addresses import aliasing
@@ -137,12 +138,12 @@ def _simulated(rows: pd.DataFrame, model: str) -> Figure:
     offsets = np.sort(rows["offset_bytes"].unique())
     figure = Figure(figsize=(8, 3.8))
     axes = figure.subplots()
-    for number, ((function, build), mine) in enumerate(rows.groupby(["function", "build"])):
-        at = mine.sort_values("offset_bytes")
-        axes.plot(
-            np.searchsorted(offsets, at["offset_bytes"]), at["aliases_per_element"],
-            marker=MARKS[number % len(MARKS)], label=f"{function} -{build}",
-        )  # fmt: skip
+    named = rows.assign(
+        place=np.searchsorted(offsets, rows["offset_bytes"]),
+        compiled=rows["function"] + " -" + rows["build"],
+    )
+    look = {"hue": "compiled", "style": "compiled", "markers": True, "dashes": False}
+    sns.lineplot(named, x="place", y="aliases_per_element", **look, estimator=None, ax=axes)
     _shade(axes, aliasing(offsets)[0])
     axes.set_xticks(range(len(offsets)), [str(offset) for offset in offsets])
     axes.set_xlabel("distance of the buffers modulo 4096 (B)")
