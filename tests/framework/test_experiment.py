@@ -230,8 +230,9 @@ def test_killed_process_loses_nothing_and_its_run_goes_on(folder: Path) -> None:
 
 def test_run_goes_on_only_on_its_own_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another machine of the same make is another machine, and the sentence names both."""
+    real = {**describe(), "machine_id": "beef" * 8}  # a bare system may have none
+    monkeypatch.setattr("perflib.machine.describe.describe", lambda: real)
     name = interrupted_run(folder)
-    real = describe()
     twin = {**real, "hostname": "twin", "machine_id": "f00d" * 8}
     with monkeypatch.context() as patch:
         patch.setattr("perflib.machine.describe.describe", lambda: twin)
