@@ -7,12 +7,18 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 
+from perflib.experiments import NAMES
+from perflib.framework.experiment import Experiment
+from perflib.model.recorded import unlisted
 from tests.skips import install_lines
+
+if TYPE_CHECKING:
+    from perflib.model.run import Run
 
 with pytest.MonkeyPatch.context() as for_now:
     # The tests' processes share the cores; what they start has the threads that it wants.
@@ -79,8 +85,24 @@ def _own_folders(
         patch.setenv("IPYTHONDIR", str(home / "ipython"))
         patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
         patch.setenv("MPLBACKEND", "agg")
-        for name in ("PERFLIB_CC", "PERFLIB_PROGRESS", "PERFLIB_TAG"):
+        for name in ("PERFLIB_CC", "PERFLIB_KERNELS", "PERFLIB_PROGRESS", "PERFLIB_TAG"):
             patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _all_that_is_recorded_is_listed() -> Iterator[None]:
+    """Whatever a test measures: docs/recorded.md has each key that the run records."""
+    made = Experiment._run
+
+    def checked(self: Experiment, *given: Any) -> Run:
+        run = made(self, *given)
+        missing = set(unlisted(run.provenance)) if self.name in NAMES else set()
+        assert not missing, f"perflib/model/recorded.py lacks {', '.join(sorted(missing))}"
+        return run
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Experiment, "_run", checked)
         yield
 
 

@@ -155,18 +155,16 @@ RECORDED = (
     Recorded("simulated.rows", "*", "results of the simulation"),
     # What was decided when the run began, so that it goes on in the same way when resumed.
     Recorded("plan", "cores cpus heads near nodes memory_only", "which CPUs and memory nodes"),
-    Recorded(
-        "plan", "arms configurations chunks steps stretch", "the configurations and their size"
-    ),
+    Recorded("plan", "configurations chunks steps stretch", "the configurations and their size"),
     Recorded(
         "plan",
         "copies events repeats loads slice_steps checksums pieces piece_bytes sizes level_sizes"
-        " array_bytes cache_bytes own_bytes held_bytes link_bytes hugetlb_pages",
+        " array_bytes cache_bytes own_bytes link_bytes hugetlb_pages",
         "sizes and counts",
     ),
     Recorded("plan.pieces", "*", "code_segment, random_calls: numbers of pieces by pattern"),
     Recorded("plan", "backend reference states sets sampled backings", "what is measured, and how"),
-    Recorded("plan", "not_sampled notes said smaller", "sentences on what cannot be measured here"),
+    Recorded("plan", "not_sampled notes smaller", "sentences on what cannot be measured here"),
     Recorded("plan", "absent", "what is not there, and why"),
     Recorded("plan.absent", "*", "the same, by name"),
     Recorded("plan.page_reach", "*", "a check of the pages' size, by backing"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 
 from perflib.experiments import NAMES
 from perflib.measure.journal import Journal
-from perflib.model import run as run_module
 from perflib.model.errors import MeasurementError
 from perflib.model.run import experiment_of, new_id
 
@@ -20,12 +20,12 @@ from perflib.model.run import experiment_of, new_id
 def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """All starts are in one second, on one host."""
     second = time.gmtime(1_767_323_045)
-    monkeypatch.setattr(run_module.time, "gmtime", lambda *_: second)
+    monkeypatch.setattr(time, "gmtime", lambda *_: second)
     on_host(monkeypatch, "node17")
 
 
 def on_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(run_module.os, "uname", lambda: SimpleNamespace(nodename=name))
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename=name))
 
 
 @pytest.mark.usefixtures("frozen")
@@ -53,7 +53,7 @@ def test_names_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     names = []
     seconds = (1_767_323_045, 1_767_323_046, 1_767_409_445, 1_798_859_045)
     for now in [time.gmtime(second) for second in seconds]:
-        monkeypatch.setattr(run_module.time, "gmtime", lambda *_, now=now: now)
+        monkeypatch.setattr(time, "gmtime", lambda *_, now=now: now)
         names.append(new_id("numa"))
     assert names == sorted(names)
 

@@ -1,0 +1,174 @@
+"""What a run records: all of it is documented, and nothing of it is the user's home or name."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.experiments import get
+from perflib.model import recorded, store
+from perflib.model.recorded import RECORDED, is_fixed, row_of, unlisted, with_user, without_user
+
+PAGE = Path(__file__).parents[2] / "docs" / "recorded.md"
+RUNS = Path(__file__).parents[1] / "data" / "runs"
+
+
+def table() -> list[str]:
+    """The list as the page has it."""
+    rows = []
+    for row in RECORDED:
+        keys = ", ".join(f"`{key}`" for key in row.keys.split())
+        instead = {"host": "`host-1`", "process": "`process-1`", "job": "`job-1`"}
+        shown = instead.get(row.anonymous, row.anonymous)
+        rows.append(f"| {f'`{row.place}`' if row.place else ''} | {keys} | {row.holds} | {shown} |")
+    return rows
+
+
+def test_the_page_has_the_list() -> None:
+    lines = PAGE.read_text().splitlines()
+    head = lines.index("| place | keys | what they hold | in an anonymous export |")
+    on_page = lines[head + 2 : head + 2 + len(RECORDED)]
+    assert on_page == table(), "write it anew:\n" + "\n".join(table())
+    assert not lines[head + 2 + len(RECORDED)].startswith("|")
+
+
+def test_no_place_is_listed_twice() -> None:
+    places = [place for row in RECORDED for place in row.places()]
+    assert len(places) == len(set(places))
+
+
+@pytest.mark.parametrize("experiment", ["machine", "kv_per_core", "coherence", "threads"])
+def test_a_measured_run_holds_nothing_that_is_not_listed(experiment: str) -> None:
+    """Measured once and stored; ``tests/conftest.py`` asks the same of all that tests measure."""
+    provenance = store.load(RUNS / f"{experiment}.parquet").provenance
+    assert [place for place in unlisted(provenance) if not place.startswith("plan.arms")] == []
+
+
+def test_what_is_new_is_missed() -> None:
+    provenance: dict[str, Any] = {
+        "machine": {"hostname": "x", "serial": "1", "settings": {"any": "1"}},
+        "conditions": [{"requested": {"cpu": 0, "umask": 0}}, {"violated": []}],
+        "versions": {"numpy": {"deep": 1}},
+        "user": None,
+    }
+    assert list(unlisted(provenance)) == [
+        "machine.serial",
+        "conditions.requested.umask",
+        "versions.numpy.deep",
+        "user",
+    ]
+
+
+def test_keys_of_the_list_are_told_from_those_of_a_run() -> None:
+    assert is_fixed(("machine", "hostname"))
+    assert is_fixed(("machine",))
+    assert is_fixed(("tasks", "3", "name"))
+    assert not is_fixed(("tasks", "3"))
+    assert not is_fixed(("conditions", "requested", "environment", "HOME"))
+    assert not is_fixed(("new",))
+    found = row_of(("tasks", "3", "name"))
+    assert found is not None
+    assert found.anonymous == "process"
+    assert row_of(("tasks",)) is None
+
+
+# --- what stays out -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def zaphod(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HOME": "/home/zaphodb/", "USER": "zaphodb", "LOGNAME": "zb2"}.items():
+        monkeypatch.setenv(name, value)
+    entry = SimpleNamespace(pw_dir="/nfs/home/zaphodb", pw_name="zaphodb")
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: entry)
+
+
+@pytest.mark.usefixtures("zaphod")
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("/home/zaphodb/.cache/perflib/kv --events 3", "~/.cache/perflib/kv --events 3"),
+        ("/nfs/home/zaphodb", "~"),
+        ("see '/home/zaphodb'.", "see '~'."),
+        ("/home/zaphodbeeble/x", "/home/zaphodbeeble/x"),
+        ("/scratch/zaphodb/x and /data/zb2", "/scratch/$USER/x and /data/$USER"),
+        ("/scratch/zaphodb-old", "/scratch/zaphodb-old"),
+        ("/srv/home/zaphodb/x", "/srv/home/$USER/x"),
+        ("zaphodb said so", "zaphodb said so"),
+    ],
+)
+def test_paths_lose_home_and_name(text: str, kept: str) -> None:
+    assert without_user(text) == kept
+    assert without_user({"a": [{text: text}, 1, None]}) == {"a": [{text: kept}, 1, None]}
+
+
+@pytest.mark.usefixtures("zaphod")
+def test_samples_lose_them_too_and_nothing_else() -> None:
+    path = "/home/zaphodb/lib.so"
+    samples = pd.DataFrame(
+        {
+            "object": [path, None, "[kernel]"] * 2,
+            "kind": pd.Categorical([path, "b", "b"] * 2),
+            "cpu": np.arange(6),
+            "time_ns": pd.array([1, None, 3] * 2, "Int64"),
+        }
+    )
+    found = without_user(samples)
+    assert found["object"].fillna("").tolist() == ["~/lib.so", "", "[kernel]"] * 2
+    assert found["kind"].tolist() == ["~/lib.so", "b", "b"] * 2
+    pd.testing.assert_frame_equal(found[["cpu", "time_ns"]], samples[["cpu", "time_ns"]])
+    assert samples["object"][0] == path, "the table that was given stays"
+
+
+@pytest.mark.usefixtures("zaphod")
+def test_a_path_is_found_again_on_the_users_own_machine() -> None:
+    for path in ("/home/zaphodb/lib.so", "/scratch/zaphodb/lib.so", "/usr/lib/x.so", "[kernel]"):
+        assert with_user(without_user(path)) == path
+
+
+def test_root_and_a_user_without_a_name_are_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "USER", "LOGNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert recorded.names_of_user() == (set(), set())
+    monkeypatch.setenv("USER", "root")
+    monkeypatch.setenv("HOME", "/")
+    assert recorded.names_of_user() == (set(), set())
+    assert without_user("/lib/root/x") == "/lib/root/x"
+
+
+def test_a_measured_run_holds_nothing_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels are compiled in the user's home, and the job's command line names them there."""
+    home = tmp_path / "home" / "zaphodb"
+    home.mkdir(parents=True)
+    for name, value in {"HOME": str(home), "USER": "zaphodb", "LOGNAME": "zaphodb"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PERFLIB_HOME", str(home / "data"))
+    monkeypatch.setenv("PERFLIB_CACHE", str(home / "cache"))
+    experiment = get("kv_per_core")
+    given = {"job": "program", "events": 2, "budget_s": 0.5, "cores": "first"}
+    run = store.load(experiment.measure(experiment.params(given)).id)
+    assert run.provenance["job"].startswith("~/cache/")
+    texts = []
+
+    def note(text: str) -> str:
+        texts.append(text)
+        return text
+
+    recorded.change_texts([run.params, run.provenance, run.samples], note)
+    assert len(texts) > 20
+    assert [text for text in texts if "zaphodb" in text] == []
+    assert list(unlisted(run.provenance)) == []
+    assert os.environ["USER"] not in run.id
