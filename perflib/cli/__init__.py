@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import stat
 import sys
 from collections.abc import Sequence
 
@@ -25,6 +26,7 @@ __all__ = ["main"]
 
 _COMMANDS = {
     "list": "perflib.cli.reference:list_",
+    "config": "perflib.cli.config:config_",
     "doctor": "perflib.cli.machine:doctor",
     "run": "perflib.cli.measure:run",
     "analyse": "perflib.cli.measure:analyse",
@@ -90,9 +92,17 @@ def _terminate(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def _keep_everybody_out() -> None:
+    """No file of ours is one that everybody may write; a group that may, by its umask, still may."""
+    before = os.umask(0o022)
+    if before & stat.S_IWOTH:
+        os.umask(before)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a user's mistake is a sentence, never a traceback."""
     signal.signal(signal.SIGTERM, _terminate)
+    _keep_everybody_out()
     if os.environ.get("_PERFLIB_COMPLETE"):
         importlib.import_module("perflib.cli.completion")
     words = list(arguments) if arguments is not None else None

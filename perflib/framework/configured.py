@@ -31,7 +31,16 @@ def params(experiment: Experiment, given: Mapping[str, Any], preset: str | None 
     if preset is not None and preset not in known:
         raise UserError(choose("preset", preset, known))
     chosen = known[preset] if preset else {}
-    return experiment.Params.make({**_defaults(experiment), **chosen, **given})
+    values = {**_defaults(experiment), **chosen, **given}
+    try:
+        return experiment.Params.make(values)
+    except UserError as error:
+        tables = config.defaults(experiment.name)
+        tables += config.presets(experiment.name).get(preset or "", [])
+        if not any(set(table.values) - set(given) for table in tables):
+            raise
+        msg = f"{error}. Some values come from {' and '.join(table.origin for table in tables)}"
+        raise UserError(msg) from None
 
 
 def presets(experiment: Experiment) -> dict[str, dict[str, Any]]:
@@ -45,12 +54,11 @@ def presets(experiment: Experiment) -> dict[str, dict[str, Any]]:
 def documentation(experiment: Experiment) -> dict[str, Any]:
     """``experiment.documentation()`` with the defaults and presets that count here."""
     described = experiment.documentation()
-    own = _defaults(experiment)
-    effective = experiment.Params.make(own).model_dump(mode="json")
-    described["parameters"] = [
-        {**entry, "default": effective[entry["name"]]} if entry["name"] in own else entry
-        for entry in described["parameters"]
-    ]
+    if own := _defaults(experiment):
+        effective = params(experiment, {}).model_dump(mode="json")
+        for entry in described["parameters"]:
+            if entry["name"] in own:
+                entry["default"] = effective[entry["name"]]
     described["presets"] = presets(experiment)
     return described
 
@@ -63,18 +71,29 @@ def _values(experiment: Experiment, tables: Iterable[config.Parameters]) -> dict
     """The parameters of some tables, each compared with what the experiment takes."""
     found: dict[str, Any] = {}
     for table in tables:
-        try:
-            experiment.Params.make(table.values)
-        except UserError as error:
-            msg = f"{table.origin}: {error}"
-            raise UserError(msg) from None
-        for name in table.values:
-            if not table.trusted and _is_text(experiment.Params.model_fields[name].annotation):
-                msg = f"{table.origin}: parameter {name!r} is text, which may name a program to "
-                msg += f"run or load: write it into {config.user_path()}, or give it with -p"
+        for name, value in table.values.items():
+            if problem := _problem(experiment.Params, name, value, table.trusted):
+                msg = f"{table.origin}: {problem}"
                 raise UserError(msg)
         found |= table.values
     return found
+
+
+def _problem(takes: type[Params], name: str, value: Any, trusted: bool) -> str:
+    """What is wrong with a value by itself; empty if nothing is."""
+    if name not in takes.model_fields:
+        return choose("parameter", name, takes.model_fields)
+    if not trusted and _is_text(takes.model_fields[name].annotation):
+        return (
+            f"parameter {name!r} is text, which may name a program to run or a library to load: "
+            f"write it into {config.user_path()}, or give it with -p"
+        )
+    try:
+        takes.make({name: value})
+    except UserError as error:
+        # What does not go together with the other defaults may go together with what is given.
+        return str(error) if str(error).startswith(f"parameter {name!r}") else ""
+    return ""
 
 
 def _is_text(annotation: Any) -> bool:

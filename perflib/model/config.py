@@ -150,13 +150,9 @@ def _parsed(path: Path, trusted: bool, _mtime_ns: int, _size: int) -> File:
 def _problems(path: Path, trusted: bool, content: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong, a sentence each."""
     yield from (choose("key", key, _KEYS) for key in content if key not in _KEYS)
-    store, mode = content.get("store", "x"), content.get("progress", "log")
-    if not isinstance(store, str) or not store:
-        yield f'store: {store!r} is no folder: write store = "FOLDER"'
-    elif not trusted and not (path.parent / store).resolve().is_relative_to(path.parent.resolve()):
-        yield f"store: {store!r} is outside the project's folder; {user_path()} may have that"
-    elif trusted and not Path(store).expanduser().is_absolute():
-        yield f"store: {store!r} has no beginning: write an absolute path, or ~/{store}"
+    if "store" in content:
+        yield from _store_problems(path, trusted, content["store"])
+    mode = content.get("progress", "log")
     if not isinstance(mode, str) or mode not in MODES:
         yield f"progress: {choose('word', str(mode), MODES)}"
     for key, depth, form in (
@@ -164,6 +160,16 @@ def _problems(path: Path, trusted: bool, content: Mapping[str, Any]) -> Iterator
         ("presets", 2, "[presets.PRESET.EXPERIMENT]"),
     ):
         yield from _shape(content.get(key, {}), key, depth, form)
+
+
+def _store_problems(path: Path, trusted: bool, store: Any) -> Iterator[str]:
+    """A project's runs stay in its folder; the user's are wherever the user is working."""
+    if not isinstance(store, str) or not store:
+        yield f'store: {store!r} is no folder: write store = "FOLDER"'
+    elif trusted and not Path(store).expanduser().is_absolute():
+        yield f"store: {store!r} is relative: write an absolute path, or ~/{store}"
+    elif not trusted and not (path.parent / store).resolve().is_relative_to(path.parent.resolve()):
+        yield f"store: {store!r} is outside the project's folder; only {user_path()} may say that"
 
 
 def _shape(table: Any, name: str, depth: int, form: str) -> Iterator[str]:
