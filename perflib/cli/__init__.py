@@ -93,7 +93,7 @@ def _terminate(*_: object) -> None:
 
 
 def _keep_everybody_out() -> None:
-    """No file of ours is one that everybody may write; a group that may, by its umask, still may."""
+    """Nothing that we write is open to everybody; a group that the umask lets write still may."""
     before = os.umask(0o022)
     if before & stat.S_IWOTH:
         os.umask(before)
