@@ -83,11 +83,17 @@ class _Completed(_Text):
         return [CompletionItem(word) for word in words]
 
 
+def _experiment(ctx: click.Context) -> str | None:
+    """The one that was named; click leaves it unread where the last option still lacks a value."""
+    return next((word for word in (ctx.params.get("name"), *ctx.args) if word in NAMES), None)
+
+
 def _presets(ctx: click.Context, _: str) -> Iterable[str]:
     """Of the experiment that was named, else of all."""
     from perflib.model import config
 
-    names = [ctx.params["name"]] if ctx.params.get("name") else NAMES
+    named = _experiment(ctx)
+    names = [named] if named else NAMES
     return dict.fromkeys([*_PRESETS, *(word for name in names for word in config.presets(name))])
 
 
@@ -105,10 +111,11 @@ def _assignments(ctx: click.Context, incomplete: str) -> Iterable[str]:
     from perflib.experiments import get
     from perflib.framework.params import describe_fields
 
-    if not ctx.params.get("name"):
+    named = _experiment(ctx)
+    if named is None:
         return []
     key, sign, _ = incomplete.partition("=")
-    entries = describe_fields(get(ctx.params["name"]).Params)
+    entries = describe_fields(get(named).Params)
     if not sign:
         return [f"{entry['name']}=" for entry in entries]
     types = [entry["type"] for entry in entries if entry["name"] == key]

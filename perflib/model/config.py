@@ -34,6 +34,7 @@ __all__ = [
     "files",
     "presets",
     "progress",
+    "project_path",
     "runs_dir",
     "user_path",
 ]
@@ -99,12 +100,12 @@ def files() -> list[File]:
     if wish and not Path(wish).is_file():
         msg = f"PERFLIB_CONFIG: there is no file {wish}"
         raise UserError(msg)
-    project, user = Path(wish).absolute() if wish else _nearest(), user_path()
+    project, user = Path(wish).absolute() if wish else project_path(), user_path()
     found = [_read(project, trusted=False)] if project and project != user else []
     return found + ([_read(user, trusted=True)] if user.is_file() else [])
 
 
-def _nearest() -> Path | None:
+def project_path() -> Path | None:
     """The project's file: here or above; not one that another user, but root, could have put."""
     try:
         here = Path.cwd()
