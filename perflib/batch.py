@@ -32,6 +32,7 @@ from perflib import experiments
 from perflib.framework.params import assignments
 from perflib.measure import launch
 from perflib.measure.conditions import Conditions
+from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.paths import notebooks_dir
 from perflib.model.store import runs_dir
@@ -283,8 +284,10 @@ def _environment(scratch: Path) -> dict[str, str]:
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec.write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
     before = os.environ.get("JUPYTER_PATH")
+    project = config.project_path()  # the notebooks run elsewhere, with the same defaults
     return {
         "PERFLIB_PROGRESS": "log",
+        **({"PERFLIB_CONFIG": str(project)} if project else {}),
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **os.environ,
         "JUPYTER_PATH": os.pathsep.join(filter(None, (str(scratch), before))),
