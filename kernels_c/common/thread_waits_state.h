@@ -190,7 +190,7 @@ static void tw_save_maps(void) {
     return;
   atomic_store(&tw.stale, 0);
   int from = tw_open("/proc/self/maps", O_RDONLY);
-  int to = tw_open(tw.maps, O_WRONLY | O_CREAT | O_APPEND);
+  int to = tw_open(tw.maps, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
   char part[TW_PAGE];
   long got;
   while (from >= 0 && to >= 0 && (got = syscall(SYS_read, from, part, sizeof part)) > 0)
