@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.paths import data_dir
 from perflib.model.run import SCHEMA, Run, experiment_of
 
 if TYPE_CHECKING:  # both take long to import, and who only names a run's file needs neither
@@ -46,11 +46,13 @@ _RENAMED = {
 }
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError)  # what else reading a file may raise
 _MOST_LISTED = 10
+_PARQUET_END = b"PAR1"
 
 
 def runs_dir() -> Path:
     """Where runs and their journals lie."""
-    return data_dir() / "runs"
+    folder: Path = config.runs_dir().value
+    return folder
 
 
 def saved_path(run_id: str) -> Path:
@@ -286,6 +288,8 @@ def _saved(paths: list[Path]) -> list[Saved]:
     import duckdb
 
     def listed(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> list[Saved]:
+        if not paths:
+            return []
         files = f"[{', '.join(map(_quoted, paths))}]"
         try:
             rows = connection.execute(_LISTED.format(files=files)).fetchall()
@@ -299,9 +303,19 @@ def _saved(paths: list[Path]) -> list[Saved]:
     if not paths:
         return []
     with duckdb.connect() as connection:
-        found = listed(connection, paths)
+        found = listed(connection, [path for path in paths if _is_ended(path)])
     whole = {entry.id for entry in found}
     return found + [Saved(path.stem, "damaged") for path in paths if path.stem not in whole]
+
+
+def _is_ended(path: Path) -> bool:
+    """Whether a file ends as Parquet does: one that was cut off is told without a query."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-len(_PARQUET_END), os.SEEK_END)
+            return file.read() == _PARQUET_END
+    except OSError:  # it is shorter, or may not be read
+        return False
 
 
 def _unfinished(journal: Path) -> str:
