@@ -25,6 +25,7 @@
  *
  * @kernel
  * flags = ["-O0"]
+ * fixed = true
  * bundle = ["library", "program"]
  * [variants.loop] # an object file
  * flags = ["-O0", "-c"]

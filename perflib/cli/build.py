@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from perflib.kernels.levels import BASELINE, LEVELS, required_level
 from perflib.model.errors import MeasurementError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from perflib.kernels.cache import Build
     from perflib.kernels.sources import Request
@@ -60,11 +61,14 @@ def build(
         msg = "--copies and --define are of one kernel: name it with --kernel"
         raise UserError(msg)
     compiler()  # there is one
-    present = bundling.bundled_levels(folder)
-    levels = list(dict.fromkeys(map(required_level, marches))) or present or [BASELINE]
+    begun = bundling.begun(folder)
+    levels = list(dict.fromkeys(map(required_level, marches))) or list(begun) or [BASELINE]
     macros = _macros(define)
     with working("build"):
-        made = {level: list(_made(level, names, copies, macros)) for level in levels}
+        made = {}
+        for level in dict.fromkeys([*levels, *begun]):
+            asked = _wanted(level, names, copies, macros) if level in levels else ()
+            made[level] = _made(level, [*asked, *begun.get(level, [])])
         built, lacking = _sorted(made)
         if lacking and (names or not built):
             raise MeasurementError(next(iter(lacking.values())))
@@ -74,10 +78,11 @@ def build(
         sizes = {"builds": len(built), "bytes": size}
         print_json({"bundle": bundle, "levels": levels, **sizes, "lacking": lacking})
         return
-    show(f"{folder}: {len(built)} builds for {' and '.join(levels)}, {size / 1e6:.0f} MB")
+    show(f"{folder}: {len(built)} builds for {', '.join(levels)}, {size / 1e6:.0f} MB")
     for wanted, why in lacking.items():
-        error = next((line for line in why.splitlines() if "error:" in line), why)
-        show(f"not in it: {wanted}; {error.strip()}", "  ", "    ")
+        words = why.splitlines()
+        error = next((line for line in words if re.search("cannot find|error:", line)), words[0])
+        show(f"not in it: {wanted}: {error.strip()}", "  ", "    ")
     show(f"to use it: export PERFLIB_KERNELS={folder.resolve()}")
 
 
@@ -92,12 +97,11 @@ def _macros(words: tuple[str, ...]) -> dict[str, int]:
     return found
 
 
-def _made(
+def _wanted(
     level: str, names: tuple[str, ...], copies: tuple[int, ...], define: dict[str, int]
-) -> Iterator[tuple[Request, Build | str]]:
-    """What is wanted of each kernel, compiled for a level; or why it does not compile here."""
+) -> Iterator[Request]:
+    """What a bundle is to have of each kernel."""
     from perflib import kernels
-    from perflib.kernels.cache import compiled
     from perflib.kernels.sources import request
 
     for name in names or kernels.names():
@@ -107,11 +111,20 @@ def _made(
             repeats = (1, *_copies_of_presets(level))
         for variant, executable in source.bundled():
             for count in repeats:
-                wanted = request(name, variant, count, define, executable)
-                try:
-                    yield wanted, compiled(wanted, level)
-                except MeasurementError as error:
-                    yield wanted, str(error)
+                yield request(name, variant, count, define, executable)
+
+
+def _made(level: str, requests: Iterable[Request]) -> list[tuple[Request, Build | str]]:
+    """Each compiled for a level; or why it does not compile here."""
+    from perflib.kernels.cache import compiled
+
+    made: list[tuple[Request, Build | str]] = []
+    for wanted in {one.key: one for one in requests}.values():
+        try:
+            made.append((wanted, compiled(wanted, level)))
+        except MeasurementError as error:
+            made.append((wanted, str(error)))
+    return made
 
 
 def _copies_of_presets(level: str) -> list[int]:
@@ -138,10 +151,10 @@ def _sorted(
 ) -> tuple[list[Build], dict[str, str]]:
     """What was built, and why what was not."""
     built, lacking = [], {}
-    for level, each in made.items():
+    for each in made.values():
         for wanted, one in each:
             if isinstance(one, str):
-                lacking[f"{wanted}, {level}"] = one
+                lacking[str(wanted)] = one
             else:
                 built.append(one)
     return built, lacking

@@ -7,6 +7,8 @@ line ``@kernel``, is TOML:
     link = ["-lm"]               the linker's flags
     copied = "NAME_part.inc"     C whose machine code is repeated ``copies`` times (see copies.py)
     bundle = ["program"]         what 'perflib build' makes: "library" (unless said), "program"
+    fixed = true                 no level of the architecture (levels.py) adds a flag: these
+                                 instructions are what is measured
     [define]
     SIZE = 64                    preprocessor definitions, with the values that ``define`` replaces
     [variants.slow]              a second variant of the same source

@@ -8,11 +8,13 @@ for, what differs from its manifest, and what another user than root could have 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,16 +65,13 @@ class Bundle:
         folder = self.folder / entry["folder"]
         provenance = {**entry["provenance"], "bundle": self.mark(compiled_here=False)}
         built = Build(wanted.source.name, *files_in(folder, wanted), provenance)
-        for path in (folder.parent, folder, *built.files):
-            _check_owner(path)
-        for file in built.files:
-            status = file.stat()
-            if sha256_of(file, status.st_mtime_ns, status.st_size) != entry["files"][file.name]:
-                msg = (
-                    f"{file} is not what the bundle's manifest says (its SHA-256 differs): it is "
-                    f"damaged, or somebody changed it. Copy or build the bundle again."
-                )
-                raise UserError(msg)
+        with _readable():
+            for path in (folder.parent, folder, *built.files):
+                _check_owner(path)
+            for file in built.files:
+                status = file.stat()
+                if sha256_of(file, status.st_mtime_ns, status.st_size) != entry["files"][file.name]:
+                    raise _distrusted(file, "is not what its manifest says (the SHA-256 differs)")
         return built
 
     def mark(self, *, compiled_here: bool) -> dict[str, Any]:
@@ -131,34 +130,42 @@ def open_bundle(named: Path) -> Bundle:
     """
     folder = named.resolve()
     manifest = folder / MANIFEST
-    if not folder.is_dir():
-        msg = f"PERFLIB_KERNELS={named}: there is no such folder"
-        raise UserError(msg)
-    for path in (folder, manifest):
-        if not path.exists():
+    with _readable():
+        if not folder.is_dir():
+            msg = f"PERFLIB_KERNELS={named}: there is no such folder"
+            raise UserError(msg)
+        if not manifest.exists():
             msg = (
                 f"{named} holds no bundle of kernels (no {MANIFEST}): make one with "
                 f"'perflib build {named}', or unset PERFLIB_KERNELS"
             )
             raise UserError(msg)
-        _check_owner(path)
-    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-        msg = f"{folder} is on a file system mounted with noexec: nothing there can be executed"
-        raise UserError(msg)
-    status = manifest.stat()
-    return _read(folder, status.st_mtime_ns, status.st_size)
+        for path in (folder, manifest):
+            _check_owner(path)
+        if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            msg = f"{folder} is on a file system mounted with noexec: nothing there can be executed"
+            raise UserError(msg)
+        status = manifest.stat()
+        return _read(folder, status.st_mtime_ns, status.st_size)
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """What cannot be read is named in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise _distrusted(Path(error.filename), f"cannot be read ({error.strerror})") from error
 
 
 def _check_owner(path: Path) -> None:
-    try:
-        problem = distrust(path, {0, os.geteuid()})
-    except FileNotFoundError:
-        problem = "is missing, although the bundle's manifest has it"
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror})"
-    if problem:
-        msg = f"{path} {problem}: nothing is loaded from this bundle. Copy or build it again."
-        raise UserError(msg)
+    if problem := distrust(path, {0, os.geteuid()}):
+        raise _distrusted(path, problem)
+
+
+def _distrusted(path: Path, problem: str) -> UserError:
+    msg = f"{path} {problem}: nothing is loaded from this bundle. Copy it or build it again."
+    return UserError(msg)
 
 
 @functools.cache
@@ -175,9 +182,6 @@ def _read(folder: Path, _mtime_ns: int, _size: int) -> Bundle:
         builds, lacking = found["levels"][level]["builds"], found["levels"][level]["lacking"]
         for entry in builds.values():
             _ = entry["folder"], entry["files"], entry["provenance"]["source_sha256"]
-    except OSError as error:
-        msg = f"{manifest} cannot be read: {error.strerror}"
-        raise UserError(msg) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         msg = f"{manifest} is damaged ({error!r}): copy or build the bundle again"
         raise UserError(msg) from None

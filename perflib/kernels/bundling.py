@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +16,10 @@ from perflib.kernels.bundle import FORMAT, MANIFEST, perflib_version, sha256_of
 from perflib.kernels.cache import Build
 from perflib.kernels.levels import LEVELS
 from perflib.kernels.private import private_cache
-from perflib.kernels.sources import Request, digest, names, request
+from perflib.kernels.sources import Request, digest, request
 from perflib.model.errors import UserError
 
-__all__ = ["Made", "bundled_levels", "write"]
+__all__ = ["Made", "begun", "write"]
 
 _GLIBC = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 
@@ -26,53 +27,69 @@ _GLIBC = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 Made = Mapping[str, list[tuple[Request, Build | str]]]
 
 
-def bundled_levels(folder: Path) -> list[str]:
-    """The levels of the bundle that a folder holds already, if perflib can add to it.
+def begun(folder: Path) -> dict[str, list[Request]]:
+    """The levels of the bundle that a folder holds; of each, what is to be built again.
+
+    That is what was built from a kernel's source as it was once, and can still be built.
 
     Raises
     ------
     UserError
-        The folder holds something else.
+        The folder holds something else, or a bundle for another architecture.
     """
-    return list(_existing(folder)["levels"])
+    found: dict[str, list[Request]] = {}
+    for level, listed in _existing(folder)["levels"].items():
+        found[level] = []
+        for key, entry in listed["builds"].items():
+            wanted = _request(key)
+            if wanted is not None and not _is_current(entry, wanted):
+                found[level].append(wanted)
+    return found
+
+
+def _request(key: str) -> Request | None:
+    """What ``Request.key`` says; ``None`` where the kernel cannot be built so any more."""
+    name, variant, copies, define, executable = json.loads(key)
+    try:
+        return request(name, variant, copies, dict(define), executable)
+    except UserError:
+        return None
+
+
+def _is_current(entry: dict[str, Any], wanted: Request) -> bool:
+    return bool(entry["provenance"]["source_sha256"] == digest(*wanted.contents))
 
 
 def _existing(folder: Path) -> dict[str, Any]:
-    """The manifest that is added to; a new one where there is none, or none for this perflib."""
-    new: dict[str, Any] = {
-        "format": FORMAT,
-        "perflib": perflib_version(),
-        "architecture": os.uname().machine,
-        "glibc": "",
-        "levels": {},
-    }
+    """The manifest that is added to; an empty one where there is none, or a damaged one."""
+    here = os.uname().machine
+    empty = {"format": FORMAT, "architecture": here, "levels": {}}
     try:
+        if folder.exists() and stat.S_IMODE(folder.stat().st_mode) & 0o022:
+            msg = f"others can write to {folder}: no bundle in it would be trusted (chmod go-w)"
+            raise UserError(msg)
         if not (folder / MANIFEST).exists():
             if folder.exists() and any(folder.iterdir()):
                 msg = f"{folder} is not empty and holds no bundle: give a folder of its own"
                 raise UserError(msg)
-            return new
+            return empty
         found: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
-        same = all(found[name] == new[name] for name in ("format", "perflib", "architecture"))
-        if not same:
-            return new
-        for level in found["levels"].values():
-            level["builds"] = {
-                key: entry for key, entry in level["builds"].items() if _is_current(entry)
-            }
-            level["lacking"] = dict(level["lacking"])
+        if found["format"] != FORMAT:
+            return empty
+        for listed in found["levels"].values():
+            _ = listed["lacking"].keys()
+            for key, entry in listed["builds"].items():
+                _ = _request(key), entry["folder"], entry["files"], entry["glibc"]
+                _ = entry["provenance"]["source_sha256"]
+        other = found["architecture"]
     except OSError as error:
         raise _unwritable(folder, error) from error
-    except (ValueError, KeyError, TypeError, AttributeError):  # damaged: it is made anew
-        return new
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return empty
+    if other != here:
+        msg = f"{folder} holds a bundle for {other}, and this machine is {here}: give another"
+        raise UserError(msg)
     return found
-
-
-def _is_current(entry: dict[str, Any]) -> bool:
-    """Was it built from the kernel's source as it is now?"""
-    provenance, _ = entry["provenance"], (entry["folder"], entry["files"], entry["glibc"])
-    name = provenance["kernel"]
-    return name in names() and provenance["source_sha256"] == digest(*request(name).contents)
 
 
 def write(folder: Path, made: Made) -> str:
@@ -99,7 +116,14 @@ def write(folder: Path, made: Made) -> str:
 
 
 def _write(folder: Path, manifest: dict[str, Any], made: Made) -> None:
+    if not folder.exists():
+        _folder(folder)
     levels = manifest["levels"]
+    for listed in levels.values():
+        for key, entry in list(listed["builds"].items()):
+            wanted = _request(key)
+            if wanted is None or not _is_current(entry, wanted):
+                del listed["builds"][key]
     for level, builds in made.items():
         listed = levels.setdefault(level, {"builds": {}, "lacking": {}})
         _folder(folder / level)
@@ -112,6 +136,7 @@ def _write(folder: Path, manifest: dict[str, Any], made: Made) -> None:
                 listed["builds"][wanted.key] = _entry(folder / level, built)
     entries = [entry for listed in levels.values() for entry in listed["builds"].values()]
     needed: list[int] = max((entry["glibc"] for entry in entries), default=[])
+    manifest["perflib"] = perflib_version()
     manifest["glibc"] = ".".join(map(str, needed))
     temporary = folder / f".{MANIFEST}-{os.getpid()}"
     temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from perflib.kernels.compiling import compile_into, compiler
-from perflib.kernels.levels import flags_of
 from perflib.kernels.private import check_owner, private_cache, unusable
 from perflib.kernels.sources import BASE_FLAGS, Request, digest
 
@@ -54,7 +53,7 @@ def compiled(wanted: Request, level: str) -> Build:
         The compiler refused the source.
     """
     name, link, contents = wanted.source.name, wanted.link, wanted.contents
-    flags = (*wanted.flags, *flags_of(level))
+    flags = wanted.flags(level)
     path, version = compiler()
     key_parts = [
         _FORMAT, os.uname().machine, name, path, version, flags, link, wanted.copies,
@@ -100,7 +99,7 @@ def _compile_once(folder: Path, built: Build, wanted: Request, level: str) -> No
             shutil.rmtree(leftover, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=building, dir=folder.parent))
         try:
-            compile_into(temporary, wanted, flags_of(level))
+            compile_into(temporary, wanted, level)
             for file in built.files:  # whatever the umask is
                 (temporary / file.name).chmod(0o700)
             temporary.replace(folder)

@@ -76,8 +76,8 @@ def _run(name: str, where: Path, arguments: Sequence[str | Path]) -> None:
         raise MeasurementError(msg)
 
 
-def compile_into(where: Path, wanted: Request, level_flags: Sequence[str]) -> None:
-    """Compile to a folder: ``NAME``, or ``NAME.so`` with cffi's ``_NAME.py``.
+def compile_into(where: Path, wanted: Request, level: str) -> None:
+    """Compile for a level: to ``NAME`` in a folder, or to ``NAME.so`` and cffi's ``_NAME.py``.
 
     Raises
     ------
@@ -86,9 +86,9 @@ def compile_into(where: Path, wanted: Request, level_flags: Sequence[str]) -> No
     """
     declared, name = wanted.source, wanted.source.name
     defined = (f"-D{macro}={value}" for macro, value in wanted.define.items())
-    common = [*level_flags, *defined, f"-I{paths.kernels_dir()}"]
-    inputs = _objects(where, wanted, common) or [declared.path]
-    common = [*BASE_FLAGS, *wanted.flags, *common]
+    common = [*defined, f"-I{paths.kernels_dir()}"]
+    inputs = _objects(where, wanted, [*wanted.level_flags(level), *common]) or [declared.path]
+    common = [*BASE_FLAGS, *wanted.flags(level), *common]
     if declared.copied is not None:
         from perflib.kernels.copies import repeat
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perflib.kernels.levels import flags_of
 from perflib.kernels.records import declarations, included
 from perflib.model import paths
 from perflib.model.errors import UserError, choose
@@ -35,6 +36,7 @@ class Source:
     define: dict[str, int]
     variants: dict[str, dict[str, Any]]
     bundle: tuple[str, ...]
+    fixed: bool
 
     def parts(self, variant: str | None) -> list[dict[str, Any]]:
         """What a variant changes; of objects that are linked (``a+b``), what each changes."""
@@ -81,11 +83,15 @@ class Request:
     define: dict[str, int]
     executable: bool
 
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The compiler's flags; those of objects that are linked one after the other."""
+    def flags(self, level: str) -> tuple[str, ...]:
+        """The compiler's flags for a level; those of linked objects one after the other."""
         parts = self.source.parts(self.variant)
-        return tuple(flag for part in parts for flag in part.get("flags", self.source.flags))
+        declared = (flag for part in parts for flag in part.get("flags", self.source.flags))
+        return *declared, *self.level_flags(level)
+
+    def level_flags(self, level: str) -> tuple[str, ...]:
+        """What a level adds to the flags of the kernel, and of each of its objects."""
+        return () if self.source.fixed else flags_of(level)
 
     @property
     def link(self) -> tuple[str, ...]:
@@ -164,6 +170,7 @@ def _parse(path: Path, _mtime_ns: int) -> Source:
         define=options.get("define", {}),
         variants=options.get("variants", {}),
         bundle=tuple(options.get("bundle", ("library",))),
+        fixed=options.get("fixed", False),
     )
 
 
