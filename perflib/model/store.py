@@ -273,13 +273,15 @@ def runs() -> list[Saved]:
 
 # Of the record only what the list shows leaves DuckDB: provenance may be long.
 _LISTED = """
-    SELECT file_name, record->>'experiment', coalesce(record->>'$.provenance.machine.hostname', ''),
-           coalesce(record->>'$.provenance.start', ''), num_rows,
-           coalesce(record->>'$.provenance.stopped', '')
-    FROM (SELECT file_name, decode(value)::JSON AS record
+    SELECT file_name, shown[1], coalesce(shown[2], ''), coalesce(shown[3], ''), num_rows,
+           coalesce(shown[4], '')
+    FROM (SELECT file_name, json_type(decode(value), '$.provenance') AS provenance,
+                 json_extract_string(decode(value), [
+                     '$.experiment', '$.provenance.machine.hostname', '$.provenance.start',
+                     '$.provenance.stopped']) AS shown
           FROM parquet_kv_metadata({files}) WHERE key = 'perflib')
     JOIN parquet_file_metadata({files}) USING (file_name)
-    WHERE json_type(record, 'provenance') = 'OBJECT'
+    WHERE shown[1] IS NOT NULL AND provenance = 'OBJECT'
 """
 
 
