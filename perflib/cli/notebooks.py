@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perflib.cli.output import json_option, parameter_option, print_json, say
+from perflib.cli.output import examples, json_option, parameter_option, print_json, say, show
 from perflib.model.errors import MeasurementError
 from perflib.model.extras import need
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["batch", "lab"]
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples("perflib lab", "perflib lab my-notebooks --port 9999"),
+)
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.argument("jupyter_options", nargs=-1, type=click.UNPROCESSED)
 def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
@@ -40,7 +43,12 @@ def lab(folder: Path | None, jupyter_options: tuple[str, ...]) -> None:
     os.execv(sys.executable, argv)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "perflib batch notebooks/01_kv_per_core.ipynb -p events=50",
+        "perflib batch notebooks/*.ipynb --sets cores.yaml --out monday --skip-done",
+    )
+)
 @click.argument("notebooks", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--sets", type=click.Path(path_type=Path), help="Parameter sets: YAML, JSON or CSV.")
 @parameter_option
@@ -94,9 +102,9 @@ def batch(
 def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         given = " ".join(f"{key}={value}" for key, value in outcome.parameters.items())
-        click.echo(f"{outcome.state:9} {outcome.seconds:7.1f} s  {outcome.output}  {given}")
+        show(f"{outcome.output}  {given}", f"{outcome.state:9} {outcome.seconds:7.1f} s  ")
         if outcome.message:
-            click.echo(f"          {outcome.message}")
+            show(outcome.message, " " * 10)
     counts = Counter(outcome.state for outcome in outcomes)
     before = f", {counts['skipped']} did before" if counts["skipped"] else ""
     click.echo(f"{counts['succeeded']} of {len(outcomes)} notebooks succeeded{before}")

@@ -25,7 +25,6 @@ from perflib.model.paths import data_dir
 __all__ = [
     "BUILT_IN",
     "MODES",
-    "VARIABLES",
     "File",
     "Given",
     "Parameters",
@@ -42,16 +41,6 @@ __all__ = [
 NAME = "perflib.toml"
 BUILT_IN = "built in"
 MODES = ("bar", "log", "none")
-# Every variable of the environment that perflib reads for its user; docs/command_line.md has them.
-VARIABLES = {
-    "PERFLIB_HOME": "folder of the runs and of the settings to put back",
-    "PERFLIB_CACHE": "folder of the compiled kernels",
-    "PERFLIB_CONFIG": "the project's configuration file; 'none': no configuration file at all",
-    "PERFLIB_PROGRESS": "how progress is shown: bar, log (a line now and then) or none",
-    "PERFLIB_TAG": "what runs are marked with",
-    "PERFLIB_CC": "the C compiler",
-    "PERFLIB_KERNELS": "folder of kernels that 'perflib build' compiled",
-}
 _KEYS = ("store", "progress", "defaults", "presets")
 
 
