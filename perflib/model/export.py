@@ -33,11 +33,11 @@ _OF_THE_SYSTEM = re.compile(
 _LEAST_WORD = 3  # letters of a word of a command line that may not stand anywhere else
 _COMM = 15  # characters that the kernel keeps of a process's name
 # Names, and words of command lines, that tell nothing of anyone and may mean something in a run.
-_NOBODYS = frozenset(
-    {"admin", "all", "bash", "command", "counted", "default", "guest", "host", "kernel"}
-    | {"localhost", "machine", "node", "none", "perf", "preload", "program", "python", "random"}
-    | {"root", "running", "states", "sudo", "test", "time", "user"}
-)
+_NOBODYS = {
+    "admin", "all", "bash", "command", "counted", "default", "guest", "host", "kernel", "localhost",
+    "machine", "node", "none", "perf", "perflib", "preload", "program", "python", "random", "root",
+    "running", "states", "sudo", "test", "time", "user",
+}  # fmt: skip
 
 
 def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> list[Path]:

@@ -121,7 +121,11 @@ RECORDED = (
     Recorded(
         "", "start end measured_s trials failed_trials stopped", "when, how much, why it ended"
     ),
-    Recorded("versions", "*", "versions of perflib and its packages"),
+    Recorded(
+        "versions",
+        "perflib python implementation numpy pandas scipy cffi duckdb",
+        "versions of perflib, Python and packages",
+    ),
     Recorded("settings_changed.*", "before now", "system settings changed for the run"),
     Recorded("kernel", _KERNEL.replace("compiler ", ""), "the compiled kernel, to make it again"),
     Recorded("kernel.define", "*", "constants that it was compiled with"),

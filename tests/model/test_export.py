@@ -167,6 +167,15 @@ def test_paths_of_users_are_taken_out_and_what_only_looks_like_one_stays(
     assert Anonymous().run(run).provenance["problems"] == [made]
 
 
+def test_a_task_that_is_called_as_a_key_is_does_not_change_the_key() -> None:
+    one = planted("kv_per_core")
+    names = ("perflib", "numpy", "trials", "machine")
+    one.provenance["tasks"]["0"] = [{"name": name, "pid": 1} for name in names]
+    made = Anonymous().run(one).provenance
+    assert made.keys() >= {"trials", "machine", "versions"}
+    assert made["versions"].keys() == one.provenance["versions"].keys()
+
+
 def test_a_name_that_is_everybodys_does_not_change_a_run() -> None:
     given: dict[str, Any] = {"domain": "user", "job": "program"}
     provenance = {"machine": {"hostname": "guest"}, "problems": ["/home/user/x: guest of user"]}

@@ -55,13 +55,14 @@ def test_what_is_new_is_missed() -> None:
     provenance: dict[str, Any] = {
         "machine": {"hostname": "x", "serial": "1", "settings": {"any": "1"}},
         "conditions": [{"requested": {"cpu": 0, "umask": 0}}, {"violated": []}],
-        "versions": {"numpy": {"deep": 1}},
+        "versions": {"numpy": {"deep": 1}, "new": "1"},
         "user": None,
     }
     assert list(unlisted(provenance)) == [
         "machine.serial",
         "conditions.requested.umask",
         "versions.numpy.deep",
+        "versions.new",
         "user",
     ]
 
