@@ -200,9 +200,12 @@ def test_a_time_out_is_told_and_what_there_was_is_kept(tmp_path: Path) -> None:
         "import os; print('pid', os.getpid())",
         "import time; time.sleep(600)",
     )
-    (outcome,) = batch([slow], [], tmp_path / "out", timeout_s=12)
-    assert outcome.message == "took longer than 12 s and was ended"
-    text = streams(outcome.output)
+    for seconds in (12, 48, 192):  # a busy machine takes long to start a kernel
+        (outcome,) = batch([slow], [], tmp_path / "out", timeout_s=seconds)
+        assert outcome.message == f"took longer than {seconds} s and was ended"
+        text = streams(outcome.output) if outcome.output.exists() else ""
+        if text:
+            break
     assert "pid" in text
     assert not Path(f"/proc/{int(text.split()[1])}").exists()
 

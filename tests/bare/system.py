@@ -25,7 +25,7 @@ USER = 1000  # one who is not root
 _NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 _CONFIGURED = re.compile(r"(?i:PIP_\w+|\w+_proxy|SSL_CERT_\w+|REQUESTS_CA_BUNDLE)")
 _CERTIFICATES = Path("/etc/ssl/certs")
-_MAKE_S, _RUN_S = 180.0, 300.0
+_MAKE_S, _RUN_S = 300.0, 600.0  # four times and more what a machine of two busy cores takes
 
 
 class MissingError(Exception):

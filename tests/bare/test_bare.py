@@ -13,7 +13,7 @@ from tests.bare.images import copy
 from tests.bare.system import USER, Bare, MissingError, make, quiet
 from tests.bare.test_images import container_arguments, container_copies, container_runs
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(360)]  # an idle machine of two cores takes 70 s
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
