@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = [
+    "ABOVE",
     "MARKS",
     "core_style",
     "core_styles",
@@ -29,14 +30,22 @@ __all__ = [
 ]
 
 MARKS = "o^svDPX*"
-_CORE_COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5", "C9")  # the theme's that are seen on white
+ABOVE = {  # a legend above its axes, at the right: it hides no point
+    "loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2, "frameon": False,
+    "fontsize": "small",
+}  # fmt: skip
+_CORE_COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5", "C9", "0.15")  # those seen on white
 _MOST_COLOURED = 8
 _KIB = 1024
-_STEPS = {8.0: (1, 1.5, 2, 3, 5, 7), 60.0: (1, 2, 5)}  # ticks of a decade, on so long an axis
+_STEPS = {  # ticks of a decade, on an axis whose ends are so many times apart at most
+    2.0: (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
+    8.0: (1, 1.5, 2, 3, 5, 7),
+    2000.0: (1, 2, 5),
+}
 
 
 def core_style(cpu: int) -> tuple[str, str]:
-    """The colour and the mark of a core: the same in every figure, together unique to 56 cores."""
+    """The colour and the mark of a core: the same in every figure, together unique to 64 cores."""
     turn, place = divmod(int(cpu), len(_CORE_COLOURS))
     return _CORE_COLOURS[place], MARKS[turn % len(MARKS)]
 

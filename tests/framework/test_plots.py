@@ -11,8 +11,8 @@ from perflib.lab.theme import themed
 
 
 def test_cores_of_one_machine_look_unlike() -> None:
-    looks = [core_style(cpu) for cpu in range(56)]
-    assert len(set(looks)) == 56
+    looks = [core_style(cpu) for cpu in range(64)]
+    assert len(set(looks)) == 64
     assert core_style(3) == core_style(np.int64(3))  # type: ignore[arg-type]
     styles = core_styles([8, 1])
     assert styles["palette"] == {8: core_style(8)[0], 1: core_style(1)[0]}
@@ -21,8 +21,8 @@ def test_cores_of_one_machine_look_unlike() -> None:
 
 def test_the_cores_colours_are_seen_on_white() -> None:
     with themed():
-        colours = [to_rgb(core_style(cpu)[0]) for cpu in range(7)]
-    assert len(set(colours)) == 7
+        colours = [to_rgb(core_style(cpu)[0]) for cpu in range(8)]
+    assert len(set(colours)) == 8
     for red, green, blue in colours:
         assert 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.75
 
@@ -52,6 +52,7 @@ def test_a_core_keeps_its_colour_whoever_is_slow() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
+        (0.8, 1.35, ["0.8", "0.9", "1", "1.1", "1.2", "1.3"]),
         (90.0, 600.0, ["100", "150", "200", "300", "500"]),
         (0.4, 8.0, ["0.5", "1", "2", "5"]),
         (0.9, 20000.0, ["1", "10", "100", "1000", "10000"]),

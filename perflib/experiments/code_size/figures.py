@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.code_size.reaches import Reaches
-from perflib.framework.plots import MARKS, intervals, once_each, pages, size_marks, slowdowns
+from perflib.framework.plots import ABOVE, MARKS, intervals, once_each, pages, size_marks, slowdowns
 from perflib.model.run import Run
 
 __all__ = ["core_difference", "drawn", "misses", "page_ratio", "reaches_of", "ring_ratio", "times"]
@@ -111,7 +111,7 @@ def page_ratio(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Fi
         axes.set_title(_PATTERNS.get(pattern, pattern), fontsize="medium")
         _size_axis(axes, frame)
         _reach_marks(axes, reaches)
-        once_each(axes)
+        once_each(axes, ncols=3, **ABOVE)
     panels[-1].set_xlabel(_EXTENT)
     return figure
 

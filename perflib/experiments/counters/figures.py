@@ -24,6 +24,7 @@ _MARKS = {ONE_SET: "o", ROTATED: "s", KERNEL: "^", SAMPLED: "D"}
 _MOST_EVENTS = 24
 _LINEAR_PERCENT = 0.1  # below this the axis of errors is linear
 _MOST_ROWS = 4
+_TITLE = {"x": 0.02, "ha": "left", "fontweight": "bold", "fontsize": "medium"}
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -103,7 +104,7 @@ def _errors(found: pd.DataFrame, limit_percent: float) -> Figure:
     rounds = int(found["pairs"].max())
     figure.suptitle(
         f"Error of the counts compared with one set at a time (95 % intervals, {rounds} rounds)",
-        fontsize="medium",
+        **_TITLE,
     )
     _legend_below(figure, panels[0])
     return figure
@@ -144,7 +145,7 @@ def _costs(found: pd.DataFrame, counting_percent: float, sampling_percent: float
         panel.set_title(word, fontsize="medium")
     panels[0].set_ylabel("extra time compared with no counting (%)")
     rounds = int(found["pairs"].max())
-    figure.suptitle(f"What it costs the job (95 % intervals, {rounds} rounds)", fontsize="medium")
+    figure.suptitle(f"What it costs the job (95 % intervals, {rounds} rounds)", **_TITLE)
     _legend_below(figure, panels[0])
     return figure
 
@@ -190,7 +191,8 @@ def _over_time(readings: pd.DataFrame) -> Figure:
                 label=label,
                 **style,
             )
-        panel.set_ylim(0, 1.15 * highest)
+        panel.set_ylim(-0.04 * highest, 1.15 * highest)
+        panel.yaxis.set_major_formatter("{x:,.10g}")
         panel.set_ylabel("per ms of\nrunning", fontsize="small")
         panel.set_title(f"{event} ({name})", fontsize="medium")
     panels[-1].set_xlabel("time since the job's release (ms)")

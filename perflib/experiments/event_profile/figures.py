@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from perflib.experiments.event_profile import analyse
+from perflib.framework.plots import core_style, intervals, log_ticks
 
 if TYPE_CHECKING:
     from perflib.instruments.profile.comparison import Comparison
@@ -152,16 +153,10 @@ def additional_time(compared: Comparison, most: int = 12) -> Figure:
     for chosen, colour, label in ((~odd, _COMMON, level), (odd, _ODD, f"stands out, {level}")):
         if chosen.any():
             axes.barh(place[chosen], value[chosen], color=colour, alpha=0.35, height=0.6)
-            axes.errorbar(
-                value[chosen],
-                place[chosen],
-                xerr=[(value - low)[chosen], (high - value)[chosen]],
-                fmt="o",
-                ms=5,
-                capsize=3,
-                color=colour,
-                label=label,
-            )
+            intervals(
+                axes, value[chosen], place[chosen], low[chosen], high[chosen], horizontal=True,
+                fmt="o", ms=5, color=colour, label=label,
+            )  # fmt: skip
     axes.plot(
         rows["explained"] / by,
         place,
@@ -207,15 +202,11 @@ def cost_on_both(compared: Comparison, most: int = 12) -> Figure:
         value, low, high = (
             rows[f"cost{end}"].to_numpy(np.float64) / by for end in ("", "_low", "_high")
         )
-        axes.errorbar(
-            value,
-            np.arange(len(rows)) + aside,
-            xerr=[value - low, high - value],
-            fmt=sign,
-            ms=5,
-            capsize=3,
-            label=core,
-        )
+        number = re.fullmatch(r"cpu(\d+)", core)
+        intervals(
+            axes, value, np.arange(len(rows)) + aside, low, high, horizontal=True, fmt=sign, ms=5,
+            color=core_style(int(number[1]))[0] if number else None, label=core,
+        )  # fmt: skip
     axes.set_xlim(left=0)
     axes.set_xlabel(f"cost per event ({unit}), {100 * compared.confidence:g} % interval")
     axes.set_title(f"What the costliest functions cost\n{_repetitions(compared)}")
@@ -279,23 +270,18 @@ def entry_shares(found: EntryCost, most_labels: int = 6) -> Figure:
             rows = table[chosen]
             y = np.maximum(rows["share_percent"], floor)
             low = np.maximum(rows["share_low"], floor)
-            axes.errorbar(
-                rows["even_percent"],
-                y,
-                yerr=[y - low, np.maximum(rows["share_high"] - y, 0)],
-                fmt="o",
-                ms=4,
-                lw=1,
-                color=colour,
-                label=label,
-            )
+            intervals(
+                axes, rows["even_percent"], y, low, np.maximum(rows["share_high"], y), fmt="o",
+                lw=1, capsize=0, color=colour, label=label,
+            )  # fmt: skip
     ends = np.array([0.8 * float(even.min()), 1.25 * float(even.max())])
     axes.plot(ends, ends, color="0.3", lw=1, label="even spread")
     axes.plot(ends, found.times * ends, "--", color="0.3", lw=1, label=f"{found.times:g} × even")
     _number_outliers(axes, table[costly].nlargest(most_labels, "ratio"))
-    axes.set(xscale="log", yscale="log", xlabel="share of an even spread (%)")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_major_formatter("{x:g}")
+    log_ticks(axes.xaxis, ends[0], ends[1])
+    axes.set_yscale("log")
+    log_ticks(axes.yaxis, *axes.get_ylim())
+    axes.set_xlabel("share of an even spread (%)")
     axes.set_ylabel("share of the function's samples\nthat lie on its entry (%)")
     over = found.overall
     axes.set_title(

@@ -9,11 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from perflib.experiments.memory_levels.analyse import tables
 from perflib.experiments.memory_levels.table import tlb_reaches
-from perflib.framework.plots import MARKS, intervals, pages, size_marks, slowdowns
+from perflib.framework.plots import ABOVE, MARKS, intervals, log_ticks, pages, size_marks, slowdowns
 from perflib.model.run import Run
 from perflib.model.sentences import size
 
@@ -117,8 +116,8 @@ def ratios(frame: pd.DataFrame, levels: pd.DataFrame, reaches: dict[str, int]) -
         size_marks(axes, _claims(levels), low=ascending)
         if not ascending:
             size_marks(axes, reaches, colour=_TLB_COLOUR, style="--")
-        axes.legend(fontsize="small", loc="lower left" if ascending else "upper left")
-    panels[0].set_title("Latency of one order or page size over another")
+        axes.legend(ncols=2, **ABOVE)
+    panels[0].set_title("Latency of one order or page size over another", pad=28)
     panels[-1].set_xlabel("size of the array")
     return figure
 
@@ -164,16 +163,9 @@ def _curve(
 
 def _log_axis(axes: Axes, beside: float) -> None:
     """As far as the points go and a factor more; wider intervals are cut off at its ends."""
-    axes.set_yscale("log")
     curves = [bar.lines[0] for bar in axes.containers if isinstance(bar, ErrorbarContainer)]
     every = np.concatenate([np.asarray(curve.get_ydata(), float) for curve in curves])
-    low, high = np.nanmin(every) / beside, np.nanmax(every) * beside
-    axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(
-        LogLocator(subs=(1, 2, 5) if high / low > 8 else (1, 1.5, 2, 3, 5))
-    )
-    axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    log_ticks(axes.yaxis, np.nanmin(every) / beside, np.nanmax(every) * beside)
 
 
 def _size_axis(axes: Axes, frame: pd.DataFrame) -> None:

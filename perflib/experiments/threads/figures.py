@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.threads.analyse import tables
-from perflib.framework.plots import intervals
+from perflib.framework.plots import intervals, log_ticks
 from perflib.framework.published import published
 
 if TYPE_CHECKING:
@@ -116,25 +117,22 @@ def _concurrency(table: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(8, 4.8))
     axes = figure.subplots()
     table = table[table["threads_at_once"] < _MOST_BARS]
-    versions = table["version"].unique()
-    width = 0.8 / len(versions)
-    for i, version in enumerate(versions):
-        mine = table[table["version"] == version]
+    names = {}
+    for version, mine in table.groupby("version", sort=False):
         mean, low, high = mine[["effective", "effective_low", "effective_high"]].iloc[0]
-        label = f"{version}: {mean:.2f}"
-        if math.isfinite(high - low):
-            label += f" [{low:.2f}, {high:.2f}]"
-        at = mine["threads_at_once"] + (i - (len(versions) - 1) / 2) * width
-        axes.bar(at, mine["share_percent"], width=0.95 * width, color=f"C{i}", label=label)
-    axes.set_xticks(np.arange(table["threads_at_once"].max() + 1))
+        interval = f" [{low:.2f}, {high:.2f}]" if math.isfinite(high - low) else ""
+        names[version] = f"{version}: {mean:.2f}{interval}"
+    named = table.assign(version=table["version"].map(names))
+    sns.barplot(
+        named, x="threads_at_once", y="share_percent", hue="version", errorbar=None, saturation=1,
+        ax=axes,
+    )  # fmt: skip
     axes.set_xlabel("threads that run at once")
     axes.set_ylabel("share of the time (%)")
     axes.set_title("Concurrency")
-    axes.grid(visible=False, axis="x")
-    figure.legend(
-        fontsize="small", ncols=2, loc="outside lower center",
-        title="effective concurrency (the mean), 95 % interval",
-    )  # fmt: skip
+    below = {"bbox_to_anchor": (0.5, -0.15), "ncols": 2, "fontsize": "small"}
+    title = "effective concurrency (the mean), 95 % interval"
+    sns.move_legend(axes, "upper center", title=title, **below)
     return figure
 
 
@@ -212,18 +210,8 @@ def _overhead(table: pd.DataFrame, *, limit: float) -> Figure:
             )  # fmt: skip
     if np.isfinite(theirs).any():
         axes.plot([], [], "o", mfc="none", mec=_MUTED, label="Jones 2015 (VTune, 8 threads)")
-    axes.set_xscale("log")
     seen = [*table["time_ratio"], *theirs]
-    low, high = np.nanmin([0.9, *seen]) / 1.1, np.nanmax([1.2, *seen]) * 1.25
-    axes.set_xlim(low, high)
-    room = math.log(high / low) / 14  # between two numbers
-    ticks = [1.0]
-    for tick in (0.8, 0.5, 0.2, 1.1, 1.2, 1.3, 1.5, 2, 3, 5, 10, 20, 50):
-        apart = min(abs(math.log(tick / set_)) for set_ in ticks)
-        if low <= tick <= high and apart > room:
-            ticks.append(tick)
-    axes.set_xticks(ticks, [f"{one:g}" for one in ticks])
-    axes.minorticks_off()
+    log_ticks(axes.xaxis, np.nanmin([0.9, *seen]) / 1.1, np.nanmax([1.2, *seen]) * 1.25)
     axes.set_yticks(place, list(table["version"]))
     axes.set_ylim(-0.6, len(table) - 0.4)
     axes.set_xlabel("job time under the profile over job time alone")

@@ -22,6 +22,7 @@ __all__ = ["plots"]
 
 _MARK = "C3"
 _MOST_COUNTERS = 20
+_SOURCES = {"measured": "C0", "simulated": "C1"}
 _STARTS = {
     ("fixed", True): ("ASLR off, predicted sizes", _MARK, "-"),
     ("fixed", False): ("ASLR off, other sizes", "C0", "-"),
@@ -105,27 +106,23 @@ def _counters(ranked: pd.DataFrame) -> Figure:
     ranked = ranked.head(_MOST_COUNTERS)
     figure = Figure(figsize=(8, 1.4 + 0.34 * max(len(ranked), 3)))
     axes = figure.subplots()
-    place = np.arange(len(ranked))[::-1]
-    colours = ["C1" if source == "simulated" else "C0" for source in ranked["source"]]
-    axes.barh(place, ranked["correlation"].fillna(0.0), color=colours, height=0.7)
-    for at, value, p in zip(place, ranked["correlation"], ranked["p"], strict=True):
+    axes.set_title("Counters, ranked")
+    if ranked.empty:
+        axes.text(0.5, 0.5, "nothing was counted", transform=axes.transAxes, ha="center")
+        return figure
+    sns.barplot(
+        ranked, x="correlation", y="counter", hue="source", palette=_SOURCES, errorbar=None,
+        saturation=1, width=0.7, ax=axes,
+    )  # fmt: skip
+    for at, (value, p) in enumerate(zip(ranked["correlation"], ranked["p"], strict=True)):
         words = "the same at all sizes" if not np.isfinite(value) else f"{value:+.2f} (p = {p:.2g})"
         end = max(value, 0.0) if np.isfinite(value) else 0.0
         axes.text(end + 0.02, at, words, va="center", fontsize="small")
-    for colour, source in (("C0", "measured"), ("C1", "simulated")):
-        if source in set(ranked["source"]):
-            axes.barh([0], [0], color=colour, label=source)
-    axes.set_yticks(place, ranked["counter"])
     axes.set_xlim(-1, 1.5)
     axes.set_xticks(np.arange(-1, 1.1, 0.5))
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel("correlation with the time, over sizes of the environment")
-    axes.set_title("Counters, ranked")
-    if len(ranked):
-        axes.legend(fontsize="small", loc="lower left")
-    else:
-        axes.text(0, 0, "nothing was counted", ha="center")
+    axes.set(xlabel="correlation with the time, over sizes of the environment", ylabel="")
+    sns.move_legend(axes, "lower left", title=None, fontsize="small")
     return figure
 
 

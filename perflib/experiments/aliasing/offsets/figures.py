@@ -80,7 +80,7 @@ def time_figure(curves: pd.DataFrame) -> Figure:
     for axes in panels[:, 0]:
         axes.set_ylabel("time above\nthe median (%)", fontsize="small")
     for axes in panels[-1]:
-        axes.set_xlabel("distance of the buffers modulo 4096 (B)", fontsize="small")
+        axes.set_xlabel("offset between the buffers (B)", fontsize="small")
     labelled = [axes.get_legend_handles_labels() for axes in panels.flat]
     handles = {
         label: handle for found in labelled for handle, label in zip(*found, strict=True)
@@ -146,7 +146,7 @@ def _simulated(rows: pd.DataFrame, model: str) -> Figure:
     sns.lineplot(named, x="place", y="aliases_per_element", **look, estimator=None, ax=axes)
     _shade(axes, aliasing(offsets)[0])
     axes.set_xticks(range(len(offsets)), [str(offset) for offset in offsets])
-    axes.set_xlabel("distance of the buffers modulo 4096 (B)")
+    axes.set_xlabel("offset between the buffers (B)")
     axes.set_ylabel("simulated 4K aliases\nper element")
     axes.set_ylim(-0.2, None)
     axes.set_title(f"simulated: {literal(model)}", fontsize="small", fontweight="normal")
@@ -180,7 +180,10 @@ def _effects(effects: pd.DataFrame) -> Figure:
     axes.set_xlim(max(left, -100.0), None)
     axes.set_yticks(range(len(names)), names, fontsize="x-small")
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlabel("longer than elsewhere (%), straight up to 10 and logarithmic beyond")
+    axes.set_xlabel("longer than elsewhere (%), logarithmic beyond 10")
     axes.set_title("What the distance of two buffers costs")
-    axes.legend(fontsize="small", title="95 % intervals")
+    figure.legend(
+        loc="outside lower center", ncols=3, fontsize="small", title="95 % intervals",
+        title_fontsize="small",
+    )  # fmt: skip
     return figure
