@@ -125,7 +125,9 @@ def write(parts: Parts, out: Path) -> Recording:
             samples.append(found[inside])
         every = np.concatenate(samples)
         writer.add_samples(every)
-        table = pd.DataFrame({name: [getattr(row, name) for row in rows] for name in _OF_A_ROW})
+        columns = {name: [getattr(row, name) for row in rows] for name in _OF_A_ROW}
+        # A thread's name is any bytes: Arrow, by which pandas keeps text where it can, refuses some.
+        table = pd.DataFrame(columns | {"name": pd.Series(columns["name"], dtype=object)})
         table["start_ns"], table["end_ns"] = (
             table[name].clip(start_ns, end_ns) for name in ("start_ns", "end_ns")
         )
