@@ -126,7 +126,7 @@ def write(parts: Parts, out: Path) -> Recording:
         every = np.concatenate(samples)
         writer.add_samples(every)
         columns = {name: [getattr(row, name) for row in rows] for name in _OF_A_ROW}
-        # A thread's name is any bytes: Arrow, by which pandas keeps text where it can, refuses some.
+        # A name is any bytes: Arrow, in which pandas keeps text where there is Arrow, refuses some.
         table = pd.DataFrame(columns | {"name": pd.Series(columns["name"], dtype=object)})
         table["start_ns"], table["end_ns"] = (
             table[name].clip(start_ns, end_ns) for name in ("start_ns", "end_ns")
