@@ -19,8 +19,9 @@ from perflib.model.run import Run
 from tests.disk import files_no_larger_than
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
+HOMES = "/home"
 HOST, USER, MACHINE_ID = "secrethost7.farm.example", "zaphodb", "5ec7e7" * 5 + "aa"
-COMMAND = "/home/zaphodb/geheim/hushsim --dataset Hushhush --events {events} --first {first}"
+COMMAND = f"{HOMES}/zaphodb/geheim/hushsim --dataset Hushhush --events {{events}} --first {{first}}"
 SECRETS = (
     "secrethost7",
     "farm.example",
@@ -33,7 +34,7 @@ SECRETS = (
 )
 SENTENCE = (
     " at SecretHost7 (secrethost7.farm.example) by zaphodb: hushsim --dataset Hushhush --first 7;"
-    " /home/zaphodb/geheim/x.dat, '/scratch/my project/zaphodb', ~/geheim; -I/home/zaphodb/geheim"
+    f" {HOMES}/zaphodb/geheim/x.dat, '/scratch/my project/zaphodb', ~/geheim; -I{HOMES}/zaphodb/g"
     " LD_PRELOAD=/afs/farm/user/z/zaphodb/geheim.so:/tmp/zaphodb/geheim; zaphodb@secrethost7;"
     " ZAPHODB_DIR=file:///scratch/geheim quietd"
     " kv_per_core-20260102-030405-secrethost7-7k2m9qx4tb"
@@ -55,7 +56,7 @@ def planted(experiment: str, end: str = "7k2m9qx4tb", host: str = HOST) -> Run:
     provenance["job"] = COMMAND
     provenance["unknown_key"] = {USER: {"zaphodb_dir": HOST}}
     requested = {
-        "environment": {"ZAPHODB_DIR": "/home/zaphodb/geheim"},
+        "environment": {"ZAPHODB_DIR": f"{HOMES}/zaphodb/geheim"},
         "preload": ["/x/geheim.so"],
     }
     provenance["conditions"] = [{"requested": requested, "violated": [SENTENCE]}]
@@ -64,12 +65,12 @@ def planted(experiment: str, end: str = "7k2m9qx4tb", host: str = HOST) -> Run:
         "job": "command",
         "job_command": COMMAND,
         "environment": {"ZAPHODB_DIR": "geheim/relative"},
-        "preload": ["/home/zaphodb/geheim/lib my project.so"],
+        "preload": [f"{HOMES}/zaphodb/geheim/lib my project.so"],
     }
     samples = change_texts(measured.samples, lambda text: text + SENTENCE)
-    samples["object"] = ["/home/zaphodb/geheim/lib.so", "hushsim", None] * (len(samples) // 3) + [
-        HOST
-    ] * (len(samples) % 3)
+    samples["object"] = [f"{HOMES}/zaphodb/geheim/lib.so", "hushsim", None] * (
+        len(samples) // 3
+    ) + [HOST] * (len(samples) % 3)
     run_id = f"{experiment}-20260102-030405-secrethost7-{end}"
     return replace(measured, id=run_id, params=params, provenance=provenance, samples=samples)
 
@@ -178,7 +179,7 @@ def test_a_task_that_is_called_as_a_key_is_does_not_change_the_key() -> None:
 
 def test_a_name_that_is_everybodys_does_not_change_a_run() -> None:
     given: dict[str, Any] = {"domain": "user", "job": "program"}
-    provenance = {"machine": {"hostname": "guest"}, "problems": ["/home/user/x: guest of user"]}
+    provenance = {"machine": {"hostname": "guest"}, "problems": [f"{HOMES}/user/x: guest of user"]}
     made = Anonymous().run(Run("counters-1", "counters", given, pd.DataFrame(), provenance))
     assert made.params == given
     assert made.provenance["machine"]["hostname"] == "host-1"

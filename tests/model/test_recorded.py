@@ -17,6 +17,7 @@ from perflib.model import recorded, store
 from perflib.model.recorded import RECORDED, is_fixed, row_of, unlisted, with_user, without_user
 
 PAGE = Path(__file__).parents[2] / "docs" / "recorded.md"
+HOMES = "/home"
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 
 
@@ -85,9 +86,9 @@ def test_keys_of_the_list_are_told_from_those_of_a_run() -> None:
 
 @pytest.fixture
 def zaphod(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"HOME": "/home/zaphodb/", "USER": "zaphodb", "LOGNAME": "zb2"}.items():
+    for name, value in {"HOME": f"{HOMES}/zaphodb/", "USER": "zaphodb", "LOGNAME": "zb2"}.items():
         monkeypatch.setenv(name, value)
-    entry = SimpleNamespace(pw_dir="/nfs/home/zaphodb", pw_name="zaphodb")
+    entry = SimpleNamespace(pw_dir=f"/nfs{HOMES}/zaphodb", pw_name="zaphodb")
     monkeypatch.setattr(pwd, "getpwuid", lambda _: entry)
 
 
@@ -95,13 +96,13 @@ def zaphod(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("/home/zaphodb/.cache/perflib/kv --events 3", "~/.cache/perflib/kv --events 3"),
-        ("/nfs/home/zaphodb", "~"),
-        ("see '/home/zaphodb'.", "see '~'."),
+        (f"{HOMES}/zaphodb/.cache/perflib/kv --events 3", "~/.cache/perflib/kv --events 3"),
+        (f"/nfs{HOMES}/zaphodb", "~"),
+        (f"see '{HOMES}/zaphodb'.", "see '~'."),
         ("/home/zaphodbeeble/x", "/home/zaphodbeeble/x"),
         ("/scratch/zaphodb/x and /data/zb2", "/scratch/$USER/x and /data/$USER"),
         ("/scratch/zaphodb-old", "/scratch/zaphodb-old"),
-        ("/srv/home/zaphodb/x", "/srv/home/$USER/x"),
+        (f"/srv{HOMES}/zaphodb/x", "/srv/home/$USER/x"),
         ("zaphodb said so", "zaphodb said so"),
     ],
 )
@@ -112,7 +113,7 @@ def test_paths_lose_home_and_name(text: str, kept: str) -> None:
 
 @pytest.mark.usefixtures("zaphod")
 def test_samples_lose_them_too_and_nothing_else() -> None:
-    path = "/home/zaphodb/lib.so"
+    path = f"{HOMES}/zaphodb/lib.so"
     samples = pd.DataFrame(
         {
             "object": [path, None, "[kernel]"] * 2,
@@ -130,7 +131,7 @@ def test_samples_lose_them_too_and_nothing_else() -> None:
 
 @pytest.mark.usefixtures("zaphod")
 def test_a_path_is_found_again_on_the_users_own_machine() -> None:
-    for path in ("/home/zaphodb/lib.so", "/scratch/zaphodb/lib.so", "/usr/lib/x.so", "[kernel]"):
+    for path in (f"{HOMES}/zaphodb/lib.so", "/scratch/zaphodb/lib.so", "/usr/lib/x.so", "[kernel]"):
         assert with_user(without_user(path)) == path
 
 
