@@ -298,6 +298,8 @@ def _beside(samples: pd.DataFrame, values: Floats) -> pd.Series[float]:
     seconds, and starts milliseconds.
     """
     every = pd.Series(values, index=samples.index)
+    if every.isna().all():  # none was in the state that is asked for
+        return every
     order = [name for name in ("round", "start_ns", "position") if name in samples][:2]
     ordered = samples.sort_values(order, kind="stable").index
     counts = (samples["kind"] == SWEEP) & ~samples["predicted"].astype(bool)
