@@ -99,7 +99,7 @@ def zaphod(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{HOMES}/zaphodb/.cache/perflib/kv --events 3", "~/.cache/perflib/kv --events 3"),
         (f"/nfs{HOMES}/zaphodb", "~"),
         (f"see '{HOMES}/zaphodb'.", "see '~'."),
-        ("/home/zaphodbeeble/x", "/home/zaphodbeeble/x"),
+        (f"{HOMES}/zaphodbeeble/x", f"{HOMES}/zaphodbeeble/x"),
         ("/scratch/zaphodb/x and /data/zb2", "/scratch/$USER/x and /data/$USER"),
         ("/scratch/zaphodb-old", "/scratch/zaphodb-old"),
         (f"/srv{HOMES}/zaphodb/x", "/srv/home/$USER/x"),
