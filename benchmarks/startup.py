@@ -1,4 +1,4 @@
-"""How long perflib takes to start: help, the list of experiments, an import, one experiment.
+"""How long perflib takes to start: help, the list of experiments, TAB, an import, one experiment.
 
     python benchmarks/startup.py [--repetitions 15]
 
@@ -17,10 +17,27 @@ import sys
 import time
 
 _BARE = "a bare Python"
+
+
+def _asking(*words: str) -> list[str]:
+    """Ask for completions, as bash does."""
+    code = (
+        "import os\n"
+        f"os.environ |= {{'_PERFLIB_COMPLETE': 'bash_complete', 'COMP_WORDS': {' '.join(words)!r}, "
+        f"'COMP_CWORD': '{len(words) - 1}'}}\n"
+        "from perflib.cli import main\n"
+        "main()"
+    )
+    return ["-c", code]
+
+
 _COMMANDS: dict[str, tuple[list[str], float]] = {
     _BARE: (["-c", "pass"], 1.0),
     "perflib --help": (["-m", "perflib", "--help"], 0.15),
     "perflib list": (["-m", "perflib", "list"], 0.5),
+    "perflib run --help": (["-m", "perflib", "run", "--help"], 0.25),
+    "TAB: which experiment": (_asking("perflib", "run", "kv"), 0.25),
+    "TAB: which parameter": (_asking("perflib", "run", "kv_per_core", "-p", "ev"), 0.6),
     "import perflib": (["-c", "import perflib"], 0.15),
     "an experiment shows itself": (
         ["-c", "import perflib as pl; repr(pl.experiment('kv_per_core'))"],

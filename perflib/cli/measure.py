@@ -114,7 +114,7 @@ def _resumed(named: str) -> tuple[Experiment, Run]:
 @click.command(
     epilog=examples(
         "perflib analyse kv_per_core --samples measured.csv",
-        "perflib analyse kv_per_core --samples measured.parquet -p threshold_percent=2",
+        "perflib analyse kv_per_core --samples mine.parquet -p threshold_percent=2",
     )
 )
 @click.argument("name", type=EXPERIMENT, metavar="NAME")

@@ -191,10 +191,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
     if quiet():
         for finding in findings:
-            show(
-                f"{finding.subject}: {sentences.estimate(finding)}",
-                f"{finding.verdict:12s}  ",
-            )
+            click.echo(f"{finding.verdict:12s}  {finding.subject}: {sentences.estimate(finding)}")
         return
     if not verbose():
         for kind, verdict, sentence in told(findings):

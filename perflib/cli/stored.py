@@ -174,7 +174,7 @@ def ledger(run_ids: tuple[str, ...], as_json: bool) -> None:
         return
     if quiet():
         for row in rows.to_dict("records"):
-            show(f"{row['hypothesis']}: {row['share']}", f"{row['verdict']:12s}  ")
+            click.echo(f"{row['verdict']:12s}  {row['hypothesis']}: {row['share']}")
         return
     for line in hypotheses.ledger_lines(rows, WIDTH):
         click.echo(line)

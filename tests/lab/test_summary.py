@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from perflib.lab.summary import summary
+from perflib.lab.summary import summary, told
 from perflib.lab.tables import table, verdicts
 from perflib.model.claims import EXPLAINS
 from perflib.model.finding import Finding
@@ -29,9 +29,19 @@ def test_a_slow_core_is_named_with_its_estimate_first() -> None:
     assert rest.startswith("All 8 cores are equally fast")
 
 
+def test_each_sentence_stands_beside_the_kind_of_its_claim_and_its_verdict() -> None:
+    found = [level(), slower(1, "supported", 12.0), slower(2, "refuted", 0.1)]
+    assert [(one.kind, one.verdict) for one in told(found)] == [
+        ("anomaly", "supported"),
+        ("anomaly", "refuted"),
+        ("description", "supported"),
+    ]
+    assert [one.sentence for one in told(found)] == summary(found)
+
+
 def test_what_is_wrong_comes_before_what_is_so() -> None:
-    told = summary([level(), slower(1, "supported", 12.0)])
-    assert told == [
+    sentences = summary([level(), slower(1, "supported", 12.0)])
+    assert sentences == [
         "cpu1 is slower than the others: 12.00 % ± 0.40.",
         "A level of memory ends at 32 KiB.",
     ]

@@ -1,0 +1,111 @@
+"""What is printed for people: at most 80 columns, more with -v, less with -q."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from perflib.cli import main
+from perflib.model.store import load, runs_dir, save
+from tests.cli.columns import too_wide
+
+RUNS = Path(__file__).parents[1] / "data" / "runs"
+STORED = sorted(RUNS.glob("*.parquet"))
+WORDS = {"ANOMALY", "fine", "open", "found", "no"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
+    runs_dir().mkdir(parents=True)
+    return tmp_path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    out, err = capsys.readouterr()
+    assert end.value.code == 0, err
+    assert "-q" in words or not too_wide(out)  # a line each, however long
+    assert not too_wide(err)
+    return out
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+def test_a_run_is_shown_in_80_columns(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    brief = printed(capsys, "show", str(path))
+    details = printed(capsys, "-v", "show", str(path))
+    verdicts = printed(capsys, "show", str(path), "-q")
+    listed = [
+        line[2:11].strip() for line in brief.splitlines() if line[:2] == "  " and line[2] != " "
+    ]
+    assert listed[0] in WORDS
+    assert details.count("\n           claim   ") == len(verdicts.splitlines())
+    assert details.count("\n           effect  ") == details.count("\n           claim   ")
+    for line in verdicts.splitlines():
+        assert line.split()[0] in {"supported", "refuted", "inconclusive"}
+
+
+def test_runs_are_listed_and_found_by_a_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    ids = ["machine-20261101-074507-1a2b", "machine-20261102-074507-node17-7k2m9qx4tb"]
+    for number, run_id in enumerate(ids):
+        run = load(RUNS / "machine.parquet")
+        run.id = run_id
+        run.provenance["start"] = f"2026-11-0{number + 1}T07:45:07.123+00:00"
+        run.provenance["machine"] |= {"kernel": f"6.{number}", "nodes": [{"node": number}]}
+        save(run)
+    assert printed(capsys, "runs", "-q").split() == ids
+    assert "saved" in printed(capsys, "runs")
+    assert "    on " in printed(capsys, "runs", "-v")
+    names = "machine-20261101", "machine-20261102"
+    for name, run_id in zip(names, ids, strict=True):
+        assert printed(capsys, "show", name).startswith(f"{run_id}: ")
+    compared = printed(capsys, "compare", *names)
+    assert "machine.kernel: 6.0 -> 6.1" in compared
+    assert "machine.nodes" not in compared
+    assert "machine.nodes: " in printed(capsys, "compare", *names, "-v")
+    assert "what differs:" not in printed(capsys, "compare", *names, "-q")
+    printed(capsys, "ledger", *names)
+    printed(capsys, "ledger", *names, "-q")
+
+
+def test_the_doctor_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = printed(capsys, "doctor")
+    warnings = printed(capsys, "doctor", "-q")
+    assert "ok      " in whole
+    assert "ok      " not in warnings
+
+
+def test_a_measurement_says_what_it_does_and_quietly_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERFLIB_PROGRESS", "log")
+    words = ("run", "machine", "-p", "budget_s=0.2", "-p", "spin_ms=5", "-p", "cores=first")
+    with pytest.raises(SystemExit):
+        main(words)
+    out, err = capsys.readouterr()
+    assert out.startswith("machine-")
+    assert "machine: round 1" in err
+    assert not too_wide(out + err)
+    with pytest.raises(SystemExit):
+        main([*words, "-q"])
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert {line.split()[0] for line in out.splitlines()} <= {
+        "supported",
+        "refuted",
+        "inconclusive",
+    }
+    assert out
+
+
+def test_the_tag_of_the_environment_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERFLIB_TAG", "from a test")
+    words = ("-p", "budget_s=0.2", "-p", "spin_ms=5", "-p", "cores=first")
+    printed(capsys, "run", "machine", *words)
+    assert "tag: from a test" in printed(capsys, "show", "machine")
