@@ -78,7 +78,8 @@ def lock_holders(
         lock (its number), name, holder (its row; -1: not known), thread (its name), waits, total_s.
     """
     table = _grouped(recording, waits(recording, selection, lock), "other")
-    table = table.assign(holder=table["other"], thread=recording.thread_names(table["other"]))
+    threads = pd.Series(recording.thread_names(table["other"]), dtype=object)
+    table = table.assign(holder=table["other"], thread=threads)
     return table[["lock", "name", "holder", "thread", "waits", "total_s"]]
 
 
@@ -96,13 +97,13 @@ def longest_waits(recording: Recording, n: int = 20, selection: Selection = ALL)
     return pd.DataFrame(
         {
             "row": table["row"],
-            "thread": recording.thread_names(table["row"]),
+            "thread": pd.Series(recording.thread_names(table["row"]), dtype=object),
             "lock": table["lock"],
             "name": [recording.locks[lock].name for lock in table["lock"]],
             "start_ns": table["start_ns"],
             "end_ns": table["end_ns"],
             "total_ms": table["total_ns"] / 1e6,
-            "holder": recording.thread_names(table["other"]),
-            "stack": recording.stack_texts(table["stack"]),
+            "holder": pd.Series(recording.thread_names(table["other"]), dtype=object),
+            "stack": pd.Series(recording.stack_texts(table["stack"]), dtype=object),
         }
     )

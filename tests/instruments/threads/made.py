@@ -77,7 +77,9 @@ def recording_of(
         {
             "tid": np.arange(len(threads)) + 100,
             "pid": 100,
-            "name": names or [f"event-{row}" for row in range(len(threads))],
+            "name": pd.Series(
+                names or [f"event-{row}" for row in range(len(threads))], dtype=object
+            ),
             "start_ns": [one[0][0] if one else whole[0] for one in threads],
             "end_ns": [one[-1][1] if one else whole[0] for one in threads],
         }
