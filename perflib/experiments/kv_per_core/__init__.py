@@ -129,7 +129,7 @@ class KvPerCore(Experiment):
         "parts": "where each core's time goes, as stacked parts",
         "seconds_per_event": "mean time per event on each core",
         "event_by_event": "each event's slowdown against what it costs",
-        "drift": "the cores' times over the run, trial by trial",
+        "drift": "the cores' times over the run, trial by trial, and their distribution",
     }
     published_table = "kv_haswell"
     renamed = {"turn_ms": "trial_ms", "disturbed_percent": "interference_percent"}
