@@ -88,7 +88,7 @@ def test_copies_are_those_of_the_experiments_presets() -> None:
     for name in experiments.NAMES:
         experiment = experiments.get(name)
         for preset in (None, *experiment.presets):
-            params = experiment.params({}, preset)
+            params: Any = experiment.params({}, preset)
             if hasattr(params, "code_kib"):
                 assert copies_for(params.code_kib) in copies
             if hasattr(params, "function_bytes"):  # as the kernel declares them
