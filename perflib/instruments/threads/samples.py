@@ -70,4 +70,4 @@ def _table(
 
 def _categorical(codes: npt.NDArray[np.integer[Any]], texts: Sequence[str]) -> pd.Categorical:
     numbers, names = pd.factorize(np.asarray(texts, dtype=object))
-    return pd.Categorical.from_codes(numbers[codes], pd.Index(names, dtype=str))
+    return pd.Categorical.from_codes(numbers[codes], pd.Index(names, dtype=object))
