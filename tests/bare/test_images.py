@@ -91,7 +91,8 @@ def test_what_is_copied_is_there_and_is_what_the_project_is_built_of() -> None:
         re.MULTILINE | re.DOTALL,
     )
     assert built is not None
-    assert sources >= set(json.loads(built[1])) | {"README.md", "LICENSE", "pyproject.toml"}
+    needed = {"README.md", "LICENSE", "pyproject.toml", "hatch_build.py"}
+    assert sources >= set(json.loads(built[1])) | needed
 
 
 def test_the_script_installs_the_packages_that_people_are_told_to() -> None:
