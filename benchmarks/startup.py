@@ -3,14 +3,15 @@
     python benchmarks/startup.py [--repetitions 15]
 
 Each round starts every command once, in a random order, beside a bare Python. What is printed is
-the median [least, most] of the times and, paired within rounds, of their ratio to a bare Python:
-the times move with the load of the machine, the ratios hardly.
+the median [least, most] of the times, of the CPU times, and, paired within rounds, of the ratio of
+CPU times to a bare Python's: the times move with the load of the machine, the ratios hardly.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -46,10 +47,12 @@ _COMMANDS: dict[str, tuple[list[str], float]] = {
 }
 
 
-def _timed(words: list[str]) -> float:
-    begin = time.perf_counter()
+def _timed(words: list[str]) -> tuple[float, float]:
+    """Wall and CPU time."""
+    before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - begin
+    wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _words(values: list[float], digits: int) -> str:
@@ -62,18 +65,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--repetitions", type=int, default=15)
     repetitions = parser.parse_args().repetitions
-    times: dict[str, list[float]] = {name: [] for name in _COMMANDS}
+    both: dict[str, list[tuple[float, float]]] = {name: [] for name in _COMMANDS}
     for words, _ in _COMMANDS.values():  # what was never imported is compiled first
         _timed(words)
     for _ in range(repetitions):
         for name in random.sample(list(_COMMANDS), len(_COMMANDS)):
-            times[name].append(_timed(_COMMANDS[name][0]))
+            both[name].append(_timed(_COMMANDS[name][0]))
     for name, (_, limit) in _COMMANDS.items():
-        ratios = [a / b for a, b in zip(times[name], times[_BARE], strict=True)]
-        reached = "reached" if statistics.median(times[name]) <= limit else "MISSED"
+        times, cpu = ([pair[which] for pair in both[name]] for which in (0, 1))
+        ratios = [one / bare for one, (_, bare) in zip(cpu, both[_BARE], strict=True)]
+        reached = "reached" if statistics.median(times) <= limit else "MISSED"
         print(
-            f"{name}: {_words(times[name], 3)} s, {_words(ratios, 1)} times a bare Python; "
-            f"at most {limit:g} s: {reached}"
+            f"{name}: {_words(times, 3)} s, CPU {_words(cpu, 3)} s, {_words(ratios, 1)} times a "
+            f"bare Python's; at most {limit:g} s: {reached}"
         )
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perflib.cli.names import LEVEL
 from perflib.cli.output import examples, json_option, print_json, show, working
-from perflib.kernels.levels import BASELINE, LEVELS, required_level
 from perflib.model.errors import MeasurementError, UserError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ __all__ = ["build"]
     "--march",
     "marches",
     multiple=True,
-    type=click.Choice(["native", *LEVELS]),
+    type=LEVEL,
     help="What the compiler may use: may be given several times, the best that a processor has is "
     "chosen there. 'native': the best of this one. [default: those that FOLDER has, or baseline]",
 )
@@ -56,6 +56,7 @@ def build(
     names FOLDER, kernels are taken from there. What it has already is kept.
     """
     from perflib.kernels import bundling, compiler
+    from perflib.kernels.levels import BASELINE, required_level
 
     if (copies or define) and len(names) != 1:
         msg = "--copies and --define are of one kernel: name it with --kernel"

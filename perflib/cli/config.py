@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perflib.cli.names import EXPERIMENT
 from perflib.cli.output import examples, json_option, print_json, quiet, show
-from perflib.model import config
-from perflib.model.config import Given
+
+if TYPE_CHECKING:
+    from perflib.model.config import Given, Parameters
 
 __all__ = ["config_"]
 
@@ -28,6 +29,8 @@ def config_(name: str | None, as_json: bool) -> None:
     """
     from perflib.experiments import NAMES, get
     from perflib.framework import configured
+    from perflib.model import config
+    from perflib.model.config import Given
 
     values = {**_settings(), **_variables()}
     for experiment in NAMES:
@@ -61,6 +64,9 @@ def config_(name: str | None, as_json: bool) -> None:
 
 def _settings() -> dict[str, Given]:
     """What files may set beside parameters."""
+    from perflib.model import config
+    from perflib.model.config import Given
+
     runs = config.runs_dir()
     fitting = Given("a bar in a terminal and in Jupyter, log lines elsewhere", config.BUILT_IN)
     return {
@@ -71,6 +77,7 @@ def _settings() -> dict[str, Given]:
 
 def _variables() -> dict[str, Given]:
     """What the environment alone sets; the others of its variables stand with what they set."""
+    from perflib.model.config import BUILT_IN, Given
     from perflib.model.paths import cache_dir
 
     built_in = {
@@ -82,12 +89,14 @@ def _variables() -> dict[str, Given]:
     return {
         variable.removeprefix("PERFLIB_").lower(): Given(os.environ[variable], variable)
         if os.environ.get(variable)
-        else Given(default, config.BUILT_IN)
+        else Given(default, BUILT_IN)
         for variable, default in built_in.items()
     }
 
 
-def _strongest(tables: Iterable[config.Parameters]) -> dict[str, Given]:
+def _strongest(tables: Iterable[Parameters]) -> dict[str, Given]:
+    from perflib.model.config import Given
+
     return {
         key: Given(value, table.origin) for table in tables for key, value in table.values.items()
     }

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from perflib.experiments import NAMES
 from perflib.model.errors import UserError, choose
 
-__all__ = ["ASSIGNMENT", "EXPERIMENT", "PRESET", "RUN", "UNFINISHED_RUN", "OneOf"]
+__all__ = ["ASSIGNMENT", "EXPERIMENT", "LEVEL", "PRESET", "RUN", "UNFINISHED_RUN", "OneOf"]
 
 if TYPE_CHECKING:
     _Choice = click.Choice[str]
@@ -124,7 +124,14 @@ def _assignments(ctx: click.Context, incomplete: str) -> Iterable[str]:
     return [f"{key}={kind}" for kind in kinds if not kind.startswith(no_word)]
 
 
+def _levels(_ctx: click.Context, _: str) -> Iterable[str]:
+    from perflib.kernels.levels import LEVELS
+
+    return ["native", *LEVELS]
+
+
 EXPERIMENT = OneOf("experiment", NAMES)
+LEVEL = _Completed("LEVEL", _levels)  # of the instructions that a compiler may use
 PRESET = _Completed("preset", _presets, "|".join(_PRESETS))
 RUN = _Completed("RUN", _runs("parquet"))
 UNFINISHED_RUN = _Completed("RUN", _runs("journal"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from perflib.model import config
 from perflib.model.errors import UserError, choose
 
 if TYPE_CHECKING:  # who only needs the names, for help or TAB completion, need not wait for it
@@ -42,6 +41,7 @@ def get(name: str) -> Experiment:
         There is none; or a configuration file names one that there is not.
     """
     from perflib.framework.experiment import Experiment
+    from perflib.model import config
 
     if name not in _FOLDERS:
         raise UserError(choose("experiment", name, NAMES))

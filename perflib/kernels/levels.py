@@ -11,7 +11,7 @@ import functools
 import os
 from pathlib import Path
 
-from perflib.model.errors import UserError
+from perflib.model.errors import UserError, choose
 
 __all__ = ["BASELINE", "LEVELS", "flags_of", "levels_here", "required_level"]
 
@@ -60,8 +60,10 @@ def required_level(word: str) -> str:
     Raises
     ------
     UserError
-        The architecture has no such level.
+        There is no such level, or the architecture does not have it.
     """
+    if word not in (known := ["native", *LEVELS]):
+        raise UserError(choose("level", word, known))
     level = levels_here()[-1] if word == "native" else word
     if level != BASELINE and os.uname().machine != "x86_64":
         msg = f"{level} is a level of x86-64; of {os.uname().machine} there is {BASELINE} alone"
