@@ -287,6 +287,8 @@ _LISTED = """
 
 def _saved(paths: list[Path]) -> list[Saved]:
     """The lines of saved runs, by as few queries as damaged files allow."""
+    if not paths:
+        return []
     import duckdb
 
     def listed(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> list[Saved]:
@@ -302,8 +304,6 @@ def _saved(paths: list[Path]) -> list[Saved]:
             return listed(connection, paths[:half]) + listed(connection, paths[half:])
         return [Saved(Path(file).stem, "saved", *values) for file, *values in rows]
 
-    if not paths:
-        return []
     with duckdb.connect() as connection:
         found = listed(connection, [path for path in paths if _is_ended(path)])
     whole = {entry.id for entry in found}
