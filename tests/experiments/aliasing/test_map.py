@@ -217,6 +217,19 @@ def test_the_map_has_a_panel_a_region_and_marks_what_is_predicted() -> None:
     assert curves.get_ylim()[0] == 0
 
 
+def test_one_cell_that_something_hit_does_not_take_the_colours() -> None:
+    table = samples({4096: 0.3}, rounds=3)
+    hit = (table["region_bytes"] == 2048) & (table["store_bytes"] == 0) & (table["load_bytes"] == 8)
+    table.loc[hit, "pair_ns"] = 9.0
+    figure = experiment.figures(Run("alias_map-1", "alias_map", {}, table))["map"]
+    drawn = figure.axes[1].collections[0]
+    assert np.nanmax(np.asarray(drawn.get_array())) > 5
+    low, high = drawn.get_clim()
+    assert low is not None
+    assert high is not None
+    assert low < 0.19 < high < 1
+
+
 # --- for real ------------------------------------------------------------------------------------
 
 
