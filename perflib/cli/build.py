@@ -50,7 +50,7 @@ def build(
     define: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Compile the kernels to FOLDER, for machines without a compiler.
+    """Compile the kernels, for machines without a compiler.
 
     All of them, as experiments use them by default and in their presets. Where PERFLIB_KERNELS
     names FOLDER, kernels are taken from there. What it has already is kept.
