@@ -29,6 +29,7 @@ _LAYOUTS = {
 _COLOURS = {"aligned": "C3", "staggered": "C0", "chasing": "C1", "shifted": "0.45"}
 _MARKERS = {"aligned": "o", "staggered": "s", "chasing": "^", "shifted": "x"}
 _LINEAR_PERCENT = 20.0
+_TICKS = (-50, -20, -10, 0, 10, 20, 50, 100, 200, 500, 1000)  # percent
 _FAINT = 0.35  # what was measured beside a busy sibling
 
 
@@ -66,7 +67,8 @@ def _layout_cost(costs: pd.DataFrame, of: str, threshold: float) -> Figure:
     low, high = axes.get_ylim()
     if max(-low, high) > _LINEAR_PERCENT:
         axes.set_yscale("symlog", linthresh=_LINEAR_PERCENT)
-        axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+        axes.set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+        axes.set_ylim(low, high)
     axes.set_ylabel("extra time over staggered blocks (%)")
     axes.set_title(f"What the place of the blocks costs{of}")
     return figure
