@@ -84,7 +84,7 @@ clean:
 	find benchmarks notebooks perflib tests -name __pycache__ -prune -exec rm -rf {} +
 
 compiler:
-	@[ -n "$$PERFLIB_CC" ] || command -v gcc cc clang > /dev/null || { \
+	@[ -n "$$PERFLIB_CC$$PERFLIB_KERNELS" ] || command -v gcc cc clang > /dev/null || { \
 	  echo "No C compiler was found. Install one:"; \
 	  echo "  Debian, Ubuntu: $(DEBIAN)"; \
 	  echo "  Fedora, RHEL:   $(FEDORA)"; \
