@@ -42,7 +42,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         {
             "tid": range(5),
             "pid": 1,
-            "name": ODD_NAMES,
+            "name": pd.Series(ODD_NAMES, dtype=object),  # Arrow's texts are UTF-8 only
             "start_ns": 0,
             "end_ns": 100,
         }
