@@ -115,10 +115,6 @@ class ThreadTable:
         """Whether it was recorded."""
         return version in self._profiled
 
-    def has_report(self, version: str) -> bool:
-        """Whether the job's self-reported waits cover what was recorded."""
-        return len(self._reports(version)) > 0
-
     def sizes(self, version: str) -> tuple[int, int]:
         """How many threads, and how many CPUs they may use."""
         mine = self._profiled[version]
