@@ -133,7 +133,6 @@ def analyse(name: str, samples: Path, assignments: tuple[str, ...], as_json: boo
     experiment = get(name)
     params = _params(experiment, assignments)
     table = read_table(samples)
-    experiment.check_samples(table)
     brought = Run(samples.stem, name, params.model_dump(mode="json"), table, {})
     with working(f"analysis of {samples.name}"):
         findings = experiment.analyse(brought)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perflib.framework.experiment import Column
+from perflib.framework.schema import Column
 
 if TYPE_CHECKING:
     import numpy as np

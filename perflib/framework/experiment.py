@@ -14,6 +14,7 @@ imports nothing heavy; its modules do the work, by names that are the same in ev
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import platform
 import sys
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from perflib.framework.params import Params as AnyParams
 from perflib.framework.params import describe_fields
+from perflib.framework.schema import Column, checked, too_few_values
 from perflib.model.claims import CHANGED
 from perflib.model.errors import MeasurementError, UserError, choose
 from perflib.model.extras import installed
@@ -39,21 +41,10 @@ if TYPE_CHECKING:
     from perflib.model.finding import Finding
     from perflib.model.run import Run
 
-__all__ = ["Column", "Experiment", "Session"]
+__all__ = ["Experiment", "Session"]
 
 _LEAST_S = 16.0  # a decision to stop early needs several batches
 _RECORDED = ("numpy", "pandas", "scipy", "cffi", "duckdb")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of an experiment's samples; ``analyse`` needs those that are ``required``."""
-
-    name: str
-    type: str
-    unit: str
-    help: str
-    required: bool = False
 
 
 class Recorded(Protocol):
@@ -168,9 +159,13 @@ class Experiment:
         return why
 
     def analyse(self, run: Run) -> list[Finding]:
-        """What the samples say."""
-        found: list[Finding] = self._part("analyse").findings(self.current(run))
-        return found
+        """What the samples say; no verdict where what was measured hardly varies."""
+        run = self.current(run)
+        found: list[Finding] = self._part("analyse").findings(run)
+        hardly_varies = too_few_values(run.samples, self.columns)
+        if hardly_varies is None:
+            return found
+        return [one if one.of.counted else one.prevented(hardly_varies) for one in found]
 
     def derived(self, run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
         """How each table of a run is made, by name."""
@@ -180,9 +175,15 @@ class Experiment:
         return tables
 
     def drawings(self, run: Run) -> dict[str, Callable[[], Figure]]:
-        """How each figure of a run is drawn, by name; each with units, uncertainty and legend."""
-        plots: dict[str, Callable[[], Figure]] = self._part("figures").plots(self.current(run))
-        return plots
+        """How each figure of a run is drawn, by name; each with units, uncertainty and legend.
+
+        Names stand in it as they are: see `perflib.framework.plots.drawn`.
+        """
+        make = self._part("figures").plots
+        from perflib.framework.plots import drawn  # matplotlib is there now
+
+        plots: dict[str, Callable[[], Figure]] = make(_drawable(self.current(run)))
+        return {name: functools.partial(drawn, draw) for name, draw in plots.items()}
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """All figures, drawn."""
@@ -225,11 +226,17 @@ class Experiment:
         return self.Params.make({**(self.presets[preset] if preset else {}), **given})
 
     def current(self, run: Run) -> Run:
-        """A run with the names that columns and parameters have now, all parameters present."""
+        """A run as the analysis takes it: today's names, all parameters, checked samples.
+
+        Raises
+        ------
+        UserError
+            A parameter or a value of the samples is not what it should be.
+        """
         return dataclasses.replace(
             run,
             params=self._renamed(run.params).model_dump(mode="json"),
-            samples=run.samples.rename(columns=self.renamed),
+            samples=self.check_samples(run.samples),
         )
 
     def _renamed(self, params: Mapping[str, Any]) -> AnyParams:
@@ -362,39 +369,15 @@ class Experiment:
         samples, provenance = without_user(samples), without_user(provenance)
         return Run(header["id"], self.name, header["params"], samples, provenance)
 
-    def check_samples(self, samples: pd.DataFrame) -> None:
-        """Compare a table that a user brings with the columns that ``analyse`` needs.
-
-        A row whose ``ok`` is false is not used, and need not have all values.
+    def check_samples(self, samples: pd.DataFrame) -> pd.DataFrame:
+        """A table, whoever brings it, as ``analyse`` takes it; see `perflib.framework.schema`.
 
         Raises
         ------
         UserError
-            A column is missing or holds no numbers, or there are no rows.
+            A column is missing, or a value is not what its column holds.
         """
-        from pandas.api.types import is_numeric_dtype
-
-        if samples.empty and len(samples.columns):
-            msg = "the samples have no rows"
-            raise UserError(msg)
-        samples = samples.rename(columns=self.renamed)
-        used = samples["ok"].fillna(value=True).astype(bool) if "ok" in samples else True
-        for column in self.columns:
-            if column.name not in samples:
-                if column.required:
-                    found = choose("column", column.name, map(str, samples))
-                    msg = f"the samples lack a column: {found}"
-                    needed = ", ".join(c.name for c in self.columns if c.required)
-                    raise UserError(msg + f"; {self.name} needs {needed} ('perflib list')")
-                continue
-            kind = samples[column.name]
-            if column.type != "text" and not is_numeric_dtype(kind) and kind.notna().any():
-                msg = f"the column {column.name!r} holds no numbers, but {kind.iloc[:1].tolist()}"
-                raise UserError(msg)
-            if column.required and (missing := kind.isna() & used).any():
-                row = int(missing.to_numpy().argmax())
-                msg = f"the column {column.name!r} has no value in row {row + 1}"
-                raise UserError(msg)
+        return checked(samples, self.columns, self.name, self.renamed)
 
     def documentation(self) -> dict[str, Any]:
         """The experiment as data: for ``perflib list``, the reference, the form and the report."""
@@ -410,3 +393,14 @@ class Experiment:
             "tables": dict(self.tables),
             "plots": dict(self.plots),
         }
+
+
+def _drawable(run: Run) -> Run:
+    """A run with all its texts as a figure may have them."""
+    from perflib.model.escape import in_figure
+    from perflib.model.recorded import change_texts
+
+    parts = ("params", "samples", "provenance")
+    return dataclasses.replace(
+        run, **{part: change_texts(getattr(run, part), in_figure) for part in parts}
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,25 +13,19 @@ from perflib.model.errors import UserError
 __all__ = ["mean_of_known", "round_starts", "usable"]
 
 
-def usable(samples: pd.DataFrame, positive: Sequence[str]) -> pd.DataFrame:
-    """The rows whose ``ok`` is not false, if the columns named are positive in all of them.
+def usable(samples: pd.DataFrame) -> pd.DataFrame:
+    """The rows whose ``ok`` is not false.
 
     Raises
     ------
     UserError
-        There are none, or a value is not positive.
+        There are none.
     """
     if "ok" in samples:
         samples = samples[samples["ok"].fillna(value=True).astype(bool)]
     if samples.empty:
         msg = "no sample is usable: in every row 'ok' is false (its conditions failed)"
         raise UserError(msg)
-    for name in positive:
-        wrong = ~(samples[name] > 0).to_numpy()
-        if wrong.any():
-            row = int(wrong.argmax()) + 1
-            msg = f"{name} must be positive; row {row} of the usable samples is not"
-            raise UserError(msg)
     return samples
 
 

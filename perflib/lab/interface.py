@@ -293,7 +293,7 @@ class ExperimentView:
         UserError
             A column is missing or holds no numbers, or a parameter is wrong.
         """
-        self._experiment.check_samples(samples)
+        samples = self._experiment.check_samples(samples)
         return bound(Run(id_, self.name, self.params(**given).model_dump(mode="json"), samples))
 
     def form(self) -> Form:

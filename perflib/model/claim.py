@@ -22,6 +22,13 @@ __all__ = ["Claim", "Kind"]
 Kind = Literal["anomaly", "description"]
 
 
+_LEAST_WIDTH = 1e-12  # of an interval, in parts of the effect: what rounding alone makes
+
+
+def _has_no_width(found: Interval) -> bool:
+    return found.high - found.low <= _LEAST_WIDTH * max(1.0, abs(found.effect))
+
+
 @dataclass(frozen=True, eq=False)
 class Claim:
     """What can be claimed of a subject, whatever the subject's name and the numbers are.
@@ -54,6 +61,9 @@ class Claim:
         On which side of the threshold the claim says that the quantity lies.
     reasons
         Templates of reasons of its own, by code.
+    counted
+        The quantity is counted, not timed: an interval without width is as good as any, and times
+        that do not vary say nothing against it.
     """
 
     name: str
@@ -66,6 +76,7 @@ class Claim:
     together: Mapping[Verdict, str] = field(default_factory=dict)
     direction: Direction = "above"
     reasons: Mapping[str, str] = field(default_factory=dict)
+    counted: bool = False
 
     def decided(
         self,
@@ -82,6 +93,8 @@ class Claim:
         remarks: Iterable[Reason] = (),
     ) -> Finding:
         """The finding that an interval makes; parameters as of ``found`` and of ``decide``."""
+        if prevented is None and not self.counted and _has_no_width(found):
+            prevented = Reason("ties")
         decision = decide(
             found,
             threshold,

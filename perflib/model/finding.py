@@ -90,6 +90,10 @@ class Finding:
         """What is so, in one sentence for people."""
         return sentences.plain(self)
 
+    def prevented(self, why: Reason) -> Finding:
+        """The same without a verdict, for a reason that its interval cannot know."""
+        return replace(self, verdict="inconclusive", reasons=(why,))
+
     def in_unit(self, unit: str) -> Finding:
         """The same in another unit than its claim's."""
         return replace(self, unit=unit)

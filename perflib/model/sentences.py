@@ -41,6 +41,10 @@ _REASONS: Mapping[str, str] = {
     "clear": "The whole interval lies on the claimed side.",
     "excluded": "{threshold_unit} lies outside the interval.",
     "open": "{threshold_unit} lies within the interval: more rounds would narrow it.",
+    "ties": "All values are the same to the last digit: a clock stood still, or a level of ties is "
+    "compared with another, and neither is evidence.",
+    "few_values": "Of {column} there are only {values} different values: the clock stood still, "
+    "or is too coarse for what it timed.",
     # of several runs judged as one
     "not_surviving": "By itself it is supported, but it does not survive the correction over all "
     "{claims} anomaly claims of this investigation (p = {p:.2g}, corrected {together:.2g}).",

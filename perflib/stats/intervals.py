@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 from scipy import stats as distributions
 
 from perflib.stats.interval import Interval
@@ -136,7 +137,7 @@ def t_interval(block_values: Floats, confidence: float = 0.95) -> Interval:
         r = min(max(r, 0.0), 1 - 1e-9)
         dependence = min((1 + r) / (1 - r), count / 3)
     error = math.sqrt(variance * dependence / count)
-    reach = float(distributions.t.ppf(0.5 + confidence / 2, count - 1)) * error
+    reach = float(special.stdtrit(count - 1, 0.5 + confidence / 2)) * error
     return Interval(centre, centre - reach, centre + reach)
 
 
@@ -149,7 +150,7 @@ def p_above(block_values: Floats, least: float) -> float:
     if not math.isfinite(found.half_width):
         return 1.0
     if found.half_width == 0:
-        return 0.0 if found.effect > least else 1.0
+        return 1.0  # a level of ties is no evidence
     freedom = int(np.isfinite(block_values).sum()) - 1
     error = found.half_width / float(distributions.t.ppf(0.975, freedom))
     return float(distributions.t.sf((found.effect - least) / error, freedom))

@@ -16,9 +16,10 @@ import pandas as pd
 import pytest
 
 from perflib import kernels
-from perflib.framework.experiment import Column, Experiment, Session
+from perflib.framework.experiment import Experiment, Session
 from perflib.framework.params import Params as BaseParams
 from perflib.framework.params import parameter
+from perflib.framework.schema import Column
 from perflib.measure.conditions import Conditions
 from perflib.measure.schedule import Columns, take_rounds
 from perflib.measure.workers import Workers

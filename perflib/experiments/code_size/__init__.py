@@ -13,8 +13,9 @@ from pydantic import BeforeValidator, Field
 
 from perflib.experiments.code_size.claims import HYPOTHESES
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
+from perflib.framework.schema import Column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,15 +69,20 @@ class CodeSweep(Experiment):
 
     columns = (
         Column(
-            "round", "integer", "", "number of the round; configurations are compared within", True
+            "round",
+            "integer",
+            "",
+            "number of the round; configurations are compared within",
+            True,
+            "key",
         ),
-        Column("cpu", "integer", "", "the core", True),
-        Column("pattern", "text", "", "the order in which code runs", True),
-        Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True),
-        Column("n", "integer", "", "how many pieces of code were in use", True),
-        Column("code_bytes", "integer", "B", "extent of the code that ran", True),
-        Column("steps", "integer", "", "pieces of code that were run", True),
-        Column("time_ns", "number", "ns", "wall time of all steps", True),
+        Column("cpu", "integer", "", "the core", True, "key"),
+        Column("pattern", "text", "", "the order in which code runs", True, "key"),
+        Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True, "key"),
+        Column("n", "integer", "", "how many pieces of code were in use", True, "key", least=1),
+        Column("code_bytes", "integer", "B", "extent of the code that ran", True, "key"),
+        Column("steps", "integer", "", "pieces of code that were run", True, least=1),
+        Column("time_ns", "number", "ns", "wall time of all steps", True, "measured"),
         *BRACKET_COLUMNS,
         Column("position", "integer", "", "place of the trial in its round"),
         Column(

@@ -47,7 +47,7 @@ class CodeTable:
     """
 
     def __init__(self, samples: pd.DataFrame, state: State = "alone") -> None:
-        samples = usable(samples, ["time_ns", "steps", "n"])
+        samples = usable(samples)
         told = tell(samples)
         self.told = told if told is not None and told.any_told else None
         time_ns = samples["time_ns"]

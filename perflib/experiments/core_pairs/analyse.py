@@ -16,7 +16,7 @@ from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.clusters import Groups
 from perflib.stats.decide import Decision, Reason, decide
-from perflib.stats.interval import Interval
+from perflib.stats.interval import Interval, percent_of
 
 __all__ = [
     "class_records",
@@ -108,7 +108,7 @@ def _shown(
     if found.count > 1:
         code = "far" if _single(found) else "classes"
         return Decision("supported", (Reason(code, {**latencies, "p": found.p}),)), math.nan
-    bound = 100 * math.expm1(found.bound)
+    bound = percent_of(found.bound)
     to_themselves = cells.matrix.diagonal()[found.labels >= 0]
     if not math.isfinite(bound) or to_themselves.size < 2:
         pair = to_themselves.size == 2 and np.isnan(to_themselves).any()

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.framework.samples import mean_of_known, round_starts, usable
+from perflib.framework.schema import check_cells
 from perflib.stats.clusters import Groups, find_groups
 from perflib.stats.compare import CoreComparison, compare_cores
 from perflib.stats.intervals import block_means, t_interval, time_blocks
@@ -57,7 +58,7 @@ class Cells:
     Raises
     ------
     UserError
-        No row is usable, or a latency is not positive.
+        No row is usable, or the cores and rounds are far more than the rows.
 
     Examples
     --------
@@ -69,14 +70,18 @@ class Cells:
     """
 
     def __init__(self, samples: pd.DataFrame, columns: PairColumns) -> None:
-        from_, to, value = columns.names
-        samples = usable(samples, [value])
+        from_, to, _ = columns.names
+        samples = usable(samples)
         if "round" not in samples:
             samples = samples.assign(round=samples.groupby([from_, to]).cumcount())
         self.columns = columns
         self.samples = samples
         self.cpus = sorted({int(cpu) for cpu in pd.concat([samples[from_], samples[to]])})
         self.rounds = np.array(sorted(set(samples["round"])))
+        cores = len(self.cpus)
+        check_cells(
+            {"rounds": len(self.rounds), "cores": cores, "cores again": cores}, len(samples)
+        )
         self.start_s = round_starts(samples, self.rounds)
         self._batches = time_blocks(self.start_s, len(self.rounds))
         self._found: dict[tuple[float, float], Groups] = {}

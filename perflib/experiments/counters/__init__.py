@@ -15,9 +15,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.counters.claims import COSTS, MISCOUNTS, MISSES
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import Words, parameter, precision, split_items
+from perflib.framework.schema import Column
 from perflib.model.errors import choose
 
 __all__ = ["Counters", "CountersParams", "experiment"]
@@ -99,7 +100,9 @@ class Counters(Experiment):
     notebook = "03_counters"
     Params = CountersParams
     columns = (
-        Column("round", "integer", "", "number of the round; modes are compared within", True),
+        Column(
+            "round", "integer", "", "number of the round; modes are compared within", True, "key"
+        ),
         Column(
             "mode",
             "text",
@@ -109,9 +112,10 @@ class Counters(Experiment):
             "'rotated' (multiplexed by perflib), 'kernel' (multiplexed by the kernel where "
             "counters are too few), 'sampled'; others are compared with these",
             True,
+            "key",
         ),
-        Column("jobs", "integer", "", "how many jobs ran at once", True),
-        Column("event", "text", "", "what was counted; '(none)' in a row without", True),
+        Column("jobs", "integer", "", "how many jobs ran at once", True, "key"),
+        Column("event", "text", "", "what was counted; '(none)' in a row without", True, "key"),
         Column("value", "number", "events", "count scaled to the whole job; empty: not counted"),
         Column(
             "time_ns",
@@ -119,8 +123,9 @@ class Counters(Experiment):
             "ns",
             "the counted job's, from its first event to its last; the same in all rows of a trial; "
             "of a slice",
+            role="measured",
         ),
-        Column("set", "text", "", "the set that the event was counted in"),
+        Column("set", "text", "", "the set that the event was counted in", role="key"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("enabled_ns", "number", "ns", "how long it was to be counted"),
         Column("running_ns", "number", "ns", "how long it was"),
@@ -133,7 +138,7 @@ class Counters(Experiment):
         Column("job_event", "integer", "", "the event that the slice is a part of"),
         Column("counted", "integer", "", "1: the slice was counted, 0: not"),
         Column("pair", "integer", "", "of stretches with and without counting, in the trial"),
-        Column("cpu", "integer", "", "where the slice ran; -1: it migrated"),
+        Column("cpu", "integer", "", "where the slice ran; -1: it migrated", least=-1),
         Column("start_ns", "integer", "ns", "when the slice began, on CLOCK_MONOTONIC"),
         *(column for column in BRACKET_COLUMNS if column.name != "cpu_time_ns"),
     )

@@ -102,5 +102,6 @@ MISSES = Claim(
         "refuted": "Hardly any reading or sample is missed in {count} combinations of mode and "
         "load (widest interval: {widest})",
     },
+    counted=True,
     reasons=_CHANCE,
 )

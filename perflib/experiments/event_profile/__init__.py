@@ -14,9 +14,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.event_profile.claims import CLAIMS
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import parameter, precision
+from perflib.framework.schema import Column
 from perflib.instruments.perf.tool import CallGraph
 
 __all__ = ["EventParams", "EventProfile", "experiment"]
@@ -117,19 +118,35 @@ class EventProfile(Experiment):
     columns = (
         Column("symbol", "text", "", "the function in which the sample was taken", True),
         Column("period", "number", "", "what the sample stands for: ns of a clock, cycles", True),
-        Column("round", "integer", "", "number of the round; cores are compared within"),
+        Column(
+            "round", "integer", "", "number of the round; cores are compared within", role="key"
+        ),
         Column("position", "integer", "", "place of the core's trial in its round"),
-        Column("core", "integer", "", "the core that the job was given; -1: a running job's own"),
-        Column("offset", "integer", "B", "where in the function; -1: unknown"),
+        Column(
+            "core",
+            "integer",
+            "",
+            "the core that the job was given; -1: a running job's own",
+            role="key",
+            least=-1,
+        ),
+        Column("offset", "integer", "B", "where in the function; -1: unknown", least=-1),
         Column("object", "text", "", "the program or library that the function is in"),
         Column("stack", "text", "", "the functions from the outermost caller on, ';' between"),
-        Column("event", "text", "", "what perf sampled"),
+        Column("event", "text", "", "what perf sampled", role="key"),
         Column("time_ns", "integer", "ns", "when, on CLOCK_MONOTONIC"),
         Column("cpu", "integer", "", "where the sample was taken"),
         Column("pid", "integer", "", "process"),
         Column("tid", "integer", "", "thread"),
         Column("comm", "text", "", "the thread's name"),
-        Column("ip", "integer", "", "the instruction's address, as a signed number"),
+        Column(
+            "ip",
+            "integer",
+            "",
+            "the instruction's address, as a signed number",
+            least=-(2**63),
+            most=2**63,
+        ),
         Column("begin_ns", "integer", "ns", "when the event began (its line arrived)"),
         Column("event_time_ns", "integer", "ns", "how long the event took"),
         Column("missed_begin_ns", "integer", "ns", "of it before perf counted; at most"),

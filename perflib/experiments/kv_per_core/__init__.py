@@ -21,9 +21,10 @@ from perflib.experiments.kv_per_core.claims import (
     TOTAL,
 )
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JobParams
 from perflib.framework.params import parameter
+from perflib.framework.schema import Column
 
 __all__ = ["KvParams", "KvPerCore", "experiment"]
 
@@ -77,11 +78,15 @@ class KvPerCore(Experiment):
     notebook = "01_kv_per_core"
     Params = KvParams
     columns = (
-        Column("round", "integer", "", "number of the round; cores are compared within", True),
+        Column(
+            "round", "integer", "", "number of the round; cores are compared within", True, "key"
+        ),
         Column("position", "integer", "", "place of the core's trial in its round"),
-        Column("cpu", "integer", "", "the core", True),
-        Column("event", "integer", "", "number of the event; the same work on every core", True),
-        Column("time_ns", "number", "ns", "wall time of the event", True),
+        Column("cpu", "integer", "", "the core", True, "key"),
+        Column(
+            "event", "integer", "", "number of the event; the same work on every core", True, "key"
+        ),
+        Column("time_ns", "number", "ns", "wall time of the event", True, "measured"),
         Column(
             "start_ns",
             "number",
@@ -93,6 +98,7 @@ class KvPerCore(Experiment):
             "integer",
             "",
             "number of the part of the event: the same steps on every core; without it, all of it",
+            role="key",
         ),
         *BRACKET_COLUMNS,
         Column("involuntary_switches", "number", "", "times the event's thread was pushed aside"),

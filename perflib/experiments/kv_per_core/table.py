@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 def kv_table(samples: pd.DataFrame) -> KvTable:
     """The samples of one run; those between probes are analysed as such."""
-    samples = usable(samples, ["time_ns"]).reset_index(drop=True)
+    samples = usable(samples).reset_index(drop=True)
     told = tell(samples)
     return KvTable(samples) if told is None else BracketedTable(samples, told)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from perflib.experiments.machine.claims import STOLEN
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, budget, parameter, precision
+from perflib.framework.schema import Column
 
 __all__ = ["MachineNoise", "NoiseParams", "experiment"]
 
@@ -38,18 +39,16 @@ class MachineNoise(Experiment):
     notebook = "00_machine"
     Params = NoiseParams
     columns = (
-        Column("round", "integer", "", "number of the round", required=True),
+        Column("round", "integer", "", "number of the round", True, "key"),
         Column("position", "integer", "", "place of the trial in its round"),
-        Column("cpu", "integer", "", "the core that spun", required=True),
+        Column("cpu", "integer", "", "the core that spun", True, "key"),
         Column("start_ns", "integer", "ns", "when the trial began, on the run's clock"),
         Column("duration_ns", "integer", "ns", "how long it spun", required=True),
         Column("step_ns", "number", "ns", "an ordinary step of the loop"),
         Column("stolen_ns", "number", "ns", "time in all gaps, one step each taken off"),
-        Column(
-            "gap_low_ns", "integer", "ns", "lower edge of the bin of gap lengths", required=True
-        ),
+        Column("gap_low_ns", "integer", "ns", "lower edge of the bin of gap lengths", True, "key"),
         Column("gaps", "integer", "", "gaps of that length (gap_low_ns up to twice that)"),
-        Column("gap_ns", "integer", "ns", "their summed length", required=True),
+        Column("gap_ns", "integer", "ns", "their summed length", True, "measured", least=0),
         Column("switched_gaps", "integer", "", "those in which the thread was switched out"),
     )
     presets = {

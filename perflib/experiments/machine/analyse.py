@@ -112,7 +112,7 @@ def widest(samples: pd.DataFrame) -> float:
 
 def _main_cause(rows: pd.DataFrame) -> Reason:
     """Which gaps take most of the time that is missing."""
-    if "gaps" not in rows or rows["gaps"].sum() == 0:
+    if not {"gaps", "switched_gaps"} <= set(rows) or rows["gaps"].sum() == 0:
         return Reason("no_gap")
     by_bin = rows.groupby("gap_low_ns")[["gaps", "gap_ns", "switched_gaps"]].sum().reset_index()
     worst = by_bin.sort_values("gap_ns").iloc[-1]

@@ -26,9 +26,10 @@ from perflib.experiments.memory_levels.claims import (
     UNCLAIMED_NEXT,
 )
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.page_claims import HUGE_PAGES
 from perflib.framework.params import Cores, Params, Words, budget, parameter
+from perflib.framework.schema import Column
 from perflib.model.errors import choose
 
 __all__ = ["ORDERS", "MemoryLevels", "MemoryLevelsParams", "experiment"]
@@ -130,15 +131,31 @@ class MemoryLevels(Experiment):
     }
     columns = (
         Column(
-            "round", "integer", "", "number of the round; configurations are compared within", True
+            "round",
+            "integer",
+            "",
+            "number of the round; configurations are compared within",
+            True,
+            "key",
         ),
-        Column("cpu", "integer", "", "the core that loads, and touched the pages first", True),
-        Column("order", "text", "", "the order of the lines: window, random ...", True),
-        Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True),
-        Column("array_bytes", "integer", "B", "size of the array", True),
-        Column("latency_ns", "number", "ns", "CPU time of one load that waits for the last", True),
+        Column(
+            "cpu", "integer", "", "the core that loads, and touched the pages first", True, "key"
+        ),
+        Column("order", "text", "", "the order of the lines: window, random ...", True, "key"),
+        Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True, "key"),
+        Column("array_bytes", "integer", "B", "size of the array", True, "key", least=1),
+        Column(
+            "latency_ns",
+            "number",
+            "ns",
+            "CPU time of one load that waits for the last",
+            True,
+            "measured",
+        ),
         Column("position", "integer", "", "place of the trial in its round"),
-        Column("repeat", "integer", "", "number of the repeat on one array, placed once"),
+        Column(
+            "repeat", "integer", "", "number of the repeat on one array, placed once", role="key"
+        ),
         Column("loads", "integer", "", "how many loads were timed"),
         Column("time_ns", "number", "ns", "wall time of all loads"),
         Column("latency_cycles", "number", "", "the same in cycles of the core, not of its TSC"),

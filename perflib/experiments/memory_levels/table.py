@@ -161,7 +161,7 @@ class MemoryTable:
         machine: Mapping[str, Any] | None = None,
         part: _Part | None = None,
     ) -> None:
-        samples = usable(samples, ["array_bytes", _NS])
+        samples = usable(samples)
         samples = samples.assign(
             order=samples["order"].astype(str), backing=samples["backing"].astype(str)
         )

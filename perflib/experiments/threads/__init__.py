@@ -10,19 +10,20 @@ in fact.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
 from perflib.experiments.threads.claims import CLAIMS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
 from perflib.framework.params import AnyWords, Params, Words, budget, parameter, precision
+from perflib.framework.schema import Column
 from perflib.instruments.perf.tool import CallGraph
 from perflib.instruments.threads.settings import Settings
 from perflib.measure.jobs import event_loop
 from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.expressions import Expression
 
 __all__ = ["Threads", "ThreadsParams", "experiment", "points_of"]
 
@@ -158,10 +159,9 @@ class ThreadsParams(Params):
     @classmethod
     def _is_an_expression(cls, expression: str) -> str:
         try:
-            re.compile(expression)
-        except re.error as error:
-            msg = f"it is no regular expression: {error}"
-            raise ValueError(msg) from None
+            Expression(expression, "it")
+        except UserError as error:
+            raise ValueError(str(error)) from None
         return expression
 
     @model_validator(mode="after")
@@ -220,18 +220,25 @@ class Threads(Experiment):
         "full": {"budget_s": 1800.0, "precision_percent": 0.5, "events": 400},
     }
     columns = (
-        Column("version", "text", "", "of the event loop; of any other job 'the job'", True),
+        Column("version", "text", "", "of the event loop; of any other job 'the job'", True, "key"),
         Column(
             "configuration",
             "text",
             "",
             "one_thread, alone (all threads), profiled, without:POINT",
             True,
+            "key",
         ),
-        Column("round", "integer", "", "number of the round; comparisons are within", True),
-        Column("threads", "integer", "", "how many the job has", True),
-        Column("job_time_s", "number", "s", "of the event loop; of a command: from start to end",
-               True),
+        Column("round", "integer", "", "number of the round; comparisons are within", True, "key"),
+        Column("threads", "integer", "", "how many the job has", True, "key", least=1),
+        Column(
+            "job_time_s",
+            "number",
+            "s",
+            "of the event loop; of a command: from start to end",
+            True,
+            "measured",
+        ),
         Column("wall_s", "number", "s", "from the job's start to its end"),
         Column("self_report", "text", "", "JSON: the job's self-reported waits, by lock"),
         Column("backend", "text", "", "what recorded"),
@@ -257,7 +264,7 @@ class Threads(Experiment):
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when the trial began"),
         Column("ok", "boolean", "", "false: the job's result is wrong; it is not used"),
-    )  # fmt: skip
+    )
 
     def unavailable(self) -> str:
         """Whether neither a job that we start nor one that runs can be recorded."""

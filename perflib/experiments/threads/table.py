@@ -90,7 +90,7 @@ class ThreadTable:
     """
 
     def __init__(self, samples: pd.DataFrame, versions: Sequence[str] = ()) -> None:
-        rows = usable(samples, ["job_time_s", "threads"])
+        rows = usable(samples)
         again = rows.groupby(
             ["version", "configuration", "round"]
         ).cumcount()  # segments are rounds

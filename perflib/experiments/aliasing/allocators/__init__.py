@@ -18,8 +18,9 @@ from perflib.experiments.aliasing.allocators.claims import (
     SHARES_AGAIN,
 )
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
+from perflib.framework.schema import Column
 
 __all__ = ["Allocators", "AllocatorsParams", "experiment"]
 
@@ -106,28 +107,43 @@ class Allocators(Experiment):
     notebook = "11_aliasing_allocators"
     Params = AllocatorsParams
     columns = (
-        Column("round", "integer", "", "number of the round; each trial is a fresh process", True),
-        Column("allocator", "text", "", "where malloc comes from", True),
-        Column("state", "text", "", "the pair: new, again (after frees), or timed (new)", True),
-        Column("size_bytes", "integer", "B", "of each of the two buffers", True),
+        Column(
+            "round",
+            "integer",
+            "",
+            "number of the round; each trial is a fresh process",
+            True,
+            "key",
+        ),
+        Column("allocator", "text", "", "where malloc comes from", True, "key"),
+        Column(
+            "state", "text", "", "the pair: new, again (after frees), or timed (new)", True, "key"
+        ),
+        Column("size_bytes", "integer", "B", "of each of the two buffers", True, "key"),
         Column("first_address", "integer", "", "of the first buffer", True),
         Column("second_address", "integer", "", "of the second, or of the one in its place", True),
-        Column("function", "text", "", "what is timed; empty where nothing is"),
+        Column("function", "text", "", "what is timed; empty where nothing is", role="key"),
         Column(
-            "place", "text", "", "second buffer: given (malloc's), same (ours, at that distance), "
+            "place",
+            "text",
+            "",
+            "second buffer: given (malloc's), same (ours, at that distance), "
             "far (ours, far from aliasing)",
+            role="key",
         ),
-        Column("calls", "number", "", "how often the function was called"),
-        Column("time_ns", "number", "ns", "wall time of all calls"),
+        Column("calls", "number", "", "how often the function was called", least=1),
+        Column("time_ns", "number", "ns", "wall time of all calls", role="measured"),
         *BRACKET_COLUMNS,
         Column("cpu", "integer", "", "the core"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
         Column(
-            "ok", "boolean", "", "false: the core, the place or the result is not what it should "
-            "be; it is not used",
+            "ok",
+            "boolean",
+            "",
+            "false: the core, the place or the result is not what it should be; it is not used",
         ),
-    )  # fmt: skip
+    )
 
     presets = {
         "quick": {"budget_s": 14.0, "timed_sizes": [8192, 262144]},

@@ -76,11 +76,11 @@ class AllocatorTable:
     Raises
     ------
     UserError
-        No row is usable, or a time is not positive.
+        No row is usable.
     """
 
     def __init__(self, samples: pd.DataFrame, state: State = ALONE) -> None:
-        kept = usable(samples, []).copy()
+        kept = usable(samples).copy()
         self.allocators = list(dict.fromkeys(kept["allocator"].sort_values()))
         distance = (kept["second_address"] - kept["first_address"]).to_numpy(np.int64)
         kept["equal"] = distance % PERIOD_BYTES == 0
@@ -91,8 +91,8 @@ class AllocatorTable:
             kept["process"] += "/" + kept["cpu"].astype(str)
         self.pairs = kept[kept["state"].isin(list(BY_STATE))]
         timed = kept[kept["state"] == TIMED] if set(kept) >= _TIMES else kept.iloc[:0]
+        timed = timed.dropna(subset=[name for name in ("time_ns", "calls") if name in timed])
         if len(timed):
-            timed = usable(timed, ["time_ns", "calls"])
             logs = log_times(timed, state, configuration=["function", "size_bytes"])
             timed = timed.assign(log_ns=logs - np.log(timed["calls"].to_numpy(np.float64)))
         self.timed = timed

@@ -22,8 +22,9 @@ from perflib.experiments.aliasing.environment.claims import (
     SIMULATED,
 )
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import Cores, Pairs, Params, Words, budget, parameter, precision
+from perflib.framework.schema import Column
 from perflib.measure.conditions import Conditions, check
 
 __all__ = ["STEP_BYTES", "AliasEnvironment", "AliasEnvironmentParams", "experiment"]
@@ -118,13 +119,24 @@ class AliasEnvironment(Experiment):
     notebook = "09_aliasing_environment"
     Params = AliasEnvironmentParams
     columns = (
-        Column("round", "integer", "", "number of the round; starts are compared within", True),
-        Column("kind", "text", "", "'environment' (the sweep), 'link order' or 'aslr'", True),
-        Column("environment_bytes", "integer", "B", "the environment's size", True),
+        Column(
+            "round", "integer", "", "number of the round; starts are compared within", True, "key"
+        ),
+        Column(
+            "kind", "text", "", "'environment' (the sweep), 'link order' or 'aslr'", True, "key"
+        ),
+        Column("environment_bytes", "integer", "B", "the environment's size", True, "key"),
         Column("predicted", "boolean", "", "do addresses agree in the low 12 bits there?", True),
-        Column("least_ns", "number", "ns", "time of the loop, the fastest of the start", True),
-        Column("cpu", "integer", "", "the core"),
-        Column("link_order", "text", "", "of the objects, where these were linked"),
+        Column(
+            "least_ns",
+            "number",
+            "ns",
+            "time of the loop, the fastest of the start",
+            True,
+            "measured",
+        ),
+        Column("cpu", "integer", "", "the core", role="key"),
+        Column("link_order", "text", "", "of the objects, where these were linked", role="key"),
         Column("pairs", "text", "", "which variables agree, by the addresses printed"),
         *(Column(f"{name}_address", "integer", "", f"of {name}") for name in (*STATIC, *STACK)),
         Column("time_ns", "number", "ns", "time of all repetitions of the loop"),

@@ -54,7 +54,7 @@ class AliasEnvTable:
         iterations: int = 1,
         state: State = ALONE,
     ) -> None:
-        samples = usable(samples, ["least_ns"])
+        samples = usable(samples)
         if "cpu" not in samples:
             samples = samples.assign(cpu=0)
         samples = samples.reset_index(drop=True)

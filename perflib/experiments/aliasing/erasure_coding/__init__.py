@@ -26,8 +26,9 @@ from perflib.experiments.aliasing.erasure_coding.layouts import (
     Code,
 )
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, Words, budget, parameter, precision
+from perflib.framework.schema import Column
 from perflib.model.errors import choose
 
 if TYPE_CHECKING:
@@ -118,12 +119,16 @@ class ErasureCoding(Experiment):
     notebook = "12_erasure_coding"
     Params = ErasureCodingParams
     columns = (
-        Column("round", "integer", "", "number of the round; layouts are compared within", True),
-        Column("cpu", "integer", "", "the core", True),
-        Column("implementation", "text", "", "who encoded", True),
-        Column("layout", "text", "", "where the blocks began", True),
-        Column("data_bytes", "integer", "B", "encoded in the slice, parity not counted", True),
-        Column("time_ns", "integer", "ns", "wall time of that", True),
+        Column(
+            "round", "integer", "", "number of the round; layouts are compared within", True, "key"
+        ),
+        Column("cpu", "integer", "", "the core", True, "key"),
+        Column("implementation", "text", "", "who encoded", True, "key"),
+        Column("layout", "text", "", "where the blocks began", True, "key"),
+        Column(
+            "data_bytes", "integer", "B", "encoded in the slice, parity not counted", True, least=1
+        ),
+        Column("time_ns", "integer", "ns", "wall time of that", True, "measured"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column(
             "start_ns",

@@ -36,7 +36,7 @@ class ErasureTable:
     """
 
     def __init__(self, samples: pd.DataFrame, state: State = ALONE) -> None:
-        samples = usable(samples, ["time_ns", "data_bytes"])
+        samples = usable(samples)
         samples = samples.assign(
             implementation=samples["implementation"].astype(str),
             layout=samples["layout"].astype(str).replace("moved", "shifted"),  # as earlier runs say

@@ -12,10 +12,13 @@ import platform
 
 from perflib.experiments.aliasing.map.claims import WAITS, WAITS_SHARED
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, budget, parameter, precision
+from perflib.framework.schema import Column
 
 __all__ = ["AliasMap", "AliasMapParams", "experiment"]
+
+_MOST_REACH_BYTES = 256
 
 
 class AliasMapParams(Params):
@@ -30,7 +33,12 @@ class AliasMapParams(Params):
         multiple_of=4,
     )  # fmt: skip
     reach_bytes: int = parameter(
-        64, "how far the offsets go to either side", "B", ge=8, le=256, multiple_of=8
+        64,
+        "how far the offsets go to either side",
+        "B",
+        ge=8,
+        le=_MOST_REACH_BYTES,
+        multiple_of=8,
     )
     pairs: int = parameter(
         16384, "pairs of one store and one load in a burst", ge=1024, le=1 << 24, multiple_of=32
@@ -52,12 +60,36 @@ class AliasMap(Experiment):
     notebook = "09_aliasing_environment"
     Params = AliasMapParams
     columns = (
-        Column("round", "integer", "", "number of the round; cells are compared within", True),
-        Column("cpu", "integer", "", "the core", True),
-        Column("region_bytes", "integer", "B", "distance without the offsets", True),
-        Column("store_bytes", "integer", "B", "the store's offset", True),
-        Column("load_bytes", "integer", "B", "the load's offset, from the region on", True),
-        Column("pair_ns", "number", "ns", "time of one pair, of the fastest burst", True),
+        Column(
+            "round", "integer", "", "number of the round; cells are compared within", True, "key"
+        ),
+        Column("cpu", "integer", "", "the core", True, "key"),
+        Column(
+            "region_bytes", "integer", "B", "distance without the offsets", True, "key", most=2**20
+        ),
+        Column(
+            "store_bytes",
+            "integer",
+            "B",
+            "the store's offset",
+            True,
+            "key",
+            least=-_MOST_REACH_BYTES,
+            most=_MOST_REACH_BYTES,
+        ),
+        Column(
+            "load_bytes",
+            "integer",
+            "B",
+            "the load's offset, from the region on",
+            True,
+            "key",
+            least=-_MOST_REACH_BYTES,
+            most=_MOST_REACH_BYTES,
+        ),
+        Column(
+            "pair_ns", "number", "ns", "time of one pair, of the fastest burst", True, "measured"
+        ),
         Column("core_mhz", "number", "MHz", "the core's frequency, before and after the round"),
         Column("start_ns", "integer", "ns", "when the slice began: cells that share two probes"),
         Column("time_ns", "number", "ns", "wall time of the slice"),

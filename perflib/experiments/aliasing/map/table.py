@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from perflib.experiments.aliasing.alone import ALONE, State, in_state
 from perflib.experiments.aliasing.map.claims import CONTROL_BYTES
 from perflib.framework.samples import mean_of_known, round_starts, usable
+from perflib.framework.schema import check_cells
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, robust_mean, t_interval, time_blocks
 
@@ -31,7 +32,7 @@ class AliasMapTable:
     """
 
     def __init__(self, samples: pd.DataFrame, state: State = ALONE) -> None:
-        samples = usable(samples, ["pair_ns"])
+        samples = usable(samples)
         self.used = in_state(samples, state)
         self.samples = samples
         self.regions = sorted({int(region) for region in samples["region_bytes"]})
@@ -39,6 +40,9 @@ class AliasMapTable:
         self.loads = sorted({int(offset) for offset in samples["load_bytes"]})
         self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
         self.rounds = np.array(sorted(set(samples["round"])))
+        axes = {"rounds": self.rounds, "cores": self.cores, "distances": self.regions}
+        axes |= {"offsets of stores": self.stores, "of loads": self.loads}
+        check_cells({name: len(axis) for name, axis in axes.items()}, len(samples))
         self.blocks = time_blocks(round_starts(samples, self.rounds), len(self.rounds))
 
     @cached_property

@@ -15,8 +15,9 @@ from pydantic import BeforeValidator, Field
 from perflib.experiments.aliasing.addresses import default_offsets
 from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
 from perflib.framework.brackets import BRACKET_COLUMNS
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
+from perflib.framework.schema import Column
 
 __all__ = ["AliasOffsets", "AliasOffsetsParams", "experiment"]
 
@@ -103,11 +104,21 @@ class AliasOffsets(Experiment):
     Params = AliasOffsetsParams
     x86_only = True
     columns = (
-        Column("round", "integer", "", "number of the round; offsets are compared within", True),
-        Column("function", "text", "", "what ran, in one word", True),
-        Column("offset_bytes", "integer", "B", "distance of the buffers, modulo 4096", True),
-        Column("calls", "integer", "", "how often the function was called", True),
-        Column("time_ns", "number", "ns", "wall time of all calls", True),
+        Column(
+            "round", "integer", "", "number of the round; offsets are compared within", True, "key"
+        ),
+        Column("function", "text", "", "what ran, in one word", True, "key"),
+        Column(
+            "offset_bytes",
+            "integer",
+            "B",
+            "distance of the buffers, modulo 4096",
+            True,
+            "key",
+            most=2**20,
+        ),
+        Column("calls", "integer", "", "how often the function was called", True, least=1),
+        Column("time_ns", "number", "ns", "wall time of all calls", True, "measured"),
         Column(
             "routine", "text", "", "convolution, copy, memcpy or dgemv; empty: another function"
         ),
@@ -121,13 +132,22 @@ class AliasOffsets(Experiment):
         Column("second_address", "integer", "", "where the buffer that is written lies"),
         *BRACKET_COLUMNS,
         Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
-        Column("others_ns", "integer", "ns", "CPU time of other threads of the process meanwhile"),
+        Column(
+            "others_ns",
+            "integer",
+            "ns",
+            "CPU time of other threads of the process meanwhile",
+            least=-(10**18),
+        ),
         Column("involuntary_switches", "integer", "", "times the thread was preempted"),
         Column(
-            "ok", "boolean", "", "false: its core, threads, places or result are not what they "
+            "ok",
+            "boolean",
+            "",
+            "false: its core, threads, places or result are not what they "
             "should be; it is not used",
         ),
-    )  # fmt: skip
+    )
     presets = {
         "quick": {"budget_s": 18.0, "elements": [2048], "sizes": [128, 256], "sample_ms": 0.5},
         "full": {"budget_s": 900.0, "precision_percent": 0.2, "sizes": [64, 128, 256, 512, 1024]},

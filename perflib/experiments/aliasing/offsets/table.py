@@ -57,7 +57,7 @@ def functions_in(
     UserError
         No sample is usable.
     """
-    kept = usable(samples, ["time_ns", "calls"])
+    kept = usable(samples)
     kept = kept.assign(log_ns=log_times(kept, state, configuration=["function"]))
     arms = [Configuration(*arm).swept for arm in (plan or {}).get("arms", ())]
     planned = {swept.name: swept for swept in arms}
@@ -117,7 +117,7 @@ class OffsetTable:
     """
 
     def __init__(self, samples: pd.DataFrame) -> None:
-        samples = usable(samples, ["time_ns", "calls"])
+        samples = usable(samples)
         self.offsets = np.array(sorted(set(samples["offset_bytes"])), dtype=np.int64)
         self.rounds = np.array(sorted(set(samples["round"])))
         times = samples["log_ns"] if "log_ns" in samples else log_times(samples)

@@ -32,8 +32,9 @@ from perflib.experiments.core_pairs.coherence.claims import (
     PROTOCOL,
 )
 from perflib.experiments.core_pairs.coherence.names import ACCESSES, PROTOCOLS, STATES
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import AnyWords, Params, budget, parameter
+from perflib.framework.schema import Column
 from perflib.machine.hardware.topology import topology
 from perflib.model.errors import choose
 
@@ -132,16 +133,46 @@ class Coherence(Experiment):
     live_rounds = 0
     x86_only = True
     columns = (
-        Column("owner_cpu", "integer", "", "the core that owned the line, or answered", True),
-        Column("requester_cpu", "integer", "", "the core that took it, and whose time it is", True),
         Column(
-            "what", "text", "", "a protocol, such as cas_one_line, or 'modified load' ...", True
+            "owner_cpu", "integer", "", "the core that owned the line, or answered", True, "key"
         ),
-        Column("latency_ns", "number", "ns", "of one exchange, message or line: median", True),
-        Column("round", "integer", "", "number of the round; without it rows are counted"),
+        Column(
+            "requester_cpu",
+            "integer",
+            "",
+            "the core that took it, and whose time it is",
+            True,
+            "key",
+        ),
+        Column(
+            "what",
+            "text",
+            "",
+            "a protocol, such as cas_one_line, or 'modified load' ...",
+            True,
+            "key",
+        ),
+        Column(
+            "latency_ns",
+            "number",
+            "ns",
+            "of one exchange, message or line: median",
+            True,
+            "measured",
+        ),
+        Column(
+            "round", "integer", "", "number of the round; without it rows are counted", role="key"
+        ),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when it began, on one clock for the whole run"),
-        Column("third_cpu", "integer", "", "the core that read the line, too; -1: none"),
+        Column(
+            "third_cpu",
+            "integer",
+            "",
+            "the core that read the line, too; -1: none",
+            role="key",
+            least=-1,
+        ),
         Column("kind", "text", "", "'protocol' or 'transfer'"),
         Column("way", "text", "", "what one is: 'round trip', 'one way', 'one line'"),
         Column("state", "text", "", "of the owner's copy, when the requester came"),

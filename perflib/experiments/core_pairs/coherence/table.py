@@ -41,7 +41,7 @@ class CoherenceTable:
     """
 
     def __init__(self, samples: pd.DataFrame) -> None:
-        samples = usable(samples, ["latency_ns"])
+        samples = usable(samples)
         samples = samples.assign(
             what=samples["what"].astype(str), control=samples.get("control", "")
         )

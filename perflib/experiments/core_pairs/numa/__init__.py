@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Literal
 
 from perflib.experiments.core_pairs.claims import GROUPS, KERNEL, SLOWER
 from perflib.experiments.core_pairs.numa.claims import DISTANCES, OWN
-from perflib.framework.experiment import Column, Experiment
+from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params, budget, parameter, precision
+from perflib.framework.schema import Column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,15 +77,27 @@ class Numa(Experiment):
     live_rounds = 0
     x86_only = True
     columns = (
-        Column("alloc_cpu", "integer", "", "the core that touched the memory first", True),
-        Column("load_cpu", "integer", "", "the core that loads", True),
-        Column("latency_cycles", "number", "cycles", "of one load, in core cycles", True),
+        Column("alloc_cpu", "integer", "", "the core that touched the memory first", True, "key"),
+        Column("load_cpu", "integer", "", "the core that loads", True, "key"),
         Column(
-            "round", "integer", "", "number of the round; without it, a cell's first row is of "
+            "latency_cycles", "number", "cycles", "of one load, in core cycles", True, "measured"
+        ),
+        Column(
+            "round",
+            "integer",
+            "",
+            "number of the round; without it, a cell's first row is of "
             "round 0, its second of round 1 ...",
+            role="key",
         ),
         Column("position", "integer", "", "place of the cell's trial in its round"),
-        Column("repeat", "integer", "", "of the same array in the same trial; the median counts"),
+        Column(
+            "repeat",
+            "integer",
+            "",
+            "of the same array in the same trial; the median counts",
+            role="key",
+        ),
         Column("start_ns", "integer", "ns", "when it began, on one clock for the whole run"),
         Column("latency_ns", "number", "ns", "of one load"),
         Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
@@ -93,10 +106,13 @@ class Numa(Experiment):
         Column("alloc_node", "integer", "", "the NUMA node of the memory: verified, if ok"),
         Column("load_node", "integer", "", "the NUMA node of the core that loads"),
         Column(
-            "ok", "boolean", "", "false: the core was not available, or the pages were elsewhere; "
+            "ok",
+            "boolean",
+            "",
+            "false: the core was not available, or the pages were elsewhere; "
             "such a sample is not used",
         ),
-    )  # fmt: skip
+    )
     presets = {
         "quick": {"budget_s": 20.0},
         "full": {"budget_s": 600.0, "cores": "all", "trial_ms": 5.0},
