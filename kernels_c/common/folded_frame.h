@@ -67,6 +67,9 @@ static const char *arguments(span s) {
   return s.end;
 }
 
+/* Of a file. One that is longer is none, and a line of "[unknown]->[unknown]->..." repeats it. */
+enum { LONGEST_NAME = 255 };
+
 /* One frame's name, into a buffer with room for the name, the object and 8 bytes more. */
 static span folded_frame(span name, span object, int java, int inlined, char *to) {
   char *out = to;
@@ -74,6 +77,8 @@ static span folded_frame(span name, span object, int java, int inlined, char *to
     const char *slash = memrchr(object.at, '/', length(object));
     if (slash)
       object.at = slash + 1;
+    if (length(object) > LONGEST_NAME)
+      object.at = object.end - LONGEST_NAME;
     *out++ = '[';
     memcpy(out, object.at, length(object));
     out += length(object);

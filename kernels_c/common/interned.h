@@ -87,7 +87,8 @@ static int32_t intern(int *no_memory, table *t, const void *key, size_t n) {
       return (int32_t)i;
   }
   size_t hashes_room = t->n_room;
-  if (t->n >= INT32_MAX - 1 || !grow(no_memory, &t->bytes, &t->bytes_room, t->used + n, 1) ||
+  /* A byte more than is used: an empty first key has a place, too. */
+  if (t->n >= INT32_MAX - 1 || !grow(no_memory, &t->bytes, &t->bytes_room, t->used + n + 1, 1) ||
       !grow(no_memory, &t->hashes, &hashes_room, t->n + 1, sizeof *t->hashes) ||
       !grow(no_memory, &t->ends, &t->n_room, t->n + 1, sizeof *t->ends)) {
     *no_memory = 1;

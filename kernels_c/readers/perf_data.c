@@ -14,10 +14,6 @@
  *
  * @kernel
  * flags = ["-O2"]
- *
- * [variants.sanitized]
- * flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
- * bundle = []
  */
 #define _GNU_SOURCE
 #include "common/interned.h"
@@ -539,58 +535,3 @@ int64_t perf_data_names(const perf_data *p, int64_t first, char *buffer, int64_t
 }
 
 const perf_data_report *perf_data_reported(const perf_data *p) { return &p->report; }
-
-#ifdef PERFLIB_MAIN
-#include <stdio.h>
-
-/* perf_data SAMPLE_TYPE READ_FORMAT FILE...: reads records in pieces of different lengths, for a
- * build that checks every access to memory. */
-int main(int n, char **words) {
-  enum { ROOM = 1 << 18, RECORDS = 8 };
-  static char piece[ROOM], names[ROOM];
-  perf_data_record records[RECORDS];
-  int64_t ends[RECORDS];
-  for (int i = 3; i < n; i++) {
-    FILE *file = fopen(words[i], "rb");
-    perf_data *p = perf_data_open();
-    if (file == NULL || p == NULL)
-      return 1;
-    for (int e = 0; e < 3; e++) {
-      if (!perf_data_event(p, strtoull(words[1], NULL, 0), strtoull(words[2], NULL, 0), e != 2) ||
-          !perf_data_id(p, (uint64_t)e + 1, e))
-        return 1;
-      for (int slot = 0; slot < SLOTS; slot++)
-        perf_data_field(p, e, slot, 5 * slot, 1 << slot, e & 1);
-    }
-    int64_t filled = 0, total = 0, count, strings = 0;
-    for (int last = 0, step = 1; !last; step = step * 5 % 8191 + 1) {
-      int64_t got = (int64_t)fread(piece + filled, 1, (size_t)step, file), used = 0;
-      last = got == 0;
-      filled += got;
-      do {
-        int64_t taken =
-            perf_data_feed(p, piece + used, filled - used, last, records, RECORDS, &count);
-        if (taken == -2) {
-          last = 1;
-          break;
-        }
-        if (taken < 0)
-          return 1;
-        used += taken;
-        total += count;
-      } while (count == RECORDS);
-      memmove(piece, piece + used, (size_t)(filled - used));
-      filled -= used;
-    }
-    for (int64_t first = 0, got; (got = perf_data_names(p, first, names, ROOM, ends, RECORDS)) > 0;
-         first += got, strings += got)
-      ;
-    const perf_data_report *r = perf_data_reported(p);
-    printf("%lld records, %lld names, %lld damaged\n", (long long)total, (long long)strings,
-           (long long)r->damaged);
-    perf_data_close(p);
-    fclose(file);
-  }
-  return 0;
-}
-#endif

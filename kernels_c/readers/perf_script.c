@@ -14,10 +14,6 @@
  *
  * @kernel
  * flags = ["-O2"]
- *
- * [variants.sanitized]
- * flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
- * bundle = []
  */
 #define _GNU_SOURCE
 #include "common/folded_frame.h"
@@ -89,7 +85,11 @@ const perf_script_report *perf_script_reported(const perf_script *p);
 // @end
 
 enum { NEITHER, ORPHAN, CUT, TOO_LONG };
-enum { KEPT_UNREAD = 100, KEPT_TEXT = 160, MOST_HEADER = 1 << 20, LONGEST_LINE = 1 << 20 };
+enum { KEPT_UNREAD = 100, KEPT_TEXT = 160, MOST_HEADER = 1 << 20 };
+enum { LONGEST_COMM = 256 }; /* the kernel's have 15 bytes; for each more a line is read again */
+#ifndef LONGEST_LINE         /* a fuzzer gets there sooner with less */
+#define LONGEST_LINE (1 << 20)
+#endif
 
 struct perf_script {
   table comm, event, symbol, object, stack;
@@ -140,9 +140,12 @@ static void find_parts(perf_script *p, span symbol, span object) {
     int32_t id = number_of(p, &p->frame, name);
     if (!grow(&p->no_memory, &p->parts, &p->parts_room, p->parts_used + 1, sizeof *p->parts))
       return;
-    memmove(p->parts + first + 1, p->parts + first, (p->parts_used - first) * sizeof *p->parts);
-    p->parts[first] = id;
-    p->parts_used++;
+    p->parts[p->parts_used++] = id;
+  }
+  for (size_t i = first, j = p->parts_used; i + 1 < j; i++) { /* the outermost came first */
+    int32_t outer = p->parts[i];
+    p->parts[i] = p->parts[--j];
+    p->parts[j] = outer;
   }
   if (grow(&p->no_memory, &p->parts_end, &p->parts_end_room, p->raw.n, sizeof *p->parts_end))
     p->parts_end[p->raw.n - 1] = p->parts_used;
@@ -374,7 +377,7 @@ static int read_head(span line, head *h) {
     word(&rest);
     for (;;) {
       span before = {line.at, rest.at}, w = word(&rest);
-      if (w.at == w.end)
+      if (w.at == w.end || w.at - line.at > LONGEST_COMM)
         break;
       if ((is_digit(*w.at) || *w.at == '-') && read_ids(w, h) && read_tail(rest, h, with_time)) {
         h->comm = trim(before);
@@ -627,48 +630,3 @@ int64_t perf_script_strings(const perf_script *p, int kind, int64_t first, char 
 }
 
 const perf_script_report *perf_script_reported(const perf_script *p) { return &p->report; }
-
-#ifdef PERFLIB_MAIN
-#include <stdio.h>
-
-/* Reads files in pieces of different lengths, for a build that checks every access to memory. */
-int main(int n, char **names) {
-  enum { ROOM = 1 << 22, SAMPLES = 8 };
-  static char text[ROOM], joined[ROOM];
-  perf_script_sample samples[SAMPLES];
-  int64_t ends[SAMPLES];
-  for (int i = 1; i < n; i++) {
-    FILE *file = fopen(names[i], "rb");
-    perf_script *p = perf_script_open();
-    if (file == NULL || p == NULL)
-      return 1;
-    int64_t filled = 0, total = 0, count, strings = 0;
-    for (int last = 0, step = 1; !last; step = step * 5 % 8191 + 1) {
-      int64_t got = (int64_t)fread(text + filled, 1, (size_t)step, file), used = 0;
-      last = got == 0;
-      filled += got;
-      do {
-        int64_t taken =
-            perf_script_feed(p, text + used, filled - used, last, samples, SAMPLES, &count);
-        if (taken < 0)
-          return 1;
-        used += taken;
-        total += count;
-      } while (count > SAMPLES - 3);
-      memmove(text, text + used, (size_t)(filled - used));
-      filled -= used;
-    }
-    for (int kind = 0; kind < 5; kind++)
-      for (int64_t first = 0, got;
-           (got = perf_script_strings(p, kind, first, joined, ROOM, ends, SAMPLES)) > 0;
-           first += got, strings += got)
-        ;
-    const perf_script_report *r = perf_script_reported(p);
-    printf("%lld samples, %lld strings, %lld lines, %lld not read\n", (long long)total,
-           (long long)strings, (long long)r->lines, (long long)r->unread_count);
-    perf_script_close(p);
-    fclose(file);
-  }
-  return 0;
-}
-#endif

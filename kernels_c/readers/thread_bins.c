@@ -3,7 +3,9 @@
  * is a kernel because a view of a long recording goes through all of it at once.
  *
  * The intervals of a thread are sorted and do not overlap, so those of a span are found by
- * bisection, and what lies outside of it is never read from disk.
+ * bisection, and what lies outside of it is never read from disk. They come from files: where they
+ * are not so, or a number in them is of nothing, the sums are wrong, but nothing is read or written
+ * that is not there, and no sum overflows. Times of a span are within 2^61 of 0.
  *
  * tests/reference/thread_states.py says the same in plain Python.
  *
@@ -58,14 +60,14 @@ int64_t thread_waits(const thread_interval *intervals, const int64_t *first, con
 /*
  * For how many ns within [start_ns, end_ns) k of the rows were counted at once: by_level[k], for
  * k from 0 to n_rows. Counted is an interval in one of the states (bit by bit), and a wait for a
- * lock with awake[lock] (awake[-1]: for no known one). The times at which the number goes above
- * `most` or back are written, the first `capacity` of them. Returns how many there are; -1: no
- * memory.
+ * lock with awake[lock] (awake[n_locks]: for no known one). The times at which the number goes
+ * above `most` or back are written, the first `capacity` of them. Returns how many there are; -1:
+ * no memory.
  */
 int64_t thread_levels(const thread_interval *intervals, const int64_t *first, const int32_t *rows,
                       int64_t n_rows, int64_t start_ns, int64_t end_ns, int states,
-                      const uint8_t *awake, int64_t most, int64_t *by_level, int64_t *times,
-                      int64_t capacity);
+                      const uint8_t *awake, int32_t n_locks, int64_t most, int64_t *by_level,
+                      int64_t *times, int64_t capacity);
 
 /*
  * Flag the intervals that lost events touch: of a thread that ran, those on that CPU (all if it is
@@ -103,10 +105,10 @@ void thread_bins(const thread_interval *intervals, const int64_t *first, const i
     int64_t end = first[rows[r] + 1];
     int64_t i = first_after(intervals, first[rows[r]], end, start_ns);
     /* Bin b begins at start + b * span / bins, in whole nanoseconds and without overflow. */
-    int64_t bin = 0, bin_end = start_ns + width + rest / bins;
+    int64_t bin = 0, bin_end = start_ns + width + rest / bins, at = start_ns;
     for (; i < end && intervals[i].start_ns < end_ns; i++) {
-      int64_t at = later(intervals[i].start_ns, start_ns);
       int64_t until = earlier(intervals[i].end_ns, end_ns);
+      at = later(intervals[i].start_ns, at);
       int state = intervals[i].state < STATES ? intervals[i].state : UNKNOWN;
       while (at < until) {
         while (at >= bin_end) {
@@ -129,30 +131,32 @@ int64_t thread_waits(const thread_interval *intervals, const int64_t *first, con
   int64_t n = 0;
   for (int64_t r = 0; r < n_rows; r++) {
     int64_t end = first[rows[r] + 1];
-    int64_t i = first_after(intervals, first[rows[r]], end, start_ns);
+    int64_t i = first_after(intervals, first[rows[r]], end, start_ns), reached = start_ns;
     thread_wait wait = {.lock = -1};
     for (; i < end && intervals[i].start_ns < end_ns; i++) {
       const thread_interval *now = &intervals[i];
-      int64_t length = earlier(now->end_ns, end_ns) - later(now->start_ns, start_ns);
-      if (length <= 0)
+      int64_t at = later(now->start_ns, reached), until = earlier(now->end_ns, end_ns);
+      if (until <= at)
         continue;
+      reached = until;
       if (now->lock < 0) {
         /* A short run between two sleeps does not end the operation: see retry_ns. */
-        if (now->state != RUNNING || now->end_ns - now->start_ns >= retry_ns)
+        uint64_t ran_ns = (uint64_t)now->end_ns - (uint64_t)now->start_ns;
+        if (now->state != RUNNING || ran_ns >= (uint64_t)retry_ns)
           wait.lock = -1;
         continue;
       }
       int goes_on = now->lock == wait.lock;
       if (!goes_on) {
-        wait = (thread_wait){.start_ns = later(now->start_ns, start_ns),
+        wait = (thread_wait){.start_ns = at,
                              .row = rows[r],
                              .lock = now->lock,
                              .other = now->other,
                              .stack = now->stack};
         n++;
       }
-      *(now->state == READY ? &wait.ready_ns : &wait.waiting_ns) += length;
-      wait.end_ns = earlier(now->end_ns, end_ns);
+      *(now->state == READY ? &wait.ready_ns : &wait.waiting_ns) += until - at;
+      wait.end_ns = until;
       wait.flags |= now->flags;
       if (wait.other < 0)
         wait.other = now->other;
@@ -176,12 +180,14 @@ typedef struct {
   int64_t start_ns, end_ns;
   int states;
   const uint8_t *awake;
+  int32_t n_locks;
 } selection;
 
 static int is_counted(const selection *s, int64_t i) {
   const thread_interval *one = &s->intervals[i];
-  return one->start_ns < one->end_ns &&
-         ((s->states >> one->state & 1) || (one->state == WAITING && s->awake[one->lock]));
+  int32_t lock = one->lock >= 0 && one->lock < s->n_locks ? one->lock : s->n_locks;
+  return one->start_ns < one->end_ns && one->state < STATES &&
+         ((s->states >> one->state & 1) || (one->state == WAITING && s->awake[lock]));
 }
 
 /* The next edge of a thread; 0: there is none. Intervals that touch are one. */
@@ -222,9 +228,9 @@ static int by_time(const void *a, const void *b) {
 
 int64_t thread_levels(const thread_interval *intervals, const int64_t *first, const int32_t *rows,
                       int64_t n_rows, int64_t start_ns, int64_t end_ns, int states,
-                      const uint8_t *awake, int64_t most, int64_t *by_level, int64_t *times,
-                      int64_t capacity) {
-  selection selected = {intervals, start_ns, end_ns, states, awake};
+                      const uint8_t *awake, int32_t n_locks, int64_t most, int64_t *by_level,
+                      int64_t *times, int64_t capacity) {
+  selection selected = {intervals, start_ns, end_ns, states, awake, n_locks};
   edge *heap = malloc(((size_t)n_rows + 1) * sizeof *heap);
   if (heap == NULL)
     return -1;
@@ -236,9 +242,10 @@ int64_t thread_levels(const thread_interval *intervals, const int64_t *first, co
   }
   qsort(heap, (size_t)n, sizeof *heap, by_time); /* what is sorted is a heap */
   for (int above = 0; n > 0;) {
-    by_level[level] += heap[0].time_ns - time;
-    time = heap[0].time_ns;
-    while (n > 0 && heap[0].time_ns == time) {
+    int64_t next = later(heap[0].time_ns, time);
+    by_level[level] += next - time;
+    time = next;
+    while (n > 0 && heap[0].time_ns <= time) {
       heap[0].counted = !heap[0].counted;
       level += heap[0].counted ? 1 : -1;
       if (!next_edge(&selected, &heap[0]))

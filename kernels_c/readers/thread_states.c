@@ -152,7 +152,8 @@ static int set(map *m, int64_t first, int64_t second, int32_t number) {
  */
 
 enum { CPUS = 1 << 15 };
-enum { IDLE, OURS, OTHERS };                  /* who has a CPU */
+#define LATEST_NS (1ll << 61) /* of times: what lies beyond is no time, and sums would overflow */
+enum { IDLE, OURS, OTHERS };  /* who has a CPU */
 enum { FOREIGN, EXPECTED, MEMBER };           /* processes; an expected one is not yet born */
 enum { NO_WAKER = -2, NOBODY = -1 };          /* in place of a row */
 enum { EXEC = 1, EXEC_OF_AN_IGNORED = 2 };    /* b of COMM */
@@ -251,7 +252,10 @@ static void end_state(thread_states *s, int32_t row, int64_t time) {
 /* CPU time of others is counted while a thread of the job is ready, one CPU for each at most. */
 static void count_others(thread_states *s, int64_t time) {
   if (time > s->at_ns) {
-    s->found.others_busy_ns += (time - s->at_ns) * earlier(s->n_ready, s->n_others);
+    int64_t busy_ns, *sum = &s->found.others_busy_ns;
+    if (__builtin_mul_overflow(time - s->at_ns, earlier(s->n_ready, s->n_others), &busy_ns) ||
+        __builtin_add_overflow(*sum, busy_ns, sum))
+      *sum = INT64_MAX;
     s->at_ns = time;
   }
 }
@@ -480,13 +484,15 @@ static void on_sample(thread_states *s, const thread_event *e, int64_t time, int
   thread_found *f = &s->found;
   if (row < 0 || !grow(s, &f->samples, &s->samples_room, (size_t)f->n_samples, sizeof *f->samples))
     return;
+  int64_t weight_ns = later(earlier(e->a, LATEST_NS), -LATEST_NS);
   is_running(s, row, time, e->cpu);
   f->samples[f->n_samples++] =
-      (thread_sample){.time_ns = time, .thread = row, .stack = e->stack, .weight_ns = e->a};
+      (thread_sample){.time_ns = time, .thread = row, .stack = e->stack, .weight_ns = weight_ns};
   if (!spins)
     return;
   thread *t = &s->threads[row];
-  int64_t from = later(time - e->a / 2, t->since), until = time + e->a - e->a / 2;
+  int64_t from = later(time - weight_ns / 2, t->since);
+  int64_t until = time + weight_ns - weight_ns / 2;
   if (t->spin_until < from) { /* no sample before, or one that ends before this one begins */
     emit_spinning(s, row, INT64_MAX);
     t->spin_from = from;
@@ -566,7 +572,7 @@ static void on_comm(thread_states *s, const thread_event *e, int64_t time) {
   }
 }
 
-static void on_lost(thread_states *s, const thread_event *e) {
+static void on_lost(thread_states *s, const thread_event *e, int64_t time) {
   thread_found *f = &s->found;
   if (!grow(s, &f->lost, &s->lost_room, (size_t)f->n_lost, sizeof *f->lost))
     return;
@@ -577,7 +583,7 @@ static void on_lost(thread_states *s, const thread_event *e) {
     if (!f->threads[row].alive || t->state != RUNNING || t->cpu != e->cpu)
       continue;
     if (t->lock >= 0) {
-      end_state(s, row, later(e->time_ns, s->start_ns));
+      end_state(s, row, time);
       begin_state(s, row, RUNNING, e->cpu);
     }
     t->futex = -1;
@@ -632,7 +638,7 @@ int thread_states_feed(thread_states *s, const thread_event *events, int64_t n,
   s->found.n_intervals = s->found.n_samples = 0;
   for (int64_t i = 0; i < n && !s->no_memory; i++) {
     const thread_event *e = &events[i];
-    int64_t time = later(e->time_ns, s->start_ns);
+    int64_t time = later(earlier(e->time_ns, LATEST_NS), s->start_ns);
     switch (e->kind) {
     case SWITCH:
       on_switch(s, e, time);
@@ -657,7 +663,7 @@ int thread_states_feed(thread_states *s, const thread_event *events, int64_t n,
       on_comm(s, e, time);
       break;
     case LOST:
-      on_lost(s, e);
+      on_lost(s, e, time);
       break;
     default:
       break;

@@ -15,6 +15,7 @@ NEITHER, ORPHAN, CUT, TOO_LONG = (
 BLANK = "\t-\r "
 UNKNOWN = "[unknown]"
 INT32, INT64 = 2**31 - 1, 2**63 - 1
+LONGEST_COMM = 256
 
 WORD = re.compile(f"[^{BLANK}]+")
 FRAME = re.compile(f"[{BLANK}]*([0-9a-fA-F]{{1,16}})(?:([{BLANK}]+)(.+))?", re.DOTALL)
@@ -86,7 +87,7 @@ def folded_frames(symbol: str, obj: str, java: bool) -> list[str]:
     for part in undo_rust(symbol).split("->"):
         name = part
         if part == UNKNOWN and obj != UNKNOWN:
-            name = f"[{obj.rpartition('/')[2]}]"
+            name = f"[{obj.rpartition('/')[2][-255:]}]"
         name = without_arguments(name.replace(";", ":"))
         if java and name.startswith("L") and "/" in name:
             name = name[1:]
@@ -199,6 +200,8 @@ def read_tail(rest: str, with_time: bool) -> dict[str, Any] | None:
 def read_head(line: str) -> Head | None:
     for with_time in (True, False):
         for word in list(WORD.finditer(line))[1:]:
+            if word.start() > LONGEST_COMM:
+                break
             ids = IDS.fullmatch(word[0])
             if ids is None or any(int(number or 0) > INT32 for number in ids.groups()):
                 continue

@@ -98,7 +98,7 @@ def levels(
         return by_level, times
     wakes = np.zeros(len(recording.locks) + 1, dtype=np.uint8)
     if awake is not None:
-        wakes[0], wakes[1:] = awake[-1], awake[:-1]
+        wakes[:] = awake
     while True:  # the first time they are only counted
         by_level[:] = 0
         n = lib.thread_levels(
@@ -106,7 +106,8 @@ def levels(
             len(wanted),
             *span,
             sum(1 << state for state in states),
-            ffi.from_buffer("uint8_t[]", wakes) + 1,
+            ffi.from_buffer("uint8_t[]", wakes),
+            len(recording.locks),
             most,
             ffi.from_buffer("int64_t[]", by_level, require_writable=True),
             ffi.from_buffer("int64_t[]", times),
