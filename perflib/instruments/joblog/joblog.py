@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-
-import regex
+from typing import TYPE_CHECKING
 
 from perflib.instruments.joblog.logformat import LogFormat
-from perflib.model.errors import UserError
+from perflib.model.errors import MeasurementError, UserError
+
+if TYPE_CHECKING:
+    import regex
 
 __all__ = ["LINE_LIMIT_BYTES", "Begun", "JobEvent", "parse"]
 
 LINE_LIMIT_BYTES = 4096
 """A longer line is read only so far: a job may write for minutes without a newline."""
 
-_MATCH_LIMIT_S = 1.0  # of this process's CPU time: a busy machine does not trip it
+_MOST_PROBLEMS = 100  # a job may write for ever; what is left out is counted
+_MOST_EVENTS = 200_000  # of one run of a job
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ def parse(
     log_format: LogFormat,
     problems: list[str],
     on_begin: Callable[[Begun], None] | None = None,
+    deadline: float = math.inf,
 ) -> Iterator[JobEvent]:
     r"""Yield each event as soon as the line that ends it is complete.
 
@@ -81,14 +86,19 @@ def parse(
     problems
         Gets a sentence for everything that is no whole event: an event that never ended or began
         twice, an end without a begin, a number that is none, lines beyond ``LINE_LIMIT_BYTES``.
+        Beyond a hundred they are counted.
     on_begin
         Called as soon as a line that begins an event is complete; until it returns, nothing is
         read.
+    deadline
+        When to stop, by ``time.monotonic()``, be there lines left or not.
 
     Raises
     ------
     UserError
-        An expression that takes more than a second on one line: it backtracks.
+        An expression that takes more than a second on one line.
+    MeasurementError
+        More events began than any job has: the expression fits the wrong lines.
 
     Examples
     --------
@@ -97,28 +107,26 @@ def parse(
     >>> list(parse(log, FORMATS["athena"], []))
     [JobEvent(event=7, begin_ns=5, end_ns=9, reported_seconds=None, job=None)]
     """
-    begin, end = regex.compile(log_format.begin), regex.compile(log_format.end)
-    book = _Book(log_format.one_at_a_time, problems)
-    cut: list[int] = []
+    begin, end = log_format.expressions()
+    few = _Few(problems)
+    book = _Book(log_format.one_at_a_time, few)
+    cut, first_cut = 0, 0
     for line in _lines(chunks):
+        if time.monotonic() >= deadline:
+            break
         if line.cut:
-            cut.append(line.number)
+            cut, first_cut = cut + 1, first_cut or line.number
         try:
-            begun = begin.search(line.text, timeout=_MATCH_LIMIT_S)
-            ended = end.search(line.text, timeout=_MATCH_LIMIT_S)
-        except TimeoutError:
-            msg = (
-                f"line {line.number} kept the expression {log_format.begin!r} or "
-                f"{log_format.end!r} busy for {_MATCH_LIMIT_S:g} s: it backtracks. Avoid repeats "
-                f"within repeats, such as (a+)+. The line: {line}"
-            )
+            begun, ended = begin.search(line.text), end.search(line.text)
+        except UserError as error:
+            msg = f"line {line.number} of the job's output: {error}"
             raise UserError(msg) from None
         if not (begun or ended):
             continue
         if not line.whole:
-            problems.append(f"the output ended within line {line.number}, not used: {line}")
+            few.append(f"the output ended within line {line.number}, not used: {line}")
         elif begun and ended:
-            problems.append(f"line {line.number} matches both begin and end, not used: {line}")
+            few.append(f"line {line.number} matches both begin and end, not used: {line}")
         elif begun:
             event_begun = book.begin(begun, line)
             if event_begun and on_begin is not None:
@@ -126,10 +134,11 @@ def parse(
         elif ended and (event := book.end(ended, line)):
             yield event
     book.close()
+    few.close()
     if cut:
         problems.append(
-            f"{len(cut)} lines longer than {LINE_LIMIT_BYTES} bytes were read only so far, "
-            f"the first is line {cut[0]}"
+            f"{cut} lines longer than {LINE_LIMIT_BYTES} bytes were read only so far, "
+            f"the first is line {first_cut}"
         )
 
 
@@ -171,6 +180,24 @@ def _lines(chunks: Iterable[tuple[int, bytes]]) -> Iterator[_Line]:
         yield line(whole=False)
 
 
+@dataclass
+class _Few:
+    """The first problems as they are; the others are counted."""
+
+    problems: list[str]
+    more: int = 0
+
+    def append(self, problem: str) -> None:
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(problem)
+        else:
+            self.more += 1
+
+    def close(self) -> None:
+        if self.more:
+            self.problems.append(f"and {self.more} more such problems in the job's output")
+
+
 # --- lines to events ---------------------------------------------------------------------------
 
 _Name = tuple[str | None, int | str]
@@ -182,14 +209,22 @@ class _Book:
     """The events that are open, by name, with the line that began each."""
 
     one_at_a_time: bool
-    problems: list[str]
+    problems: _Few
     open: dict[_Name, _Line] = field(default_factory=dict)
+    begun: int = 0
 
     def begin(self, match: regex.Match[str], line: _Line) -> Begun | None:
         job, event = _job(match), _event(match)
         if event is None:
             self.problems.append(f"line {line.number} begins an event without a name: {line}")
             return None
+        self.begun += 1
+        if self.begun > _MOST_EVENTS:
+            msg = (
+                f"more than {_MOST_EVENTS} events began in one run of the job: the expression for "
+                f"an event's begin finds lines that begin none, such as line {line.number}: {line}"
+            )
+            raise MeasurementError(msg)
         name = job, event
         before = self._of(job) if self.one_at_a_time else [name] if name in self.open else []
         self._never_ended(before, f" before {_said(name)} began at line {line.number}")

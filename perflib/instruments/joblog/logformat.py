@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import regex
-
 from perflib.model.errors import UserError, choose
+from perflib.model.expressions import Expression
 
 __all__ = ["FORMATS", "LogFormat"]
 
@@ -21,8 +20,7 @@ _GROUPS = {"begin": ("event", "job"), "end": ("event", "job", "seconds")}
 class LogFormat:
     r"""How a job's log says that an event begins and ends: two regular expressions.
 
-    Each is looked for anywhere in a line (``search`` of the package ``regex``, which knows what
-    Python's ``re`` knows and can stop a search that takes too long). No line may match both.
+    Each is looked for anywhere in a line (`perflib.model.expressions`). No line may match both.
 
     Parameters
     ----------
@@ -50,14 +48,14 @@ class LogFormat:
 
     def __post_init__(self) -> None:
         """Check both expressions."""
-        begin, end = _compile("begin", self.begin), _compile("end", self.end)
-        if "event" not in begin.groupindex:
+        begin, end = self.expressions()
+        if "event" not in begin.groups:
             msg = (
                 f"the expression for an event's begin lacks the named group 'event': "
                 f"{self.begin!r}. For example: {_EXAMPLE['begin']}"
             )
             raise UserError(msg)
-        if ("job" in begin.groupindex) != ("job" in end.groupindex):
+        if ("job" in begin.groups) != ("job" in end.groups):
             msg = (
                 "the named group 'job' stands in one expression only: it is needed in both, or in "
                 f"neither. Begin: {self.begin!r}, end: {self.end!r}"
@@ -67,26 +65,26 @@ class LogFormat:
     @property
     def one_at_a_time(self) -> bool:
         """Whether an end does not name its event, so that a job's events cannot overlap."""
-        return "event" not in regex.compile(self.end).groupindex
+        return "event" not in _compile("end", self.end).groups
+
+    def expressions(self) -> tuple[Expression, Expression]:
+        """Both, to be searched for."""
+        return _compile("begin", self.begin), _compile("end", self.end)
 
 
-def _compile(which: str, expression: str) -> regex.Pattern[str]:
+def _compile(which: str, expression: str) -> Expression:
     what = f"the expression for an event's {which}"
     try:
-        pattern = regex.compile(expression)
-    except (regex.error, RecursionError) as error:
-        place = f"\n  {expression}\n"
-        position = getattr(error, "pos", None)  # its types know nothing of it
-        if position is not None and "\n" not in expression:
-            place += f"  {' ' * position}^\n"
-        msg = f"{what} is no regular expression: {error}{place}For example: {_EXAMPLE[which]}"
+        compiled = Expression(expression, what)
+    except UserError as error:
+        msg = f"{error}\nFor example: {_EXAMPLE[which]}"
         raise UserError(msg) from None
-    for group in pattern.groupindex:
+    for group in compiled.groups:
         if group not in _GROUPS[which]:
             unknown = choose("named group", group, _GROUPS[which])
             msg = f"{what}, {expression!r}: {unknown}. For example: {_EXAMPLE[which]}"
             raise UserError(msg)
-    return pattern
+    return compiled
 
 
 FORMATS = {

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from perflib.instruments.perf.tool import CallGraph
 from perflib.model.errors import UserError, choose
+from perflib.model.expressions import Expression
 
 __all__ = ["SPIN_FUNCTIONS", "Settings", "matches"]
 
@@ -80,15 +80,17 @@ class Settings:
             msg = f"stack_bytes={self.stack_bytes}: a multiple of 8 from 256 to 65528"
             raise UserError(msg)
         for name in ("threads", "spin_functions"):
-            try:
-                re.compile(getattr(self, name))
-            except re.error as error:
-                msg = f"{name}={getattr(self, name)!r} is no regular expression: {error}"
-                raise UserError(msg) from None
+            Expression(getattr(self, name), name)
 
     def keeps(self, names: Iterable[str]) -> list[bool]:
-        """Which threads are kept, by their names."""
-        return [re.search(self.threads, name) is not None for name in names]
+        """Which threads are kept, by their names.
+
+        Raises
+        ------
+        UserError
+            The expression takes too long.
+        """
+        return Expression(self.threads, "threads").finds(names)
 
 
 def matches(patterns: Sequence[str], *names: str) -> bool:

@@ -14,7 +14,6 @@ running; comes to one: ready; is woken: unknown, as nobody has seen what it wait
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from perflib import kernels
 from perflib.instruments.threads.formats import EVENT, INTERVAL, LOST, SAMPLE, STATES, Event
 from perflib.kernels.records import record
 from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.expressions import Expression
 
 __all__ = ["KEY", "Pieces", "StateMachine"]
 
@@ -34,6 +34,7 @@ KEY = record("thread_states", "thread_key")
 
 _LIFE = record("thread_states", "thread_life")
 _CPUS = 1 << 15
+_NOTHING = "(?!)"  # an expression that is found nowhere
 _IGNORED = 2  # in a COMM event's b: a program that is to be left alone was executed
 
 
@@ -104,7 +105,7 @@ class StateMachine:
             raise _no_memory()
         self._state = self._ffi.gc(state, self._lib.thread_states_close)
         self._names, self._stacks = names, stacks
-        self._spin_functions = re.compile(spin_functions) if spin_functions else None
+        self._spin_functions = Expression(spin_functions or _NOTHING, "spin_functions")
         self._spins = np.zeros(0, dtype=np.uint8)
         self._belongs = belongs
 
@@ -127,11 +128,8 @@ class StateMachine:
         events = np.ascontiguousarray(events, dtype=EVENT)
         if self._belongs is not None:
             events = self._without_ignored(events, self._belongs)
-        new = [
-            self._spin_functions is not None
-            and self._spin_functions.search(stack.rpartition(";")[2]) is not None
-            for stack in self._stacks[len(self._spins) :]
-        ]
+        stacks = self._stacks[len(self._spins) :]
+        new = self._spin_functions.finds(stack.rpartition(";")[2] for stack in stacks)
         self._spins = np.append(self._spins, np.array(new, dtype=np.uint8))
         self._check(
             self._lib.thread_states_feed(

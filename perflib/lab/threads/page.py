@@ -23,6 +23,7 @@ from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import themed
 from perflib.model.errors import UserError, choose
+from perflib.model.expressions import Expression
 
 __all__ = [
     "DRAWN",
@@ -233,12 +234,8 @@ def found(recording: Recording, pattern: str, rows: Sequence[int]) -> list[int]:
     Raises
     ------
     UserError
-        It is none.
+        It is none, or takes too long.
     """
-    try:
-        wanted = re.compile(pattern)
-    except re.error as error:
-        msg = f"{pattern!r} is no regular expression: {error}"
-        raise UserError(msg) from None
     names = list(recording.threads["name"])
-    return [row for row in rows if wanted.search(names[row])]
+    kept = Expression(pattern, repr(pattern)).finds(names[row] for row in rows)
+    return [row for row, keep in zip(rows, kept, strict=True) if keep]

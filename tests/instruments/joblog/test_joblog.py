@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perflib.instruments.joblog import joblog
 from perflib.instruments.joblog.joblog import LINE_LIMIT_BYTES, Begun, JobEvent, parse
 from perflib.instruments.joblog.logformat import FORMATS, LogFormat
+from perflib.model import expressions
 from perflib.model.errors import UserError
 
 ATHENA = FORMATS["athena"]
@@ -70,7 +70,7 @@ def test_ready_made_formats_read_our_own_jobs(name: str) -> None:
     [
         (r"a [", "b", ["begin", "unterminated character set", "position 3", "a [\n     ^"]),
         (r"(?P<event>a)", "(b", ["end", "missing ) at position 2", "Event nr"]),
-        (r"(?P<event>a)", "b{99999999999}", ["end", "too big"]),
+        (r"(?P<event>a)", "b{99999999999}", ["end", "is too large", "Event nr"]),
         (r"start", "b", ["lacks the named group 'event'", "'start'", "start processing event"]),
         (r"(?P<evnt>a)", "b", ["unknown named group 'evnt'", "did you mean 'event'"]),
         (r"(?P<event>a)", "(?P<second>b)", ["did you mean 'seconds'", "For example"]),
@@ -262,7 +262,7 @@ def test_binary_output_is_read(log: bytes) -> None:
 def test_expression_that_backtracks_is_stopped(
     monkeypatch: pytest.MonkeyPatch, in_main_thread: bool
 ) -> None:
-    monkeypatch.setattr(joblog, "_MATCH_LIMIT_S", 0.05)
+    monkeypatch.setattr(expressions, "_ONE_S", 0.05)
     errors: list[UserError] = []
 
     def read() -> None:
@@ -278,6 +278,6 @@ def test_expression_that_backtracks_is_stopped(
         thread.start()
         thread.join()
     (error,) = errors
-    assert str(error).startswith("line 2 kept")
+    assert str(error).startswith("line 2 of the job's output: the expression for an event's begin")
     assert "(?P<event>(a+)+)b" in str(error)
-    assert "backtracks" in str(error)
+    assert "simplify it (repeats within repeats" in str(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.instruments.threads.writer import Writer
 from perflib.model.errors import MeasurementError
+from perflib.model.expressions import Expression
 
 __all__ = ["Parts", "write"]
 
@@ -105,7 +105,7 @@ def write(parts: Parts, out: Path) -> Recording:
         msg = "nothing was recorded: the job had ended before the time that is recorded began"
         raise MeasurementError(msg)
     naming, owners, others = Naming(parts.sampled), _Owners(rows), _Others(parts.sampled.busy)
-    spins = re.compile(parts.settings.spin_functions)
+    spins = Expression(parts.settings.spin_functions, "spin_functions")
     order = np.argsort(parts.sampled.readings["thread"], kind="stable")
     threads = parts.sampled.readings["thread"][order]
     samples = [np.empty(0, SAMPLE)]
@@ -260,7 +260,7 @@ def _life(
     readings: npt.NDArray[np.void],
     naming: Naming,
     owners: _Owners,
-    spins: re.Pattern[str],
+    spins: Expression,
 ) -> tuple[Life, npt.NDArray[np.void], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """What is known of one thread; its samples; and the spans in which these saw it spin."""
     start_ns, end_ns = row.start_ns, row.end_ns
@@ -283,7 +283,7 @@ def _life(
         for time_ns, weight_ns, frames in records.samples:
             number = naming.number(naming.stack(symbols, frames, exact=True))
             samples.append((time_ns, -1, number, weight_ns))
-            if spins.search(symbols.name(frames[0])):
+            if spins.finds([symbols.name(frames[0])])[0]:
                 spun.append((time_ns - weight_ns, time_ns))
     every = np.concatenate(waits)
     lock = np.concatenate([np.empty(0, np.int32), *locks])
