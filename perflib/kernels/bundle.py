@@ -21,9 +21,9 @@ from typing import Any
 
 from perflib.kernels.cache import Build, files_in
 from perflib.kernels.levels import LEVELS, levels_here
-from perflib.kernels.private import distrust
 from perflib.kernels.sources import Request, digest
 from perflib.model.errors import MeasurementError, PerflibError, UserError
+from perflib.model.ownership import distrust
 
 __all__ = ["FORMAT", "MANIFEST", "Bundle", "active", "open_bundle", "perflib_version", "sha256_of"]
 
@@ -71,7 +71,8 @@ class Bundle:
             for file in built.files:
                 status = file.stat()
                 if sha256_of(file, status.st_mtime_ns, status.st_size) != entry["files"][file.name]:
-                    raise _distrusted(file, "is not what its manifest says (the SHA-256 differs)")
+                    problem = f"{file} is not what its manifest says (the SHA-256 differs)"
+                    raise _distrusted(problem)
         return built
 
     def mark(self, *, compiled_here: bool) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def open_bundle(named: Path) -> Bundle:
                 f"'perflib build {named}', or unset PERFLIB_KERNELS"
             )
             raise UserError(msg)
-        for path in (folder, manifest):
+        for path in (named.parent, folder, manifest):  # named may be a link
             _check_owner(path)
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
             msg = f"{folder} is on a file system mounted with noexec: nothing there can be executed"
@@ -155,16 +156,17 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _distrusted(Path(error.filename), f"cannot be read ({error.strerror})") from error
+        problem = f"{error.filename} cannot be read ({error.strerror})"
+        raise _distrusted(problem) from error
 
 
 def _check_owner(path: Path) -> None:
-    if problem := distrust(path, {0, os.geteuid()}):
-        raise _distrusted(path, problem)
+    if problem := distrust(path):
+        raise _distrusted(problem)
 
 
-def _distrusted(path: Path, problem: str) -> UserError:
-    msg = f"{path} {problem}: nothing is loaded from this bundle. Copy it or build it again."
+def _distrusted(problem: str) -> UserError:
+    msg = f"{problem}: nothing is loaded from this bundle. Copy it or build it again."
     return UserError(msg)
 
 

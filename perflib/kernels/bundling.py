@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,8 @@ from perflib.kernels.levels import LEVELS
 from perflib.kernels.private import private_cache
 from perflib.kernels.sources import Request, digest, request
 from perflib.model.errors import UserError
+from perflib.model.files import replacing
+from perflib.model.ownership import distrust, make_folder
 
 __all__ = ["Made", "begun", "write"]
 
@@ -65,8 +66,8 @@ def _existing(folder: Path) -> dict[str, Any]:
     here = os.uname().machine
     empty = {"format": FORMAT, "architecture": here, "levels": {}}
     try:
-        if folder.exists() and stat.S_IMODE(folder.stat().st_mode) & 0o022:
-            msg = f"others can write to {folder}: no bundle in it would be trusted (chmod go-w)"
+        if problem := distrust(folder.resolve()):
+            msg = f"{problem}: no bundle in {folder} would be trusted (chmod go-w, or another one)"
             raise UserError(msg)
         if not (folder / MANIFEST).exists():
             if folder.exists() and any(folder.iterdir()):
@@ -138,10 +139,9 @@ def _write(folder: Path, manifest: dict[str, Any], made: Made) -> None:
     needed: list[int] = max((entry["glibc"] for entry in entries), default=[])
     manifest["perflib"] = perflib_version()
     manifest["glibc"] = ".".join(map(str, needed))
-    temporary = folder / f".{MANIFEST}-{os.getpid()}"
-    temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
-    temporary.chmod(0o644)
-    temporary.replace(folder / MANIFEST)
+    with replacing(folder / MANIFEST) as temporary:
+        temporary.write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+        temporary.chmod(0o644)
     kept = {entry["folder"] for entry in entries}
     for level in LEVELS:
         for path in (folder / level).glob("*"):
@@ -175,7 +175,7 @@ def _entry(folder: Path, built: Build) -> dict[str, Any]:
 
 def _folder(path: Path) -> None:
     """A folder that everybody may read and nobody else may write, whatever the umask is."""
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     path.chmod(0o755)
 
 

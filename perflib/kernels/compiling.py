@@ -17,6 +17,7 @@ from perflib.kernels.records import parsed
 from perflib.kernels.sources import BASE_FLAGS, Request, Source
 from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.files import replacing
 
 __all__ = ["compile_into", "compiler"]
 
@@ -54,13 +55,11 @@ def _version(path: str, mtime_ns: int) -> str:
         return remembered.read_text()
     answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     version = (answer.stdout.splitlines() or ["unknown"])[0]
-    temporary = remembered.with_suffix(f".{os.getpid()}")
     try:
-        temporary.write_text(version)
-        temporary.chmod(0o600)
-        temporary.replace(remembered)
+        with replacing(remembered) as temporary:
+            temporary.write_text(version)
+            temporary.chmod(0o600)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise unusable(error) from error
     return version
 

@@ -1,45 +1,31 @@
-"""Whose files are loaded: those of the user and of nobody else; the user's cache folder."""
+"""Whose files are loaded: those of the user and of nobody else; the user's cache folder.
+
+A library is checked by its name here and loaded by its name elsewhere, in a worker or by a job. In
+between nobody can exchange it, because nobody else may write to any folder on the way to it.
+"""
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
 from perflib.model.errors import UserError
+from perflib.model.ownership import distrust, make_folder
 from perflib.model.paths import cache_dir
 
-__all__ = ["check_owner", "distrust", "private_cache", "unusable"]
-
-
-def distrust(path: Path, owners: set[int]) -> str:
-    """What another user than the owners has, or could have, made of a file; empty: nothing.
-
-    >>> distrust(Path("/proc/self/exe"), {os.geteuid()})
-    'is a symbolic link'
-    """
-    status = path.lstat()
-    if status.st_uid not in owners:
-        allowed = " or ".join(["root"] * (0 in owners - {os.geteuid()}) + ["you"])
-        return f"belongs to user id {status.st_uid}, not to {allowed} ({os.geteuid()})"
-    if stat.S_ISLNK(status.st_mode):
-        return "is a symbolic link"
-    if status.st_mode & 0o022:
-        return f"can be written by others (mode {status.st_mode & 0o777:o})"
-    return ""
+__all__ = ["check_owner", "private_cache", "unusable"]
 
 
 def check_owner(path: Path) -> None:
-    """Refuse to load what another user owns or could have written.
+    """Refuse to load what another user owns, could have written, or could exchange.
 
     Raises
     ------
     UserError
         Another user does, or could have.
     """
-    if problem := distrust(path, {os.geteuid()}):
+    if problem := distrust(path, root=False):
         msg = (
-            f"{path} {problem}: nothing is loaded from it. Remove it, or set PERFLIB_CACHE to a "
+            f"{problem}: nothing is loaded from it. Remove it, or set PERFLIB_CACHE to a "
             "folder of your own."
         )
         raise UserError(msg)
@@ -49,7 +35,8 @@ def private_cache() -> Path:
     """The cache folder: made 0700, and checked to be the user's alone."""
     folder = cache_dir()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_owner(folder)  # before anything is made in a stranger's folder
+        make_folder(folder, 0o700)
         check_owner(folder)
         if folder.stat().st_mode & 0o077:
             folder.chmod(0o700)

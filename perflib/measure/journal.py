@@ -10,6 +10,7 @@ as well.)
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import time
@@ -17,6 +18,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.ownership import (
+    check_writable,
+    distrust_status,
+    make_folder,
+    open_regular,
+)
 
 __all__ = ["Journal"]
 
@@ -31,7 +38,7 @@ class Journal:
         self.header = header
         self.trials = trials
         self.piloted = False
-        self._file = path.open("ab", buffering=0)
+        self._file = _opened(path)
         self._synced = time.monotonic()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,8 +51,9 @@ class Journal:
     def create(cls, path: Path, header: dict[str, Any]) -> Self:
         """Begin the journal of a new run."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(exist_ok=False)  # two runs never share a journal
+            check_writable(path.parent)
+            make_folder(path.parent)
+            os.close(open_regular(path, os.O_CREAT | os.O_EXCL, 0o644))  # no two runs share one
             journal = cls(path, header, [])
         except OSError as error:
             msg = f"the run's journal cannot be made: {error}"
@@ -59,14 +67,27 @@ class Journal:
 
     @classmethod
     def reopen(cls, path: Path) -> Self:
-        """Go on with the journal of a run that was killed or interrupted."""
+        """Go on with the journal of a run that was killed or interrupted.
+
+        Raises
+        ------
+        UserError
+            There is none, another process has it, or another user could have written it.
+        MeasurementError
+            It is damaged, or cannot be opened.
+        """
         if not path.is_file():
             others = ", ".join(sorted(other.stem for other in path.parent.glob("*.journal")))
             msg = f"there is no unfinished run {path.stem!r}; unfinished: {others or 'none'}"
             raise UserError(msg)
-        journal = cls(path, {}, [])
         try:
-            records, whole_bytes = _whole_records(path.read_bytes())
+            journal = cls(path, {}, [])
+        except OSError as error:
+            msg = f"the journal {path} cannot be opened: {error.strerror}"
+            raise MeasurementError(msg) from error
+        try:
+            journal._file.seek(0)
+            records, whole_bytes = _whole_records(journal._file.read())
             if not records:
                 msg = f"{path} is empty or damaged: remove it and start anew"
                 raise MeasurementError(msg)
@@ -121,6 +142,16 @@ class Journal:
         if remove:
             self.path.unlink(missing_ok=True)
         self._file.close()
+
+
+def _opened(path: Path) -> io.FileIO:
+    """The file, if it is ours: what a journal says is executed (its parameters may name a job)."""
+    file = io.FileIO(open_regular(path, os.O_RDWR | os.O_APPEND), "r+")
+    if problem := distrust_status(os.fstat(file.fileno())):
+        file.close()
+        msg = f"{path} {problem}: nobody goes on with it, because it may name a job to start"
+        raise UserError(msg)
+    return file
 
 
 def _whole_records(raw: bytes) -> tuple[list[dict[str, Any]], int]:

@@ -516,7 +516,7 @@ def test_folder_that_others_can_write_to_is_not_begun(tmp_path: Path) -> None:
     where = tmp_path / "open"
     where.mkdir()
     where.chmod(0o775)
-    with pytest.raises(UserError, match=r"others can write to .*open: no bundle in it would be"):
+    with pytest.raises(UserError, match=r"open can be written by others .mode 775.: no bundle"):
         write(where, request("small"))
 
 
