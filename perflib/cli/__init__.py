@@ -88,7 +88,7 @@ def cli() -> None:
 
 
 def _terminate(*_: object) -> None:
-    """SIGTERM as Ctrl-C: what was measured is kept."""
+    """SIGTERM and SIGHUP as Ctrl-C: what was measured is kept."""
     raise KeyboardInterrupt
 
 
@@ -102,6 +102,8 @@ def _keep_everybody_out() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a user's mistake is a sentence, never a traceback."""
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it
+        signal.signal(signal.SIGHUP, _terminate)
     _keep_everybody_out()
     if os.environ.get("_PERFLIB_COMPLETE"):
         importlib.import_module("perflib.cli.completion")
@@ -120,5 +122,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo("perflib: interrupted; 'perflib runs' shows what was kept", err=True)
         code = 1
     except BrokenPipeError:
+        code = 1
+    except (OSError, MemoryError) as error:  # the machine's fault, not the program's
+        why = str(error) or "there is no memory left"
+        click.echo(f"perflib: {why}; 'perflib runs' shows what was kept", err=True)
         code = 1
     sys.exit(code)

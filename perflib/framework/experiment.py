@@ -319,8 +319,10 @@ class Experiment:
             try:
                 save(run)
             except MeasurementError as error:
-                msg = f"{error}. All {len(journal.trials)} trials are kept: make room, then "
-                msg += f"'perflib run --resume {run.id}'"
+                msg = (
+                    f"{error}. All {len(journal.trials)} trials are kept: make room, or make it "
+                    f"writable, then 'perflib run --resume {run.id}'"
+                )
                 raise MeasurementError(msg) from error
         except BaseException:
             journal.close(remove=not any("columns" in trial for trial in journal.trials))

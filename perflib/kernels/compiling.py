@@ -8,9 +8,12 @@ import hashlib
 import io
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from perflib.kernels.private import check_owner, private_cache, unusable
 from perflib.kernels.records import parsed
@@ -20,6 +23,25 @@ from perflib.model.errors import MeasurementError, UserError
 from perflib.model.files import replacing
 
 __all__ = ["compile_into", "compiler"]
+
+_PATIENCE_S = 300.0  # the largest kernel takes 30 s of CPU time
+_LONGEST_S = 1e6
+_VERSION_CHARACTERS = 200
+_ELF_HEADER_BYTES = 64
+_ELF_64_BIT = 2
+
+
+def _patience_s() -> float:
+    """How long a compiler may take; ``PERFLIB_CC_TIMEOUT_S`` names another limit."""
+    wish = os.environ.get("PERFLIB_CC_TIMEOUT_S") or _PATIENCE_S
+    try:
+        limit_s = float(wish)
+    except ValueError:
+        limit_s = 0.0
+    if not 0 < limit_s <= _LONGEST_S:
+        msg = f"PERFLIB_CC_TIMEOUT_S={wish}: it must be a number of seconds, for example 600"
+        raise UserError(msg)
+    return limit_s
 
 
 def compiler() -> tuple[str, str]:
@@ -53,8 +75,8 @@ def _version(path: str, mtime_ns: int) -> str:
     if remembered.is_file():
         check_owner(remembered)
         return remembered.read_text()
-    answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    version = (answer.stdout.splitlines() or ["unknown"])[0]
+    _, said, _ = _ask([path, "--version"])
+    version = _printable((said.splitlines() or [""])[0]) or "unknown"
     try:
         with replacing(remembered) as temporary:
             temporary.write_text(version)
@@ -64,14 +86,85 @@ def _version(path: str, mtime_ns: int) -> str:
     return version
 
 
-def _run(name: str, where: Path, arguments: Sequence[str | Path]) -> None:
+def _printable(line: str) -> str:
+    """What a program that may not be a compiler says of itself, fit for a terminal and a record."""
+    return "".join(sign for sign in line if sign.isprintable())[:_VERSION_CHARACTERS].strip()
+
+
+def _ask(
+    argv: Sequence[str | Path], environment: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
+    """Run the compiler: its exit status, its output, its errors.
+
+    It leads a process group of its own, which ends with this call, however that ends.
+    """
+    limit_s = _patience_s()
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=None if environment is None else dict(environment),
+            process_group=0,
+        )
+    except OSError as error:
+        msg = f"the C compiler {argv[0]} cannot be started: {error.strerror}"
+        raise UserError(msg) from error
+    with process:
+        try:
+            out, errors = process.communicate(timeout=limit_s)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # it is not yet waited for
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            msg = (
+                f"the C compiler {argv[0]} did not end within {limit_s:g} s and was killed. Try "
+                "it by hand; PERFLIB_CC names another, PERFLIB_CC_TIMEOUT_S gives it longer."
+            )
+            raise MeasurementError(msg) from error
+    return process.returncode, out, errors
+
+
+def _run(name: str, where: Path, arguments: Sequence[str | Path], made: Path) -> None:
     path, _ = compiler()
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TMPDIR": str(where)}
-    answer = subprocess.run(
-        [path, *arguments], capture_output=True, text=True, env=environment, check=False
-    )
-    if answer.returncode:
-        msg = f"kernel {name!r} does not compile; {path} says:\n{answer.stderr.strip()}"
+    status, _, errors = _ask([path, *arguments], environment)
+    if status:
+        how = f"died of signal {-status}" if status < 0 else "says"
+        msg = f"kernel {name!r} does not compile; {path} {how}:\n{errors.strip()}"
+        raise MeasurementError(msg)
+    if not made.is_file():
+        msg = f"kernel {name!r} does not compile; {path} reports success, but made no {made.name}"
+        raise MeasurementError(msg)
+
+
+def _check_linked(made: Path, name: str, symbols: Sequence[str] = ()) -> None:
+    """Refuse what is not whole or not what was wanted, before the cache keeps it for good.
+
+    Loading such a file may kill the process. Read by hand: pyelftools takes long to import.
+    """
+    with Path(sys.executable).open("rb") as running:
+        here = running.read(_ELF_HEADER_BYTES)
+    data = made.read_bytes()
+    header = data[:_ELF_HEADER_BYTES]
+    wrong = "is no ELF file of this processor"
+    if len(header) == len(here) and (header[:6], header[18:20]) == (here[:6], here[18:20]):
+        missing = [symbol for symbol in symbols if f"\0{symbol}\0".encode() not in data]
+        wrong = f"lacks {', '.join(missing)}" if missing else ""
+        if header[4] == _ELF_64_BIT:
+            order: Literal["little", "big"] = "little" if header[5] == 1 else "big"
+            sections = int.from_bytes(header[40:48], order)
+            size, count = (int.from_bytes(header[at : at + 2], order) for at in (58, 60))
+            wrong = "is cut off" if len(data) < sections + size * count else wrong
+    if wrong:
+        path, version = compiler()
+        msg = (
+            f"kernel {name!r} does not compile; {path} ({version}) reports success, but "
+            f"{made.name} {wrong}: is it a C compiler for this machine?"
+        )
         raise MeasurementError(msg)
 
 
@@ -93,18 +186,21 @@ def compile_into(where: Path, wanted: Request, level: str) -> None:
 
         single, repeated = where / "single.s", where / "copies.s"
         copied: list[str | Path] = ["-fPIC", "-S", "-x", "c", declared.copied, "-o", single]
-        _run(name, where, [*common, *copied])
+        _run(name, where, [*common, *copied], single)
         repeat(single, repeated, wanted.copies or 1)
         inputs.append(repeated)
     if not wanted.executable:
-        arguments = ["-fPIC", "-shared", *inputs, "-o", where / f"{name}.so", *wanted.link]
-        _run(name, where, [*common, *arguments])
-        _emit_interface(declared, where / f"_{name}.py")
+        made = where / f"{name}.so"
+        arguments = ["-fPIC", "-shared", *inputs, "-o", made, *wanted.link]
+        _run(name, where, [*common, *arguments], made)
+        _check_linked(made, name, _emit_interface(declared, where / f"_{name}.py"))
     elif inputs[0] == declared.path:
         arguments = ["-DPERFLIB_MAIN", *inputs, "-o", where / name, *wanted.link]
-        _run(name, where, [*common, *arguments])
+        _run(name, where, [*common, *arguments], where / name)
     else:
-        _run(name, where, [*inputs, "-o", where / name, *wanted.link])
+        _run(name, where, [*inputs, "-o", where / name, *wanted.link], where / name)
+    if wanted.executable:
+        _check_linked(where / name, name)
     for leftover in (*where.glob("*.s"), *where.glob("*.o")):
         leftover.unlink()
 
@@ -118,12 +214,16 @@ def _objects(where: Path, wanted: Request, common: Sequence[str]) -> list[str | 
     for number, part in enumerate(parts):
         flags = (*BASE_FLAGS, *part.get("flags", wanted.source.flags), *common, "-DPERFLIB_MAIN")
         objects.append(where / f"{number}.o")
-        _run(wanted.source.name, where, [*flags, wanted.source.path, "-o", objects[-1]])
+        arguments = [*flags, wanted.source.path, "-o", objects[-1]]
+        _run(wanted.source.name, where, arguments, where / f"{number}.o")
     return objects
 
 
-def _emit_interface(declared: Source, target: Path) -> None:
+def _emit_interface(declared: Source, target: Path) -> list[str]:
+    """Write cffi's module; the functions that it declares."""
     ffi = parsed(declared.cdef, declared.path)
     ffi.set_source(f"_{declared.name}", None)
     with contextlib.redirect_stdout(io.StringIO()):  # cffi says "generating ..."
         ffi.emit_python_code(str(target))
+    kinds = (key.split() for key in ffi._parser._declarations)  # noqa: SLF001 (none is public)
+    return [name for kind, name in kinds if kind == "function"]

@@ -9,6 +9,8 @@ as well.)
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import io
 import json
@@ -27,6 +29,7 @@ from perflib.model.ownership import (
 
 __all__ = ["Journal"]
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FLUSH_S = 1.0  # at most this much is lost when the *machine* dies; a killed process loses nothing
 
 
@@ -42,8 +45,10 @@ class Journal:
         self._synced = time.monotonic()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             self._file.close()
+            if not isinstance(error, BlockingIOError):
+                raise
             msg = f"run {path.stem} is being measured right now, by another process"
             raise UserError(msg) from None
 
@@ -87,14 +92,22 @@ class Journal:
             raise MeasurementError(msg) from error
         try:
             journal._file.seek(0)
-            records, whole_bytes = _whole_records(journal._file.read())
+            raw = journal._file.read()
+            records, whole_bytes = _whole_records(raw)
+            if b"\n" not in raw:  # killed before its first line was whole
+                path.unlink(missing_ok=True)
+                msg = f"run {path.stem} had measured nothing: its journal is removed, start anew"
+                raise UserError(msg)
             if not records:
-                msg = f"{path} is empty or damaged: remove it and start anew"
+                msg = f"{path} is damaged: remove it and start anew"
                 raise MeasurementError(msg)
             os.ftruncate(journal._file.fileno(), whole_bytes)
-        except BaseException:
+        except BaseException as error:
             journal.close()
-            raise
+            if not isinstance(error, OSError):
+                raise
+            msg = f"the journal {path} cannot be read and written: {error.strerror}"
+            raise MeasurementError(msg) from error
         journal.header = records[0]
         for record in records[1:]:
             if "pilot" in record:
@@ -125,23 +138,30 @@ class Journal:
                 os.fdatasync(self._file.fileno())
                 self._synced = time.monotonic()
         except BaseException as error:
-            os.ftruncate(self._file.fileno(), end)
+            with contextlib.suppress(OSError):  # else the cut line is dropped when it is read
+                os.ftruncate(self._file.fileno(), end)
             if not isinstance(error, OSError):
                 raise
-            kept = "Nothing was measured yet: make room and start anew"
+            remedy = "make room" if error.errno in _FULL else "make it writable"
+            kept = f"Nothing was measured yet: {remedy} and start anew"
             if self.trials:
                 kept = (
-                    f"The {len(self.trials)} trials before are in it: make room, then "
+                    f"The {len(self.trials)} trials before are in it: {remedy}, then "
                     f"'perflib run --resume {self.path.stem}'"
                 )
             msg = f"the journal {self.path} cannot be written: {error}. {kept}"
             raise MeasurementError(msg) from error
 
     def close(self, *, remove: bool = False) -> None:
-        """Let go of the file; ``remove`` it once its run is saved."""
+        """Let go of the file; ``remove`` it once its run is saved.
+
+        One that cannot be removed stays: who resumes it saves the same run again.
+        """
         if remove:
-            self.path.unlink(missing_ok=True)
-        self._file.close()
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+        with contextlib.suppress(OSError):  # some file systems report a failed write so late
+            self._file.close()
 
 
 def _opened(path: Path) -> io.FileIO:

@@ -139,12 +139,23 @@ def test_damaged_line_ends_what_is_kept(tmp_path: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"id": 1', b"\xff\xff\n", b"5\n"])
+@pytest.mark.parametrize("content", [b"", b"{", b'{"id": 1'])
+def test_one_that_was_killed_before_its_first_line_was_whole_is_removed(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "test.journal"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="run test had measured nothing: its journal is removed"):
+        Journal.reopen(path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", [b"\xff\xff\n", b"5\n"])
 def test_without_its_first_line_it_is_of_no_use(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "test.journal"
     path.write_bytes(content)
     for _ in range(2):  # the second time: it was let go of
-        with pytest.raises(MeasurementError, match="is empty or damaged: remove it") as caught:
+        with pytest.raises(MeasurementError, match="is damaged: remove it") as caught:
             Journal.reopen(path)
         assert str(path) in str(caught.value)
     assert path.read_bytes() == content

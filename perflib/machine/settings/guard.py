@@ -98,7 +98,10 @@ def put_back(file: int, journal: str) -> Outcome:
                 f"By hand: echo {old} | sudo tee {path}"
             )
     if not failed:
-        os.unlink(journal)  # noqa: PTH108
+        try:
+            os.unlink(journal)  # noqa: PTH108
+        except OSError:  # its disk is gone or read-only: there is nothing left to put back
+            os.ftruncate(file, 0)
     return Outcome(done, problems)
 
 
