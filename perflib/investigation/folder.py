@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -12,6 +11,8 @@ from typing import Any
 
 from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.files import replacing
+from perflib.model.ownership import distrust_status
 from perflib.model.run import Run
 
 __all__ = ["PLAN", "REPORTS", "find", "keep_run", "read_plan", "runs_in", "write_plan"]
@@ -50,25 +51,23 @@ def write_plan(folder: Path, record: Mapping[str, Any]) -> None:
     MeasurementError
         The disk is full or may not be written.
     """
-    temporary = folder / f".{PLAN}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps({"schema": _SCHEMA, **record}, indent=1) + "\n")
-        temporary.replace(folder / PLAN)
+        with replacing(folder / PLAN) as temporary:
+            temporary.write_text(json.dumps({"schema": _SCHEMA, **record}, indent=1) + "\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         msg = f"the investigation cannot be saved in {folder}: {error.strerror or error}"
         raise MeasurementError(msg) from error
 
 
-def read_plan(folder: Path) -> dict[str, Any]:
+def read_plan(folder: Path, *, to_resume: bool = False) -> dict[str, Any]:
     """The plan of an investigation.
 
     Raises
     ------
     UserError
-        There is none in that folder, or it cannot be read.
+        There is none in that folder, or it cannot be read; or it is ``to_resume``, and another user
+        could have written it: a plan may name a job to start.
     """
     path = folder / PLAN
     if not path.is_file():
@@ -77,7 +76,12 @@ def read_plan(folder: Path) -> dict[str, Any]:
         msg = f"there is no investigation in {folder}: it has no {PLAN}{there}"
         raise UserError(msg)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            if to_resume and (problem := distrust_status(os.fstat(file.fileno()))):
+                msg = f"{path} {problem}: nobody goes on with it, because it may name a job to "
+                msg += f"start. --replay {folder} starts none"
+                raise UserError(msg)
+            record = json.load(file)
         if record["schema"] > _SCHEMA:
             msg = f"{path} was written by a newer perflib: upgrade perflib"
             raise UserError(msg)

@@ -131,7 +131,7 @@ class Investigation:
 
     @classmethod
     def _read(cls, folder: Path) -> Investigation:
-        record = folders.read_plan(folder)
+        record = folders.read_plan(folder, to_resume=True)
         evidence = _evidence(record, folder)
         found = cls(evidence, folder, spent_s=record["spent_s"], tag=record["tag"])
         for step in record["steps"]:

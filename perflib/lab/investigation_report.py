@@ -26,6 +26,7 @@ from perflib.lab.tables import STYLE, table, verdicts
 from perflib.lab.theme import themed
 from perflib.machine.doctor.checkup import Check
 from perflib.model.errors import MeasurementError
+from perflib.model.files import replacing
 from perflib.model.finding import Finding
 
 __all__ = ["MOST_BYTES", "write_investigation"]
@@ -68,22 +69,13 @@ def write_investigation(
         {"name": file.stem, "link": quote(os.path.relpath(file, path.parent))} for file in notebooks
     ]
     text = page.render(links)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     except OSError as error:
-        _remove(temporary)
         msg = f"the report cannot be written to {path}: {error.strerror or error}"
         raise MeasurementError(msg) from error
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        return  # it could not be made either
 
 
 class _Page:

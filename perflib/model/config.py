@@ -103,31 +103,27 @@ def project_path() -> Path | None:
     for folder in (here, *here.parents):
         path = folder / NAME
         try:
-            state = path.stat()
+            states = path.lstat(), path.stat()  # of a link, and of where it leads
         except OSError:
             continue
-        if (
-            stat.S_ISREG(state.st_mode)
-            and state.st_uid in (os.geteuid(), 0)
-            and not state.st_mode & stat.S_IWOTH
-        ):
+        ours = all(state.st_uid in (os.geteuid(), 0) for state in states)
+        if ours and stat.S_ISREG(states[1].st_mode) and not states[1].st_mode & stat.S_IWOTH:
             return path
     return None
 
 
 def _read(path: Path, *, trusted: bool) -> File:
     try:
-        state = path.stat()
-        return _parsed(path, trusted, state.st_mtime_ns, state.st_size)
+        return _parsed(path, trusted, path.read_bytes())
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror}"
         raise UserError(msg) from error
 
 
 @lru_cache(maxsize=16)
-def _parsed(path: Path, trusted: bool, _mtime_ns: int, _size: int) -> File:
+def _parsed(path: Path, trusted: bool, raw: bytes) -> File:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         msg = f"{path} is no TOML: {error}"
         raise UserError(msg) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
@@ -13,6 +12,7 @@ from typing import Any
 
 from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.files import replacing
 from perflib.model.recorded import change_texts, is_fixed, names_of_user, row_of
 from perflib.model.run import Run, host_of
 
@@ -77,7 +77,8 @@ def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> li
             if anonymous:
                 store.save(one, target)
             else:
-                _copy(path, target)
+                with replacing(target) as temporary:
+                    shutil.copyfile(path, temporary)
     except FileExistsError as error:
         msg = f"{folder} is no folder: name another --out"
         raise UserError(msg) from error
@@ -85,16 +86,6 @@ def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> li
         msg = f"the runs cannot be copied to {folder}: {error.strerror or error}"
         raise MeasurementError(msg) from error
     return targets
-
-
-def _copy(path: Path, target: Path) -> None:
-    """Copy a file whole or not at all."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        shutil.copyfile(path, temporary)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 class Anonymous:

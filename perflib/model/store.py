@@ -6,7 +6,6 @@ whole or not at all. ``query`` runs SQL over every saved run, without a server.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import fcntl
 import json
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.files import replacing
+from perflib.model.ownership import check_writable, make_folder
 from perflib.model.run import SCHEMA, Run, experiment_of
 
 if TYPE_CHECKING:  # both take long to import, and who only names a run's file needs neither
@@ -47,6 +48,7 @@ _RENAMED = {
 _DAMAGED = (ValueError, KeyError, TypeError, AttributeError)  # what else reading a file may raise
 _MOST_LISTED = 10
 _PARQUET_END = b"PAR1"
+_ID = re.compile(r"\w[\w.+-]*")
 
 
 def runs_dir() -> Path:
@@ -69,11 +71,14 @@ def save(run: Run, path: Path | None = None) -> Path:
 
     Raises
     ------
+    UserError
+        Another user could exchange what is in the store.
     MeasurementError
         The disk is full or may not be written; says so, and leaves nothing half written.
     """
-    path = path or saved_path(run.id)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    if path is None:
+        path = saved_path(run.id)
+        check_writable(path.parent)
     record = {
         "id": run.id,
         "experiment": run.experiment,
@@ -85,22 +90,17 @@ def save(run: Run, path: Path | None = None) -> Path:
     import duckdb
 
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with duckdb.connect() as connection:
+        make_folder(path.parent)
+        with replacing(path) as temporary, duckdb.connect() as connection:
             connection.register("samples", run.samples)
             connection.execute(
                 f"COPY samples TO {_quoted(temporary)} "
-                f"(FORMAT parquet, COMPRESSION zstd, KV_METADATA {{perflib: '{text}'}})"
+                "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false, "
+                f"KV_METADATA {{perflib: '{text}'}})"
             )
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
     except (OSError, duckdb.Error) as error:
         msg = f"run {run.id} cannot be saved to {path}: {str(error).splitlines()[0]}"
         raise MeasurementError(msg) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
     return path
 
 
@@ -217,6 +217,9 @@ def _read(path: Path) -> Run:
                 )
                 raise UserError(msg)
             samples = connection.execute(f"SELECT * FROM read_parquet({_quoted(path)})").df()
+        if not _ID.fullmatch(record["id"]):  # it becomes the name of a file
+            msg = f"{path} names a run {record['id']!r}: no run of perflib is called so"
+            raise UserError(msg)
         record["provenance"] = _current(record["provenance"])
         return Run(samples=samples, **record)
     except (duckdb.Error, *_DAMAGED) as error:

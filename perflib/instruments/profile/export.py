@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from perflib.instruments.perf.script import Profile
 from perflib.instruments.profile.costs import unit_of
 from perflib.instruments.profile.views import select
 from perflib.model.errors import UserError
+from perflib.model.files import replacing
 
 __all__ = ["default_event", "folded", "of_one_event", "speedscope", "write_parquet", "write_text"]
 
@@ -168,19 +168,13 @@ def _replacing(path: Path) -> Iterator[Path]:
     if place.exists() and not place.is_file():
         msg = f"{path} cannot be written: it is no ordinary file"
         raise UserError(msg)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(place)
+        with replacing(place) as temporary:
+            yield temporary
     except (OSError, duckdb.Error) as error:
         why = getattr(error, "strerror", None) or str(error).splitlines()[0]
         msg = f"{path} cannot be written: {why}"
         raise UserError(msg) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
 def write_text(text: str, path: Path) -> None:
