@@ -10,6 +10,7 @@ A command's module is imported when the command is called, and what the command 
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import stat
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 
 import click
 
-from perflib.cli.output import examples, level_options
+from perflib.cli.output import complain, examples, level_options
 from perflib.model.errors import PerflibError, UserError, choose
 from perflib.model.extras import installed
 
@@ -113,13 +114,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with installed():
             cli(args=words, prog_name="perflib", standalone_mode=False)
     except PerflibError as error:
-        click.echo(f"perflib: {error}", err=True)
+        complain(f"perflib: {error}")
         code = error.exit_code
     except click.ClickException as error:
-        error.show()
+        with io.StringIO() as told:
+            error.show(told)
+            complain(told.getvalue().rstrip("\n"))
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("perflib: interrupted; 'perflib runs' shows what was kept", err=True)
+        complain("perflib: interrupted; 'perflib runs' shows what was kept")
         code = 1
     except BrokenPipeError:
         code = 1

@@ -14,6 +14,7 @@ from perflib.cli.output import (
     examples,
     json_option,
     print_json,
+    put,
     quiet,
     reporter,
     say,
@@ -125,9 +126,10 @@ def investigate(
         for line in screen(conclusion):
             if quiet() and not line:  # it parts the headline from what follows
                 break
-            click.echo(line)
+            put(line)
         if report and not quiet():
-            click.echo(f"\nreport: {report}")
+            put()
+            put(f"report: {report}")
     if failures := [*unwritten, *failures]:
         raise MeasurementError("\n".join(failures))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.output import WIDTH, examples, json_option, print_json, quiet, show
+from perflib.cli.output import WIDTH, examples, json_option, print_json, put, quiet, show
 from perflib.model.errors import PerflibError
 
 if TYPE_CHECKING:
@@ -87,4 +87,4 @@ def _print_noise(noise: pd.DataFrame) -> None:
             length = f"{low_us:10.1f} to {2 * low_us:10.1f} us"
             line = f"    {length} {row['gaps']:6.0f} gaps, {taken:>9s} "
             bar = "#" * min(round(2 * math.log2(1 + row["gaps"])), WIDTH - len(line))
-            click.echo(line + bar)
+            put(line + bar)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from perflib.cli.output import examples, json_option, parameter_option, print_json, say, show
+from perflib.cli.output import examples, json_option, parameter_option, print_json, put, say, show
 from perflib.model.errors import MeasurementError
 from perflib.model.extras import need
 
@@ -107,4 +107,4 @@ def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
             show(outcome.message, " " * 10)
     counts = Counter(outcome.state for outcome in outcomes)
     before = f", {counts['skipped']} did before" if counts["skipped"] else ""
-    click.echo(f"{counts['succeeded']} of {len(outcomes)} notebooks succeeded{before}")
+    put(f"{counts['succeeded']} of {len(outcomes)} notebooks succeeded{before}")

@@ -1,4 +1,8 @@
-"""What the commands share: options, how much is said, JSON, sentences of at most 80 columns."""
+"""What the commands share: options, how much is said, JSON, sentences of at most 80 columns.
+
+All that a command writes goes through `put`, `show`, `say`, `complain` or `print_json`: nothing in
+a name is obeyed by the terminal (`perflib.model.escape`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perflib.cli.names import ASSIGNMENT, PRESET
+from perflib.model.escape import lines, visible
 
 if TYPE_CHECKING:
     from perflib.measure.progress import Reporter, Working
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "WIDTH",
     "Renamed",
+    "complain",
     "examples",
     "json_option",
     "level_options",
@@ -25,6 +31,7 @@ __all__ = [
     "preset_option",
     "print_findings",
     "print_json",
+    "put",
     "quiet",
     "records",
     "reporter",
@@ -157,16 +164,26 @@ def wrapped(text: str, first: str = "", rest: str | None = None) -> str:
     return filled.replace(_KEPT, " ")
 
 
+def put(line: str = "") -> None:
+    """One line of a result as it is, on standard output."""
+    click.echo(visible(line))
+
+
 def show(text: str, first: str = "", rest: str | None = None) -> None:
     """A result for people, on standard output."""
-    click.echo(wrapped(text, first, rest))
+    click.echo(wrapped(lines(text), first, rest))
+
+
+def complain(text: str) -> None:
+    """Why a command ends without a result, on standard error."""
+    click.echo(lines(text), err=True)
 
 
 def say(text: str) -> None:
     """A remark, on standard error; none with ``-q``."""
     if not quiet():
         indent = text[: len(text) - len(text.lstrip())]
-        for line in text.splitlines():
+        for line in lines(text).splitlines():
             click.echo(wrapped(line.strip(), indent, indent + "  "), err=True)
 
 
@@ -191,7 +208,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
     if quiet():
         for finding in findings:
-            click.echo(f"{finding.verdict:12s}  {finding.subject}: {sentences.estimate(finding)}")
+            put(f"{finding.verdict:12s}  {finding.subject}: {sentences.estimate(finding)}")
         return
     if not verbose():
         for kind, verdict, sentence in told(findings):

@@ -14,11 +14,13 @@ from perflib.cli.output import (
     examples,
     json_option,
     print_json,
+    put,
     quiet,
     records,
     show,
     verbose,
 )
+from perflib.model.escape import visible
 
 __all__ = ["profile"]
 
@@ -102,11 +104,11 @@ def profile(
         _print_table(summary.comparison_lines(comparison))
     if not quiet():
         for name, path in wanted.items():
-            click.echo(f"{name}: {path}")
+            put(f"{name}: {path}")
 
 
 def _print_table(lines: Iterable[str]) -> None:
     """Rows that end with the names of functions; those may be as long as a page."""
     for line in lines:
-        whole = f"  {line}"
-        click.echo(whole if verbose() or len(whole) <= WIDTH else f"{whole[: WIDTH - 1]}…")
+        whole = visible(f"  {line}")
+        put(whole if verbose() or len(whole) <= WIDTH else f"{whole[: WIDTH - 1]}…")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from perflib.cli.names import EXPERIMENT
-from perflib.cli.output import examples, json_option, print_json, quiet, show
+from perflib.cli.output import examples, json_option, print_json, put, quiet, show
 
 __all__ = ["experiment_page", "list_", "reference"]
 
@@ -33,7 +33,7 @@ def list_(name: str | None, as_json: bool) -> None:
 
     if quiet() and not as_json:
         for one in NAMES if name is None else [name]:
-            click.echo(one)
+            put(one)
         return
     from perflib.framework.configured import documentation
 

@@ -14,6 +14,7 @@ from perflib.cli.output import (
     json_option,
     print_findings,
     print_json,
+    put,
     quiet,
     records,
     say,
@@ -48,9 +49,9 @@ def runs(as_json: bool) -> None:
     longest = max((len(entry.id) for entry in found), default=0)
     for entry in found:
         if quiet():
-            click.echo(entry.id)
+            put(entry.id)
             continue
-        click.echo(f"{entry.id:{longest}s}  {entry.samples:8d}  {entry.status}")
+        put(f"{entry.id:{longest}s}  {entry.samples:8d}  {entry.status}")
         if verbose() and entry.start:
             show(f"on {entry.machine}, {entry.start[:19]}, {entry.stopped}", "    ")
         if entry.status == "interrupted":
@@ -174,10 +175,10 @@ def ledger(run_ids: tuple[str, ...], as_json: bool) -> None:
         return
     if quiet():
         for row in rows.to_dict("records"):
-            click.echo(f"{row['verdict']:12s}  {row['hypothesis']}: {row['share']}")
+            put(f"{row['verdict']:12s}  {row['hypothesis']}: {row['share']}")
         return
     for line in hypotheses.ledger_lines(rows, WIDTH):
-        click.echo(line)
+        put(line)
     if rows.empty:
         where = "in these runs" if run_ids else "on this machine yet"
         show(f"no hypothesis was tested {where}; these experiments test some:")
@@ -246,7 +247,7 @@ def report(run_ids: tuple[str, ...], out: Path) -> None:
     from perflib.model.store import load
 
     show(write_report([load(run_id) for run_id in run_ids], out))
-    click.echo(f"report: {out}")
+    put(f"report: {out}")
 
 
 @click.command(epilog=examples("perflib export kv_per_core-20261101 --out runs --anonymous"))
@@ -271,4 +272,4 @@ def export(run_ids: tuple[str, ...], out: Path, anonymous: bool, as_json: bool) 
         print_json({"files": [str(file) for file in files]})
         return
     for file in files:
-        click.echo(f"exported: {file}")
+        put(f"exported: {file}")

@@ -398,11 +398,11 @@ class Experiment:
 
 
 def _drawable(run: Run) -> Run:
-    """A run with all its texts as a figure may have them."""
-    from perflib.model.escape import in_figure
+    """A run with all its texts as a figure may have them: what no font has is written out."""
+    from perflib.model.escape import visible
     from perflib.model.recorded import change_texts
 
     parts = ("params", "samples", "provenance")
     return dataclasses.replace(
-        run, **{part: change_texts(getattr(run, part), in_figure) for part in parts}
+        run, **{part: change_texts(getattr(run, part), visible) for part in parts}
     )

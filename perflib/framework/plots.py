@@ -1,17 +1,23 @@
-"""Parts of figures that several experiments draw: intervals, named sizes, cores, ticks."""
+"""How figures are drawn, with names as they are; parts of several: intervals, sizes, ticks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
+
+from perflib.model.escape import in_legend, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
 __all__ = [
@@ -19,8 +25,9 @@ __all__ = [
     "MARKS",
     "core_style",
     "core_styles",
+    "drawn",
     "intervals",
-    "literal",
+    "literally",
     "log_ticks",
     "once_each",
     "pages",
@@ -34,6 +41,8 @@ ABOVE = {  # a legend above its axes, at the right: it hides no point
     "loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2, "frameon": False,
     "fontsize": "small",
 }  # fmt: skip
+_MOST_BESIDE, _MOST_NAMED, _MOST_LINE = 40, 60, 200  # letters: ticks, legends, other lines
+_LETTERS_AN_INCH = 14  # of a panel's title
 _CORE_COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5", "C9", "0.15")  # those seen on white
 _MOST_COLOURED = 8
 _KIB = 1024
@@ -42,6 +51,49 @@ _STEPS = {  # ticks of a decade, on an axis whose ends are so many times apart a
     8.0: (1, 1.5, 2, 3, 5, 7),
     2000.0: (1, 2, 5),
 }
+
+
+@contextmanager
+def literally() -> Iterator[None]:
+    """Draw texts as they are within the ``with`` block: no ``$`` begins mathematics.
+
+    Numbers along a logarithmic axis need `log_ticks`, or a formatter: matplotlib's is mathematics.
+    """
+    with mpl.rc_context({"text.parse_math": False}):
+        yield
+
+
+def drawn(draw: Callable[[], Figure]) -> Figure:
+    """A figure with all texts as they are, also where it is drawn again; long ones shortened."""
+    with literally():
+        figure = draw()
+        for axes in figure.axes:
+            for axis in (axes.xaxis, axes.yaxis):
+                _shorten_ticks(axis)
+            place = axes.get_subplotspec()
+            columns = place.get_gridspec().ncols if place else 1
+            room = max(_MOST_NAMED, round(_LETTERS_AN_INCH * figure.get_figwidth() / columns))
+            for text in axes.findobj(Text):
+                text.set_text(_short(text.get_text(), room))
+        for legend in [*figure.legends, *(one.get_legend() for one in figure.axes)]:
+            for text in legend.get_texts() if legend else ():
+                text.set_text(_short(text.get_text(), _MOST_NAMED))
+        for text in figure.findobj(Text):
+            text.set_text(_short(text.get_text(), _MOST_LINE))
+    return figure
+
+
+def _shorten_ticks(axis: Axis) -> None:
+    """Make all ticks now: later they would be matplotlib's own, with mathematics."""
+    words = [text.get_text() for text in axis.get_majorticklabels()]
+    short = [_short(word, _MOST_BESIDE) for word in words]
+    if short != words:
+        axis.set_ticks(axis.get_majorticklocs(), short)
+
+
+def _short(text: str, most: int) -> str:
+    """A text whose lines are shortened."""
+    return "\n".join(shortened(line, most) for line in text.split("\n"))
 
 
 def core_style(cpu: int) -> tuple[str, str]:
@@ -90,12 +142,9 @@ def intervals(
     middle = np.asarray(x if horizontal else y, dtype=np.float64)
     ends = middle - np.asarray(low, float), np.asarray(high, float) - middle
     bars = {"xerr" if horizontal else "yerr": np.abs(np.nan_to_num(ends, posinf=0.0))}
+    if isinstance(label := style.get("label"), str):
+        style["label"] = in_legend(label)
     axes.errorbar(x, y, **bars, **{"fmt": "o-", "ms": 4, "capsize": 3, **style})
-
-
-def literal(name: object) -> str:
-    """A name that a user gave as matplotlib writes it literally, not as mathematics."""
-    return str(name).replace("$", r"\$")
 
 
 def once_each(axes: Axes, **style: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.escape import file_name
 from perflib.model.files import replacing
 from perflib.model.ownership import distrust_status
 from perflib.model.run import Run
@@ -97,7 +98,7 @@ def read_plan(folder: Path, *, to_resume: bool = False) -> dict[str, Any]:
 
 def keep_run(folder: Path, run: Run) -> None:
     """Keep a saved run in the folder too: as a second name of its file where that is possible."""
-    path = runs_in(folder) / f"{run.id}.parquet"
+    path = runs_in(folder) / f"{file_name(run.id)}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     saved = store.saved_path(run.id)
     try:

@@ -17,6 +17,7 @@ from perflib.framework import configured
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import Params
 from perflib.model.errors import UserError, choose
+from perflib.model.escape import lines, visible
 from perflib.model.extras import installed
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -99,7 +100,7 @@ class Sentences(list[str]):
     """Sentences, one a line where they are shown."""
 
     def __repr__(self) -> str:
-        return "\n".join(self)
+        return "\n".join(map(visible, self))
 
 
 @dataclass(repr=False)
@@ -273,7 +274,7 @@ class ExperimentView:
             measured = self._experiment.measure(wanted, progress, tag=tag)
         print(f"saved as run {measured.id} (stopped: {measured.provenance['stopped']})")
         for problem in measured.provenance["problems"]:
-            print(f"on the way: {problem}")
+            print(lines(f"on the way: {problem}"))
         return bound(measured)
 
     def analyse(self, samples: pd.DataFrame, id_: str = "table", **given: Any) -> RunView:

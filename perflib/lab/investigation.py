@@ -28,6 +28,7 @@ from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, Table
 from perflib.measure.progress import Reporter
 from perflib.model.errors import UserError, choose
+from perflib.model.escape import lines, visible
 
 __all__ = ["ConclusionView", "InvestigationView", "LeftOut", "Proposal", "investigate", "question"]
 
@@ -57,7 +58,7 @@ class LeftOut(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return AT_END if self == AT_END else f"left out: {self}"
+        return AT_END if self == AT_END else lines(f"left out: {self}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +92,8 @@ class Proposal:
         ]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name:8s} {text}" for name, text in self._words()) or AT_END
+        words = [visible(f"{name:8s} {text}") for name, text in self._words()]
+        return "\n".join(words) or AT_END
 
     def _repr_html_(self) -> str:
         if self.step is None:
@@ -108,7 +110,7 @@ class ConclusionView(Conclusion):
     """What all of it says, as it is shown: the headline, what was found, what stays open."""
 
     def __repr__(self) -> str:
-        return "\n".join(screen(self))
+        return "\n".join(map(visible, screen(self)))
 
     def _repr_html_(self) -> str:
         word = WORDS[self.headline.verdict]
@@ -403,15 +405,16 @@ class InvestigationView:
     def __repr__(self) -> str:
         made = self._made
         taken = sum(one.run is not None for one in self.evidence.taken)
-        lines = [f"investigation in {self.folder}: {taken} steps taken"]
+        told = [f"investigation in {self.folder}: {taken} steps taken"]
         if not made.replayed:
-            lines[0] += f", {made.left_s:.0f} s left"
-        lines.append(f"  so far: {conclude(self.evidence).headline.plain}")
-        return "\n".join(lines)
+            told[0] += f", {made.left_s:.0f} s left"
+        told.append(f"  so far: {conclude(self.evidence).headline.plain}")
+        return "\n".join(map(visible, told))
 
 
 def _say(sentence: str, indent: str = "") -> None:
-    print(textwrap.fill(sentence, 100, initial_indent=indent, subsequent_indent=indent + "  "))
+    rest = indent + "  "
+    print(textwrap.fill(lines(sentence), 100, initial_indent=indent, subsequent_indent=rest))
 
 
 def _legible(why: str) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from perflib.framework.plots import literally
+
 __all__ = ["Picture", "picture"]
 
 _DPI = 100
@@ -53,7 +55,7 @@ def picture(figure: Figure, dpi: int = _DPI) -> Picture:
 def _saved(figure: Figure, kind: str, dpi: int) -> bytes:
     buffer = io.BytesIO()
     nothing = {"png": {"Software": None}, "svg": {"Creator": None, "Date": None}}
-    with mpl.rc_context({"svg.hashsalt": "perflib", "svg.fonttype": "path"}):
+    with literally(), mpl.rc_context({"svg.hashsalt": "perflib", "svg.fonttype": "path"}):
         figure.savefig(buffer, format=kind, dpi=dpi, metadata=nothing[kind])
     return buffer.getvalue()
 

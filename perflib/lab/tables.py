@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from perflib.model.escape import visible
 from perflib.model.finding import Finding
 from perflib.model.sentences import estimate
 from perflib.stats.decide import Verdict
@@ -70,11 +71,8 @@ class Table:
         return f"<style>{STYLE}</style>{self.html()}"
 
     def __repr__(self) -> str:
-        widths = [
-            max(len(name), *(len(row[i]) for row in self.rows)) if self.rows else len(name)
-            for i, name in enumerate(self.columns)
-        ]
-        lines = [self.columns, *self.rows]
+        lines = [[visible(word) for word in row] for row in (self.columns, *self.rows)]
+        widths = [max(map(len, words)) for words in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
             for line in lines

@@ -6,12 +6,12 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import matplotlib as mpl
 import seaborn as sns
 from IPython.display import Image
 from matplotlib.figure import Figure
 
 from perflib import experiments
+from perflib.framework.plots import literally
 from perflib.model.run import Run
 
 __all__ = ["figures", "png", "show", "themed"]
@@ -32,7 +32,7 @@ def themed() -> Iterator[None]:
         "grid.alpha": 0.5,
         "legend.framealpha": 0.9,
     }
-    with mpl.rc_context():
+    with literally():
         sns.set_theme(style="whitegrid", palette="colorblind", color_codes=False, rc=settings)
         yield
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from perflib.measure.schedule import Status
 from perflib.model import config
+from perflib.model.escape import visible
 
 __all__ = ["Reporter", "Working"]
 
@@ -30,7 +31,7 @@ class Working:
 
     def __init__(self, title: str, mode: str | None = None) -> None:
         wish = config.progress()
-        self._title = title
+        self._title = visible(title)
         self._mode = mode or (wish.value if wish else self._fitting())
         self._logged: float | None = None
         self._begin = time.monotonic()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from perflib.model.escape import lines
+
 __all__ = ["MeasurementError", "PerflibError", "UserError", "choose"]
 
 
@@ -12,6 +14,10 @@ class PerflibError(Exception):
     """Base of every error that perflib raises on purpose; its text is meant for the user."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The text as a terminal may have it: a name in it is data (`perflib.model.escape`)."""
+        return lines(super().__str__())
 
 
 class UserError(PerflibError):

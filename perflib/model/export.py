@@ -12,6 +12,7 @@ from typing import Any
 
 from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.escape import file_name
 from perflib.model.files import replacing
 from perflib.model.recorded import change_texts, is_fixed, names_of_user, row_of
 from perflib.model.run import Run, host_of
@@ -64,7 +65,7 @@ def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> li
     if anonymous:
         nobody = Anonymous()
         runs = [nobody.run(one) for one in runs]
-    targets = [folder / f"{one.id}.parquet" for one in runs]
+    targets = [folder / f"{file_name(one.id)}.parquet" for one in runs]
     if there := [str(target) for target in targets if target.exists()]:
         msg = f"there is {', '.join(there)} already: name another folder, or remove it"
         raise UserError(msg)

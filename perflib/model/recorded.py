@@ -272,7 +272,7 @@ def change_texts(value: Any, change: Callable[[str], str]) -> Any:
 def _table_changed(samples: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
     """A text stands in many rows: it is changed once."""
     found = {}
-    for name, column in samples.items():
+    for name, column in samples.select_dtypes(exclude="number").items():
         texts = {one for one in column.unique() if isinstance(one, str)}
         changed = {one: new for one in texts if (new := change(one)) != one}
         if changed:

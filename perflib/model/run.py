@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from perflib.model.escape import visible
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -50,7 +52,7 @@ class Run:
 
     def __repr__(self) -> str:
         stopped = self.provenance.get("stopped", "unknown")
-        return f"<Run {self.id}: {len(self.samples)} samples, stopped: {stopped}>"
+        return visible(f"<Run {self.id}: {len(self.samples)} samples, stopped: {stopped}>")
 
 
 def new_id(experiment: str) -> str:

@@ -15,6 +15,8 @@ import string
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from perflib.model.escape import visible
+
 if TYPE_CHECKING:
     from perflib.model.finding import Finding
     from perflib.stats.decide import Reason
@@ -197,8 +199,8 @@ class _Formatter(string.Formatter):
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """A template with its values."""
-    return _Formatter().vformat(template, (), values)
+    """A template with its values, in one line: names are data (`perflib.model.escape`)."""
+    return visible(_Formatter().vformat(template, (), values))
 
 
 def _listed(words: Iterable[str]) -> str:

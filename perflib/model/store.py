@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.escape import file_name, from_csv_cell
 from perflib.model.files import replacing
 from perflib.model.ownership import check_writable, make_folder
+from perflib.model.recorded import change_texts
 from perflib.model.run import SCHEMA, Run, experiment_of
 
 if TYPE_CHECKING:  # both take long to import, and who only names a run's file needs neither
@@ -59,7 +61,7 @@ def runs_dir() -> Path:
 
 def saved_path(run_id: str) -> Path:
     """The file of a run."""
-    return runs_dir() / f"{run_id}.parquet"
+    return runs_dir() / f"{file_name(run_id)}.parquet"
 
 
 def _quoted(path: Path) -> str:
@@ -231,7 +233,10 @@ def _read(path: Path) -> Run:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """A table of samples that a user brings, CSV or Parquet."""
+    """A table of samples that a user brings, CSV or Parquet.
+
+    In CSV an apostrophe before what would be a formula is none of the text: the form writes it.
+    """
     if not path.is_file():
         msg = f"there is no file {path}"
         raise UserError(msg)
@@ -243,10 +248,13 @@ def read_table(path: Path) -> pd.DataFrame:
 
     try:
         with duckdb.connect() as connection:
-            return connection.execute(f"SELECT * FROM {reader}({_quoted(path)})").df()
+            table = connection.execute(f"SELECT * FROM {reader}({_quoted(path)})").df()
     except duckdb.Error as error:
         msg = f"{path} cannot be read as {path.suffix[1:]}: {str(error).splitlines()[0]}"
         raise UserError(msg) from error
+    if reader == "read_csv":
+        table = change_texts(table, from_csv_cell).rename(columns=from_csv_cell)
+    return table
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from perflib.instruments.perf.script import Profile
 from perflib.instruments.profile.costs import unit_of
 from perflib.instruments.profile.views import select
 from perflib.model.errors import UserError
+from perflib.model.escape import visible
 from perflib.model.files import replacing
 
 __all__ = ["default_event", "folded", "of_one_event", "speedscope", "write_parquet", "write_text"]
@@ -48,12 +49,13 @@ def folded(samples: pd.DataFrame, event: str | None = None) -> list[str]:
 
     The lines are those that ``stackcollapse-perf`` (``inferno-collapse-perf``) makes of the same
     text: one event, each sample with its period as weight, or one where the text has no periods;
-    a command's name ends where a number follows a blank, and its blanks are underscores; frames in
+    a command's name ends where a number follows a blank, its blanks are underscores; frames in
     an anonymous namespace and samples without frames are left out. Other than there, events with
     different modifiers (``cycles:u``, ``cycles:k``) are different events and a period counts also
     before an event's name that perf padded, both as in ``stackcollapse-perf.pl``; frames of files
     with a blank in their path, samples with a tracepoint's fields, frames without an object and
-    texts with ``PERF_RECORD_`` lines are read.
+    texts with ``PERF_RECORD_`` lines are read. Control characters and line ends in names are
+    written out, and a semicolon in a command's name is a colon: neither parts lines or frames.
 
     Parameters
     ----------
@@ -83,7 +85,8 @@ def folded(samples: pd.DataFrame, event: str | None = None) -> list[str]:
     total: Counter[str] = Counter()
     for comm, stack, weight in zip(firsts["comm"], firsts["stack"], sums, strict=True):
         if kept := _without_anonymous(stack):
-            total[f"{_NUMBER.sub('', comm).replace(' ', '_')};{kept}"] += int(weight)
+            name = _NUMBER.sub("", comm).replace(" ", "_").replace(";", ":")
+            total[visible(f"{name};{kept}")] += int(weight)
     return [f"{stack} {weight}" for stack, weight in sorted(total.items())]
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.allocators.analyse import tables
 from perflib.experiments.aliasing.allocators.claims import AGAIN, NEW
-from perflib.framework.plots import intervals, literal
+from perflib.framework.plots import intervals
 from perflib.model.sentences import size
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _addresses(shares: pd.DataFrame) -> Figure:
         sns.heatmap(
             mine["equal_percent"], annot=mine["words"], fmt="", annot_kws={"fontsize": "small"},
             cmap="Reds", vmin=0, vmax=100, cbar=False, ax=axes,
-            xticklabels=[size(one) for one in sizes], yticklabels=[*map(literal, allocators)],
+            xticklabels=[size(one) for one in sizes], yticklabels=allocators,
         )  # fmt: skip
         axes.tick_params(axis="x", rotation=45)
         axes.tick_params(axis="y", rotation=0)
@@ -75,7 +75,7 @@ def _addresses(shares: pd.DataFrame) -> Figure:
 def _cost(costs: pd.DataFrame) -> Figure:
     """What the distance costs, and what else the allocator's buffer does, with intervals."""
     names = [
-        f"{literal(row['allocator'])}, {literal(row['function'])}, {size(row['size_bytes'])}"
+        f"{row['allocator']}, {row['function']}, {size(row['size_bytes'])}"
         for row in costs.to_dict("records")
     ]
     figure = Figure(figsize=(8.2, 0.27 * len(names) + 1.9))
@@ -131,12 +131,12 @@ def _time(times: pd.DataFrame) -> Figure:
             continue
         y, high = mine["element_ns"], mine["high_ns"]
         intervals(axes, range(len(mine)), y, mine["low_ns"], high, fmt="o", ms=5, lw=1)
-        names = [literal(name) for name in mine["allocator"]]
+        names = list(mine["allocator"])
         axes.set_xticks(range(len(mine)), names, rotation=30, ha="right", fontsize="small")
         axes.set_xlim(-0.5, len(mine) - 0.5)
         top = float(high.where(np.isfinite(high), y).max())
         axes.set_ylim(0, 1.15 * min(top, _MOST_SHOWN * float(y.median())))
-        axes.set_title(f"{literal(function)}, {size(size_bytes)}", fontsize="medium")
+        axes.set_title(f"{function}, {size(size_bytes)}", fontsize="medium")
     for axes in panels[:, 0]:
         axes.set_ylabel("time per element (ns)", fontsize="small")
     figure.suptitle(

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from perflib.experiments.aliasing.addresses import aliasing
 from perflib.experiments.aliasing.offsets.analyse import OTHER, tables
 from perflib.experiments.aliasing.offsets.functions import DGEMV, FUNCTIONS, ROUTINES, VARIANTS
-from perflib.framework.plots import MARKS, intervals, literal, once_each
+from perflib.framework.plots import MARKS, intervals, once_each
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,14 +52,14 @@ def _panel_and_line(swept: Mapping[Hashable, Any]) -> tuple[str, str, str]:
     """In which row and column a function is drawn, and what its line is called there."""
     routine, build, n = swept["routine"], swept["build"], swept["n"]
     if routine == DGEMV:
-        return f"{DGEMV} {literal(build)}", f"stored by {literal(swept['order'])}", f"n = {n}"
+        return f"{DGEMV} {build}", f"stored by {swept['order']}", f"n = {n}"
     if routine in FUNCTIONS:
-        level, restrict = VARIANTS.get(build, (literal(build), False))
+        level, restrict = VARIANTS.get(build, (build, False))
         row = f"{routine} -{level}" if level else routine
         length = f"{n:,} floats".replace(",", " ")
         line = "with restrict" if restrict else "without restrict" if level else "C library"
         return row, length, line
-    return literal(swept["function"]), "", "time"
+    return swept["function"], "", "time"
 
 
 def time_figure(curves: pd.DataFrame) -> Figure:
@@ -149,14 +149,14 @@ def _simulated(rows: pd.DataFrame, model: str) -> Figure:
     axes.set_xlabel("offset between the buffers (B)")
     axes.set_ylabel("simulated 4K aliases\nper element")
     axes.set_ylim(-0.2, None)
-    axes.set_title(f"simulated: {literal(model)}", fontsize="small", fontweight="normal")
+    axes.set_title(f"simulated: {model}", fontsize="small", fontweight="normal")
     once_each(axes, loc="best")
     return figure
 
 
 def _effects(effects: pd.DataFrame) -> Figure:
     """What each function's predicted offsets cost, and its slowest, with intervals."""
-    names = [literal(name) for name in effects["function"]]
+    names = list(effects["function"])
     figure = Figure(figsize=(8, 0.24 * len(names) + 1.8))
     axes = figure.subplots()
     kinds = (

@@ -29,6 +29,7 @@ from perflib.measure.journal import Journal
 from perflib.measure.process import Served, Worker
 from perflib.measure.schedule import Columns, frame_of, take_rounds
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.escape import lines
 from perflib.model.finding import Finding
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ class OffsetSweep:
 
     def __repr__(self) -> str:
         count = len(set(self.samples["round"]))
-        lines = [f"<OffsetSweep of {self.name}: {count} rounds, {self.stopped}>"]
-        return "\n".join([*lines, *map(str, self.findings()), *self.problems])
+        told = [f"<OffsetSweep of {self.name}: {count} rounds, {self.stopped}>"]
+        return lines("\n".join([*told, *map(str, self.findings()), *self.problems]))
 
 
 def sweep_offsets(
