@@ -162,3 +162,137 @@ def test_root_puts_no_setting_back_that_another_user_wrote_down(users: tuple[Use
     assert victim.read_text() == "kept"
     assert "Traceback" not in complaints
     assert (restore / f"{boot}.journal").exists()
+
+
+# --- what a stranger put, or could exchange ------------------------------------------------------
+
+
+def of_ordinary(*paths: Path) -> None:
+    for path in paths:
+        os.chown(path, ORDINARY, ORDINARY, follow_symlinks=False)
+
+
+@pytest.mark.parametrize("by", ["folder above", "link above", "owner above"])
+def test_a_cache_that_another_could_exchange_is_not_used(users: tuple[User, User], by: str) -> None:
+    """The cache itself is root's alone, but not the way to it."""
+    root, _ = users
+    above = root.home / "above"
+    cache = above / "cache"
+    cache.mkdir(parents=True)
+    cache.chmod(0o700)
+    named = cache
+    if by == "folder above":
+        above.chmod(0o777)
+    elif by == "owner above":
+        of_ordinary(above)
+    else:
+        link = root.home.parent / "tmp" / "link"
+        link.symlink_to(above)
+        of_ordinary(link)
+        named = link / "cache"
+    said = refused(root.start("run", "machine", *QUICK, PERFLIB_CACHE=str(named)))
+    assert "PERFLIB_CACHE" in said
+    assert ("link" if by == "link above" else str(above)) in said
+    assert list(cache.iterdir()) == []
+
+
+def test_a_library_planted_in_an_open_cache_is_never_loaded(users: tuple[User, User]) -> None:
+    root, _ = users
+    cache = root.home / "cache"
+    answer(root.start("run", "machine", *QUICK, PERFLIB_CACHE=str(cache)))
+    cache.chmod(0o777)
+    planted = list(cache.glob("*/*.so"))
+    for library in planted:
+        library.write_bytes(b"harm")
+    of_ordinary(*planted)
+    assert planted
+    for right in (0o777, 0o700):  # also once the cache is closed again
+        cache.chmod(right)
+        said = refused(root.start("run", "machine", *QUICK, PERFLIB_CACHE=str(cache)))
+        assert "nothing is loaded from it" in said
+
+
+def test_runs_are_not_written_where_another_user_could_exchange_them(
+    users: tuple[User, User],
+) -> None:
+    root, ordinary = users
+    store = ordinary.home / "data"
+    (store / "runs").mkdir(parents=True)
+    of_ordinary(store, store / "runs")
+    opened = root.home / "open"
+    (opened / "runs").mkdir(parents=True)
+    (opened / "runs").chmod(0o777)
+    for home in (store, opened):
+        said = refused(root.start("run", "machine", *QUICK, PERFLIB_HOME=str(home)))
+        assert "nothing is written" in said
+        assert "PERFLIB_HOME" in said
+        assert list((home / "runs").iterdir()) == []
+    run = answer(ordinary.start("run", "machine", *QUICK, PERFLIB_HOME=str(store)))["run"]
+    shown = root.start("show", run, PERFLIB_HOME=str(store))  # to be read is not to be trusted
+    assert run in shown.communicate(timeout=200)[0]
+    assert shown.returncode == 0
+
+
+def test_a_planted_journal_starts_no_job(users: tuple[User, User]) -> None:
+    """Its parameters name the job: whoever went on with it would start a stranger's program."""
+    root, _ = users
+    proof = root.home / "proof"
+    run_id = "kv_per_core-20260102-030405-host-0000000000"
+    header = {
+        "id": run_id,
+        "experiment": "kv_per_core",
+        "params": {"job": "command", "job_command": f"touch {proof}"},
+        "plan": {},
+    }
+    journal = root.home / "data" / "runs" / f"{run_id}.journal"
+    journal.parent.mkdir(parents=True)
+    journal.write_text(json.dumps(header) + "\n")
+    home = {"PERFLIB_HOME": str(root.home / "data")}
+    of_ordinary(journal)
+    said = refused(root.start("run", "--resume", run_id, **home))
+    assert f"{journal} belongs to user id {ORDINARY}" in said
+    os.chown(journal, 0, 0)
+    journal.chmod(0o666)
+    said = refused(root.start("run", "--resume", run_id, **home))
+    assert f"{journal} can be written by others" in said
+    elsewhere = root.home / "elsewhere"
+    journal.rename(elsewhere)
+    journal.symlink_to(elsewhere)
+    process = root.start("run", "--resume", run_id, **home)
+    assert "cannot be opened" in process.communicate(timeout=200)[1]
+    assert process.returncode == 1
+    assert not proof.exists()
+
+
+def test_a_planted_plan_starts_no_job(users: tuple[User, User]) -> None:
+    root, _ = users
+    proof, folder = root.home / "proof", root.home.parent / "tmp" / "investigation"
+    folder.mkdir()
+    question = {"job": f"touch {proof}", "events": 20}
+    plan = {"schema": 1, "question": question, "cores": [0], "tag": "", "spent_s": 0.0}
+    (folder / "investigation.json").write_text(json.dumps({**plan, "fit": {}, "steps": []}))
+    of_ordinary(folder, folder / "investigation.json")
+    said = refused(root.start("investigate", "--resume", str(folder)))
+    assert f"belongs to user id {ORDINARY}" in said
+    assert "--replay" in said
+    assert not proof.exists()
+
+
+def test_a_configuration_that_a_stranger_linked_to_is_not_read(users: tuple[User, User]) -> None:
+    root, _ = users
+    real = root.home / "perflib.toml"
+    real.write_text('progress = "log"\n')
+    planted = root.home.parent / "tmp" / "perflib.toml"
+    planted.symlink_to(real)
+    for owner, counts in ((0, True), (ORDINARY, False)):
+        os.chown(planted, owner, owner, follow_symlinks=False)
+        argv = [sys.executable, "-m", "perflib", "config", "--json"]
+        done = subprocess.run(
+            argv,
+            env=root.environment,
+            cwd=planted.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert (str(planted) in done.stdout) == counts

@@ -418,3 +418,11 @@ def test_runs_of_the_first_schema_have_the_names_of_this_one() -> None:
     assert [set(one) for one in old.provenance["conditions"]] == [
         {"requested", "obtained", "violated"}
     ] * len(old.provenance["conditions"])
+
+
+@pytest.mark.parametrize("id_", ["../out", "/etc/out", ".hidden", "-option", "", "a\0b", "a\nb"])
+def test_a_strangers_file_cannot_name_a_place(id_: str, tmp_path: Path) -> None:
+    """The id of a run becomes the name of a file where it is copied to."""
+    path = store.save(run(id_), tmp_path / "stranger.parquet")
+    with pytest.raises(UserError, match="no run of perflib is called so"):
+        store.load(path)
