@@ -101,7 +101,11 @@ def reference(folder: Path, name: str, *, private: bool) -> dict[str, Any]:
     file = folder / f"{name}.json"
     if not file.exists():
         subject = Subject(
-            folder / f"reference-{name}-{os.getpid()}", folder / "cache", name, random.Random(0), private=private
+            folder / f"reference-{name}-{os.getpid()}",
+            folder / "cache",
+            name,
+            random.Random(0),
+            private=private,
         )
         try:
             for _ in range(2):  # the first compiles

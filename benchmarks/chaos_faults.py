@@ -228,6 +228,7 @@ def _lift_limit(run: Subject) -> None:
 def _on_huge_pages(run: Subject) -> None:
     run.words = [word for word in run.words if not word.startswith(("backings=", "settings="))]
     run.words.append("backings=4k,hugetlb")
+    run.watch(_POOL)
 
 
 def _steal_pool(run: Subject) -> bool:
@@ -302,6 +303,7 @@ COMPILERS = (
     "mute",
 )
 _PATIENCE_S = 10
+_FEW_KERNELS = ("machine", "numa", "coherence", "alias_map", "allocators", "threads")
 
 
 def _compiler(mode: str) -> Callable[[Subject], None]:
@@ -324,8 +326,9 @@ def _honest(run: Subject) -> None:
 def _compilers() -> Iterable[Fault]:
     for mode in COMPILERS:
         yield Fault(
-            f"compiler: {mode}", lambda _: None, _compiler(mode), _honest, cold=True, once_more=True
-        )
+            f"compiler: {mode}", lambda _: None, _compiler(mode), _honest, cold=True,
+            once_more=True, experiments=_FEW_KERNELS,
+        )  # fmt: skip
 
 
 def _compiler_goes(run: Subject) -> None:
@@ -376,7 +379,7 @@ FAULTS: dict[str, Fault] = {
         *_compilers(),
         Fault(
             "compiler: goes", _compiler_goes, _compiler("honest"), _compiler_returns, cold=True,
-            once_more=True,
+            once_more=True, experiments=_FEW_KERNELS,
         ),
     )
 }  # fmt: skip

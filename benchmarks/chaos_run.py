@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,8 @@ QUICK: Mapping[str, Mapping[str, str]] = {
     "erasure_coding": {"implementations": "ours_table,ours_simd", "block_mib": "0.25"},
     "threads": {"events": "20", "versions": "Initial,Final"},
 }
-BUDGET_S = 2.0
+BUDGET_S = 1.0
 _THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_POOL = Path("/proc/sys/vm/nr_hugepages")
 _GUARD = os.path.join("settings", "guard.py")  # noqa: PTH118 (a part of a command line)
 _LEAVE_S = 20.0  # in which what outlives the command must end: the guard, a compiler
 _POLL_S = 0.005
@@ -133,8 +132,6 @@ class Subject:
         self.undo: list[Callable[[], None]] = []
         if private:
             self._own_settings()
-        self.watched = [path for path in (_THP, _POOL) if path.exists()]
-        self.settings = {path: read_setting(str(path)) for path in self.watched}
 
     # --- mounts that only this process and its children see ---------------------------------------
 
@@ -146,6 +143,12 @@ class Subject:
             self._mount("--bind", str(copy), str(_THP))
             other = "always" if read_setting(str(_THP)) != "always" else "madvise"
             self.words.append(f"settings=thp={other}")
+            self.watch(_THP)
+
+    def watch(self, setting: Path) -> str:
+        """Expect of a setting, in the end, what it is now."""
+        self.settings[setting] = read_setting(str(setting))
+        return self.settings[setting]
 
     def small_disk(self, mib: int) -> None:
         """The store on a file system of its own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -39,6 +38,7 @@ from perflib.experiments.aliasing.environment.trials import Configuration, Envir
 from perflib.instruments.counters.groups import Requested, countable
 from perflib.instruments.counters.sets import events_of, sets
 from perflib.kernels import build
+from perflib.machine.scratch import scratch
 from perflib.measure.process import Worker
 from perflib.measure.schedule import Status, frame_of
 from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
@@ -160,8 +160,8 @@ def _link_environment(ask: Ask, params: AliasEnvironmentParams, first_bytes: int
     """The smallest size at which the first link order aliases, and some other does not."""
     if params.link_orders < 2 or params.variables == "hold":
         return None
-    with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
-        there = ask(_linked(params, Path(folder))[0], first_bytes)
+    with scratch() as folder:
+        there = ask(_linked(params, folder)[0], first_bytes)
     places = range(0, PAGE, STEP_BYTES)
     aliasing = (lower for lower in places if pairs_of(with_stack_lower(there, lower)))
     return first_bytes + next(aliasing, 0)
@@ -229,8 +229,8 @@ def take(params: AliasEnvironmentParams, session: Session) -> str:
         return AliasEnvTable(samples).half_width if enough else float("inf")
 
     with (
-        tempfile.TemporaryDirectory(prefix="perflib-") as folder,
-        trials(params, plan, Path(folder)) as starts,
+        scratch() as folder,
+        trials(params, plan, folder) as starts,
     ):
         stopped = session.rounds(
             params, len(plan["configurations"]), starts.take, half_width, least_s=0.0

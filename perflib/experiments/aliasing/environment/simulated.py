@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from perflib.experiments.aliasing.environment.addresses import (
@@ -18,6 +16,7 @@ from perflib.experiments.aliasing.environment.addresses import (
 from perflib.experiments.aliasing.environment.starts import Program, padded, read_line
 from perflib.instruments.simulators.models import HASWELL_STORES, StoreBufferModel
 from perflib.instruments.simulators.qemu import qemu_counts
+from perflib.machine.scratch import scratch
 
 __all__ = ["simulated_aliases"]
 
@@ -69,10 +68,10 @@ def simulated_aliases(
     UserError, MeasurementError
         As of ``qemu_counts``: no QEMU, or it failed.
     """
-    with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
+    with scratch() as folder:
 
         def simulate(place: int, environment_bytes: int) -> tuple[Any, dict[str, int]]:
-            file = Path(folder) / f"{place:06d}"
+            file = folder / f"{place:06d}"
             # The arguments lie on the stack, too: all files' names are of one length.
             argv = [str(program.path), *program.arguments(str(file))[1:]]
             table = qemu_counts(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from perflib.experiments.aliasing.offsets.trials import TRIAL, calls_for, visiti
 from perflib.kernels import build
 from perflib.machine.hardware.topology import topology
 from perflib.machine.libraries.blas import ONE_THREAD
+from perflib.machine.scratch import scratch
 from perflib.measure.conditions import Conditions
 from perflib.measure.journal import Journal
 from perflib.measure.process import Served, Worker
@@ -178,8 +177,8 @@ def sweep_offsets(
     core = topology().allowed_cpus()[0] if cpu is None else cpu
     conditions = Conditions(cpu=core, environment={**ONE_THREAD, **(environment or {})})
     name = sweeper.function["name"]
-    with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
-        journal = Journal.create(Path(folder) / "sweep.journal", {})
+    with scratch() as folder:
+        journal = Journal.create(folder / "sweep.journal", {})
         with closing(journal), Worker(Served(name, sweeper), conditions) as worker:
 
             def timed(order: Sequence[int], warm_calls: int, calls: int) -> Columns:
