@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import fcntl
+import glob
 import json
 import os
 import re
@@ -93,6 +94,7 @@ def save(run: Run, path: Path | None = None) -> Path:
 
     try:
         make_folder(path.parent)
+        _remove_unfinished(path)
         with replacing(path) as temporary, duckdb.connect() as connection:
             connection.register("samples", run.samples)
             connection.execute(
@@ -104,6 +106,12 @@ def save(run: Run, path: Path | None = None) -> Path:
         msg = f"run {run.id} cannot be saved to {path}: {str(error).splitlines()[0]}"
         raise MeasurementError(msg) from error
     return path
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove what a process left that was killed while it saved this run; nobody else does."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        left.unlink(missing_ok=True)
 
 
 def load(run_id: str | Path) -> Run:

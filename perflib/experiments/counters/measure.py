@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perflib.experiments.counters.analyse import CountersTable
@@ -22,6 +20,7 @@ from perflib.instruments.counters.groups import countable
 from perflib.instruments.joblog.jobrun import job_argv, run_job
 from perflib.instruments.perf.recorder import Recorder
 from perflib.machine.hardware.pmu import pmu
+from perflib.machine.scratch import scratch
 from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
 
@@ -82,8 +81,8 @@ def _why_not_sampled(event: str, frequency_hz: int) -> str:
     """Why perf cannot sample here, found by trying; empty where it can."""
     try:
         with (
-            tempfile.TemporaryDirectory(prefix="perflib-sampled-") as folder,
-            Recorder(os.getpid(), folder=Path(folder), event=event, frequency_hz=frequency_hz),
+            scratch() as folder,
+            Recorder(os.getpid(), folder=folder, event=event, frequency_hz=frequency_hz),
         ):
             return ""
     except MeasurementError as error:

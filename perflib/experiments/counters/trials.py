@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from perflib.instruments.joblog.jobrun import JobResult, job_argv, run_job
 from perflib.instruments.perf import script as perfscript
 from perflib.instruments.perf.recorder import Recorder
 from perflib.machine.files import text
+from perflib.machine.scratch import scratch
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
@@ -180,13 +180,13 @@ class CountedJobs(Jobs):
 
     def _sample(self, wanted: Configuration) -> tuple[Rows, dict[str, Any]]:
         recorders: list[Recorder] = []
-        with tempfile.TemporaryDirectory(prefix="perflib-sampled-") as folder:
+        with scratch() as folder:
 
             @contextlib.contextmanager
             def attach(pid: int) -> Iterator[None]:
                 recorder = Recorder(
                     pid,
-                    folder=Path(folder),
+                    folder=folder,
                     event=self._sampled,
                     frequency_hz=self._params.sampling_hz,
                 )
@@ -197,7 +197,7 @@ class CountedJobs(Jobs):
 
             spent = self._run(wanted.jobs, attach)
             (recorder,) = recorders
-            samples = perfscript.read(recorder.script(Path(folder) / "samples.txt")).samples
+            samples = perfscript.read(recorder.script(folder / "samples.txt")).samples
         base, colon, domain = recorder.event.partition(":")
         event = _COUNTED_AS.get(base, base) + colon + domain
         row = _row(
@@ -229,9 +229,9 @@ class CountedJobs(Jobs):
             )
             return
         with (
-            tempfile.TemporaryDirectory(prefix="perflib-sampled-") as folder,
+            scratch() as folder,
             Recorder(
-                pid, folder=Path(folder), event=self._sampled, frequency_hz=params.sampling_hz
+                pid, folder=folder, event=self._sampled, frequency_hz=params.sampling_hz
             ) as recorder,
         ):
 

@@ -184,16 +184,15 @@ class EventProfile(Experiment):
     def unavailable(self) -> str:
         """Try to record this very process for a moment."""
         import os
-        import tempfile
-        from pathlib import Path
 
         from perflib.instruments.perf.recorder import Recorder
         from perflib.instruments.perf.tool import PerfUnavailableError
+        from perflib.machine.scratch import scratch
 
         try:
             with (
-                tempfile.TemporaryDirectory() as folder,
-                Recorder(os.getpid(), folder=Path(folder)) as recorder,
+                scratch() as folder,
+                Recorder(os.getpid(), folder=folder) as recorder,
             ):
                 recorder.enable()
                 recorder.disable()

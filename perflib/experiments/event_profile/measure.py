@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -29,6 +28,7 @@ from perflib.instruments.perf.event_profile import (
 from perflib.instruments.profile.annotate import annotate
 from perflib.instruments.profile.views import merge_copies
 from perflib.kernels import Build, build, load, record
+from perflib.machine.scratch import scratch
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
@@ -309,17 +309,17 @@ class ProfiledJobs(Jobs):
 
     def take(self, place: int, _stop: threading.Event | None) -> Columns:
         """Run the job on a core and record the event: one row a sample."""
-        with tempfile.TemporaryDirectory(prefix="perflib-profile-") as folder:
+        with scratch() as folder:
             argv, slices = self._argv[place], None
             if self._slice_steps is not None:
-                slices = Path(folder) / "slices"
+                slices = folder / "slices"
                 argv = [*argv, "--slices", f"{self._slice_steps}:{slices}"]
             try:
                 profile = profile_job(
                     argv,
                     self._format,
                     {self._event},
-                    folder=Path(folder),
+                    folder=folder,
                     timeout_s=self._timeout_s,
                     conditions=self.conditions[place],
                     sampling=self._sampling,
@@ -374,13 +374,13 @@ class ProfiledRunning:
     def take(self, _place: int, stop: threading.Event | None) -> Columns:
         """Wait for the event and record it: one row a sample."""
         begun = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="perflib-profile-") as folder:
+        with scratch() as folder:
             profile = profile_running(
                 self._pid,
                 self._log,
                 self._format,
                 {self._event},
-                folder=Path(folder),
+                folder=folder,
                 timeout_s=self._timeout_s,
                 stop=stop,
                 sampling=self._sampling,

@@ -24,7 +24,6 @@ else, and ``source`` begins with ``simulated:``. Measured counts are never mixed
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -40,6 +39,7 @@ from perflib.instruments.simulators.run import (
     run_under,
 )
 from perflib.machine.libraries.elf import header, read_elf
+from perflib.machine.scratch import scratch
 from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["COLUMNS", "QEMU_INSTALL", "Grouping", "qemu_counts"]
@@ -102,8 +102,8 @@ def qemu_counts(
         raise UserError(choose("grouping (by=)", by, _GROUPINGS))
     program = find_program(argv, environment)
     qemu, version = _emulator(program)
-    with tempfile.TemporaryDirectory(prefix="perflib-") as folder:
-        out = Path(folder) / "counts"
+    with scratch() as folder:
+        out = folder / "counts"
         plugin = ",".join([_plugin(version), *_options(out, tlb, store_buffer)])
         line = [qemu, "-0", argv[0], "-plugin", plugin, str(program), *argv[1:]]
         try:
