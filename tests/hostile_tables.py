@@ -21,7 +21,10 @@ RUNS = Path(__file__).parent / "data" / "runs"
 _ROUNDS = 12  # of a golden run: an attack needs no narrow interval
 
 Table = pd.DataFrame
-Hostile = Callable[[Table, tuple[Column, ...], np.random.Generator], Iterator[tuple[str, Table]]]
+Columns = tuple[Column, ...]
+Random = np.random.Generator
+Tables = Iterator[tuple[str, Table]]  # what is wrong with each
+Hostile = Callable[[Table, Columns, Random], Tables]
 
 
 @functools.cache
@@ -61,14 +64,17 @@ def _changed(table: Table, name: str, value: object, row: int | None = None) -> 
     return table.assign(**{name: values.infer_objects()})
 
 
-def infinite(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:
+def infinite(table: Table, columns: Columns, generator: Random) -> Tables:
     """One infinite value in each numeric column."""
     for column in _numbers(columns, table):
         row = int(generator.integers(len(table)))
-        yield column.name, _changed(table, column.name, float(generator.choice([np.inf, -np.inf])), row)
+        yield (
+            column.name,
+            _changed(table, column.name, float(generator.choice([np.inf, -np.inf])), row),
+        )
 
 
-def missing(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:
+def missing(table: Table, columns: Columns, generator: Random) -> Tables:
     """A value missing, every other one, and all, in each column."""
     for column in columns:
         if column.name not in table:
@@ -80,7 +86,7 @@ def missing(table: Table, columns: tuple[Column, ...], generator: np.random.Gene
         yield f"{column.name}, all", _changed(table, column.name, None)
 
 
-def broken(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:
+def broken(table: Table, columns: Columns, generator: Random) -> Tables:
     """Fractions where whole numbers are, and numbers beyond 64 bits."""
     for column in _numbers(columns, table):
         row = int(generator.integers(len(table)))
@@ -91,7 +97,7 @@ def broken(table: Table, columns: tuple[Column, ...], generator: np.random.Gener
         yield f"{column.name}, negative", _changed(table, column.name, -7, row)
 
 
-def random_keys(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:
+def random_keys(table: Table, columns: Columns, generator: Random) -> Tables:
     """Random whole numbers in place of each key, and of all."""
     keys = [column for column in _numbers(columns, table) if column.role == "key"]
     everything = table
@@ -104,7 +110,7 @@ def random_keys(table: Table, columns: tuple[Column, ...], generator: np.random.
     yield "all", everything
 
 
-def extreme(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:
+def extreme(table: Table, columns: Columns, generator: Random) -> Tables:
     """The largest and the smallest that a column may hold, and what doubles may, in one or all."""
     for column in _numbers(columns, table):
         row = int(generator.integers(len(table)))
@@ -118,21 +124,24 @@ def extreme(table: Table, columns: tuple[Column, ...], generator: np.random.Gene
             yield f"{column.name}, any order of magnitude", table.assign(**{column.name: spread})
 
 
-def few(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:
+def few(table: Table, columns: Columns, generator: Random) -> Tables:
     """One row, two, three, one round; also with tiny values."""
     rows = generator.permutation(len(table))
     for count in (1, 2, 3, 7):
         part = table.iloc[np.sort(rows[:count])]
         yield f"{count}", part
-        tiny = {column.name: 1e-12 for column in columns
-                if column.role == "measured" and column.type == "number" and column.name in part}
+        tiny = {
+            column.name: 1e-12
+            for column in columns
+            if column.role == "measured" and column.type == "number" and column.name in part
+        }
         yield f"{count}, tiny", part.assign(**tiny)
     if "round" in table:
         yield "one round", table[table["round"] == table["round"].min()]
     yield "first of many", table.head(20)
 
 
-def shuffled(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:
+def shuffled(table: Table, columns: Columns, generator: Random) -> Tables:
     """Rows twice, in another order, and each column's values exchanged at random."""
     yield "twice", pd.concat([table, table], ignore_index=True)
     yield "order", table.iloc[generator.permutation(len(table))]
@@ -142,7 +151,7 @@ def shuffled(table: Table, columns: tuple[Column, ...], generator: np.random.Gen
             yield column.name, table.assign(**{column.name: values})
 
 
-def garbage(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:
+def garbage(table: Table, columns: Columns, generator: Random) -> Tables:
     """Texts where numbers are, numbers where texts are, random texts, mixed types, odd names."""
     for column in columns:
         if column.name not in table:
@@ -156,15 +165,26 @@ def garbage(table: Table, columns: tuple[Column, ...], generator: np.random.Gene
         if column.type == "text":
             texts = [f"x{number}" for number in generator.integers(1, 10**6, len(table))]
             yield f"{column.name}, all different", table.assign(**{column.name: texts})
-            yield f"{column.name}, category", table.assign(**{column.name: table[column.name].astype("category")})
-    yield "columns are numbers", table.rename(columns={name: place for place, name in enumerate(table)})
-    yield "two of a name", pd.concat([table, table[[columns[0].name]]], axis=1) if columns[0].name in table else table
+            yield (
+                f"{column.name}, category",
+                table.assign(**{column.name: table[column.name].astype("category")}),
+            )
+    yield (
+        "columns are numbers",
+        table.rename(columns={name: place for place, name in enumerate(table)}),
+    )
+    yield (
+        "two of a name",
+        pd.concat([table, table[[columns[0].name]]], axis=1) if columns[0].name in table else table,
+    )
     yield "complex", _changed(table, next(_numbers(columns, table)).name, 1j)
 
 
-def still(table: Table, columns: tuple[Column, ...], generator: np.random.Generator) -> Iterator[tuple[str, Table]]:  # noqa: ARG001
+def still(table: Table, columns: Columns, _generator: Random) -> Tables:
     """A clock that stands still, or knows two values only."""
-    measured = [column.name for column in columns if column.role == "measured" and column.name in table]
+    measured = [
+        column.name for column in columns if column.role == "measured" and column.name in table
+    ]
     for value in (1, 1000):
         yield f"constant {value}", table.assign(**dict.fromkeys(measured, value))
     coarse = {name: 1000 + 1000 * (table[name] > table[name].median()) for name in measured}
@@ -176,11 +196,11 @@ HOSTILE: tuple[Hostile, ...] = (
 )  # fmt: skip
 
 
-def hostile(name: str, kinds: tuple[Hostile, ...] = HOSTILE, seed: int = 1) -> Iterator[tuple[str, Table]]:
+def hostile(name: str, seed: int = 1) -> Tables:
     """Every hostile table of an experiment, and what is wrong with it."""
     run = golden(name)
     columns = experiments.get(name).columns
-    for kind in kinds:
+    for kind in HOSTILE:
         generator = np.random.default_rng(seed)
         for what, table in kind(run.samples, columns, generator):
             yield f"{kind.__name__}: {what}", table

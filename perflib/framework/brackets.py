@@ -130,7 +130,7 @@ def tell(samples: pd.DataFrame) -> Told | None:
     chained = measured(CHAIN_NAMES)
     names = (*PORT_NAMES, *CHAIN_NAMES) if chained else PORT_NAMES
     values = {name: samples[name].to_numpy(np.float64, na_value=np.nan) for name in names}
-    cpus = samples["cpu"].to_numpy()
+    cpus = samples["cpu"].fillna(_UNKNOWN).to_numpy()
     rows = {int(cpu): np.flatnonzero(cpus == cpu) for cpu in np.unique(cpus)}
     probes = {
         cpu: Probes.of({name: values[name][at] for name in names}, chained=chained)

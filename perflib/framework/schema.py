@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "check_cells", "checked", "too_few_values"]
 
-Type = Literal["integer", "number", "text", "boolean"]
+Type = Literal["integer", "number", "text", "boolean", "json"]
 Role = Literal["key", "measured", "other"]
 
 _COUNT = 2**31 - 1  # of rounds, cores, threads, calls of a slice: whatever is no time and no size
@@ -39,8 +39,9 @@ _MOST = {
 _LEAST_MEASURED = 1e-6  # ns, s, cycles: what is less is no measurement, and ratios overflow
 _SHOWN = 80  # characters of a value in a sentence
 # An analysis makes arrays of all rounds by all configurations, NaN where there is no sample.
-_MOST_CELLS = 20_000_000
-_CELLS_A_ROW = 200
+# Of those a complete table has one a row; below the first number nobody minds.
+_CELLS_ALWAYS = 100_000
+_CELLS_A_ROW = 100
 _FEWEST_VALUES = 5  # different ones of what was measured
 _ENOUGH_ROWS = 20  # to expect so many
 
@@ -62,6 +63,8 @@ class Column:
         Bounds of numbers; else those that the unit and the role suggest.
     values
         All that a text may be; without them any text.
+    holds
+        What a text in JSON is, as a type for pydantic.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Column:
     least: float | None = None
     most: float | None = None
     values: tuple[str, ...] = ()
+    holds: Any = None
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -167,7 +171,7 @@ def _values(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> 
     if needed and (absent := missing & used).any():
         msg = f"the column {column.name!r} has no value in {_row(absent)}"
         raise UserError(msg)
-    check = {"text": _text, "boolean": _boolean}.get(column.type, _numbers)
+    check = {"text": _text, "boolean": _boolean, "json": _json}.get(column.type, _numbers)
     return check(values, column, used & ~missing)
 
 
@@ -188,6 +192,9 @@ def _numbers(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) ->
             _refuse(values, column, broken, "and it takes whole numbers")
     outside = used & ((numbers < low) | (numbers > high))
     _refuse(values, column, outside, f"and it takes {_number(low)} to {_number(high)}")
+    if column.unit and column.least is None and not whole:
+        tiny = used & (numbers != 0) & (numbers < _LEAST_MEASURED)
+        _refuse(values, column, tiny, "which is too small to be measured")
     if whole and not is_integer_dtype(values) and np.isfinite(numbers).all():
         inside = np.clip(numbers, -(2.0**62), 2.0**62)  # those of rows that are not used
         return values.__class__(inside.astype(np.int64), index=values.index, name=values.name)
@@ -216,6 +223,23 @@ def _text(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> pd
     return values
 
 
+def _json(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> pd.Series[Any]:
+    from pydantic import TypeAdapter, ValidationError
+
+    _text(values, column, used)
+    adapter = TypeAdapter(column.holds)
+    for row in used.nonzero()[0]:
+        try:
+            adapter.validate_json(values.iloc[row])
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            why = f"{where} {first['msg']}".strip()
+            msg = f"the column {column.name!r} is not what it takes in row {row + 1}: {why}"
+            raise UserError(msg) from error
+    return values
+
+
 def _refuse(values: pd.Series[Any], column: Column, wrong: NDArray[np.bool_], why: str) -> None:
     if wrong.any():
         unit = f" {column.unit}" if column.unit else ""
@@ -240,7 +264,7 @@ def check_cells(axes: Mapping[str, int], rows: int) -> None:
         Says how many cells there would be: a column is no key, but numbers its rows.
     """
     cells = math.prod(axes.values())
-    if cells > max(_MOST_CELLS, _CELLS_A_ROW * rows):
+    if cells > max(_CELLS_ALWAYS, _CELLS_A_ROW * rows):
         sizes = " by ".join(f"{size} {name}" for name, size in axes.items())
         msg = f"{sizes} are {cells:.3g} cells, and only {rows} samples fill them: does a column "
         msg += "of these number its rows?"

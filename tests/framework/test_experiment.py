@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -354,31 +353,11 @@ def test_tmpfs_full_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert len(before) > 20
 
 
-# --- tables of users, presets, documentation ---------------------------------------------------
+# --- presets, documentation ---------------------------------------------------------------------
 
 
 def table(**changed: Any) -> pd.DataFrame:
     return pd.DataFrame({"round": [0, 0], "configuration": [0, 1], "sum": [1.5, 2.5], **changed})
-
-
-def test_table_of_a_user_is_compared_with_the_columns() -> None:
-    tiny = Tiny()
-    tiny.check_samples(table())
-    tiny.check_samples(table(token=["a", "b"], time_ns=[np.nan, 1.0], other=["x", "y"]))
-    tiny.check_samples(table(time_ns=[None, None]))  # known of no sample: as good as absent
-    for wrong, said in (
-        (table().rename(columns={"sum": "smu"}), "unknown column 'sum': did you mean 'smu'"),
-        (table().rename(columns={"sum": 7}), "the samples lack a column: unknown column 'sum'"),
-        (table(sum=["a", "b"]), r"the column 'sum' holds no numbers, but \['a'\]"),
-        (table(time_ns=["a", "b"]), "the column 'time_ns' holds no numbers"),
-        (table(sum=[1.0, np.nan]), "the column 'sum' has no value in row 2"),
-        (table(configuration=[None, None]), "the column 'configuration'"),
-        (table().iloc[:0], "the samples have no rows"),
-    ):
-        with pytest.raises(UserError, match=said):
-            tiny.check_samples(wrong)
-    with pytest.raises(UserError, match="tiny needs round, configuration, sum"):
-        tiny.check_samples(table().drop(columns="sum"))
 
 
 def test_preset_is_changed_by_what_is_given() -> None:

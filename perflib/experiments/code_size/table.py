@@ -15,6 +15,7 @@ from scipy.optimize import nnls
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.framework.brackets import Told, tell
 from perflib.framework.samples import mean_of_known, round_starts, usable
+from perflib.framework.schema import check_cells
 from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.stats.compare import CoreComparison, compare_cores
 from perflib.stats.interval import Interval, percent
@@ -135,7 +136,9 @@ class CodeTable:
         """
         if (pattern, backing, column) not in self._kept:
             sizes = self.sizes(pattern)
-            found = np.full((len(self.blocks), len(self.cores), len(sizes)), np.nan)
+            shape = len(self.blocks), len(self.cores), len(sizes)
+            check_cells(dict(zip(("times", "cores", "sizes"), shape, strict=True)), len(self._rows))
+            found = np.full(shape, np.nan)
             mine = self._rows
             mine = mine[(mine["pattern"] == pattern) & (mine["backing"] == backing)]
             if column in mine and len(mine):

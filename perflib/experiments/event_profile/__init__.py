@@ -130,7 +130,9 @@ class EventProfile(Experiment):
             role="key",
             least=-1,
         ),
-        Column("offset", "integer", "B", "where in the function; -1: unknown", least=-1),
+        Column(
+            "offset", "integer", "B", "where in the function; -1: unknown", least=-1, most=2**30
+        ),
         Column("object", "text", "", "the program or library that the function is in"),
         Column("stack", "text", "", "the functions from the outermost caller on, ';' between"),
         Column("event", "text", "", "what perf sampled", role="key"),

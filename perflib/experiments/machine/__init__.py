@@ -45,7 +45,9 @@ class MachineNoise(Experiment):
         Column("start_ns", "integer", "ns", "when the trial began, on the run's clock"),
         Column("duration_ns", "integer", "ns", "how long it spun", required=True),
         Column("step_ns", "number", "ns", "an ordinary step of the loop"),
-        Column("stolen_ns", "number", "ns", "time in all gaps, one step each taken off"),
+        Column(
+            "stolen_ns", "number", "ns", "time in all gaps, one step each taken off", least=-(10**9)
+        ),
         Column("gap_low_ns", "integer", "ns", "lower edge of the bin of gap lengths", True, "key"),
         Column("gaps", "integer", "", "gaps of that length (gap_low_ns up to twice that)"),
         Column("gap_ns", "integer", "ns", "their summed length", True, "measured", least=0),

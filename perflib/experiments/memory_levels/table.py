@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from perflib.experiments.memory_levels import ORDERS
 from perflib.framework.brackets import Told, tell
 from perflib.framework.samples import mean_of_known, round_starts, usable
+from perflib.framework.schema import check_cells
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.hardware.known_tlbs import tlbs_of
 from perflib.machine.hardware.tlbs import reach_bytes
@@ -283,6 +284,9 @@ class MemoryTable:
         key = order, backing, column, statistic
         if key not in self._kept:
             shape = len(self.rounds), len(self.cores), len(self.sizes)
+            check_cells(
+                dict(zip(("rounds", "cores", "sizes"), shape, strict=True)), len(self.samples)
+            )
             found = np.full(shape, np.nan)
             mine = self._trials[statistic]
             mine = mine[(mine["order"] == order) & (mine["backing"] == backing)]

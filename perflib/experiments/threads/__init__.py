@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, field_validator, model_validator
 
 from perflib.experiments.threads.claims import CLAIMS
+from perflib.experiments.threads.shapes import BY_LOCK, HISTOGRAM, SELF_REPORT
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
 from perflib.framework.params import AnyWords, Params, Words, budget, parameter, precision
@@ -240,13 +241,21 @@ class Threads(Experiment):
             "measured",
         ),
         Column("wall_s", "number", "s", "from the job's start to its end"),
-        Column("self_report", "text", "", "JSON: the job's self-reported waits, by lock"),
+        Column(
+            "self_report", "json", "", "the job's self-reported waits, by lock", holds=SELF_REPORT
+        ),
         Column("backend", "text", "", "what recorded"),
         Column("cpus", "integer", "", "how many the job may use"),
         Column("recorded_s", "number", "s", "the part of the loop that the profile speaks of"),
         Column("whole_s", "number", "s", "all that was recorded, with the serial begin and end"),
         Column("concurrency", "number", "", "threads that ran at once, on average"),
-        Column("concurrency_s", "text", "s", "JSON: how long k threads ran at once, k = 0, 1 ..."),
+        Column(
+            "concurrency_s",
+            "json",
+            "s",
+            "how long k threads ran at once, k = 0, 1 ...",
+            holds=HISTOGRAM,
+        ),
         Column("running_s", "number", "s", "of all threads: on a core, at work"),
         Column("ready_s", "number", "s", "of all threads: run-queue delay"),
         Column("free_ready_s", "number", "s", "the part of ready_s in which no lock was asked for"),
@@ -254,7 +263,13 @@ class Threads(Experiment):
         Column("sleeping_s", "number", "s", "of all threads: for a timer, a file, a device"),
         Column("spinning_s", "number", "s", "of all threads: on a core, asking for a lock"),
         Column("unknown_s", "number", "s", "of all threads: not known"),
-        Column("locks", "text", "s", "JSON by lock: waits, waiting and ready seconds, longest ms"),
+        Column(
+            "locks",
+            "json",
+            "s",
+            "by lock: waits, waiting and ready seconds, longest ms",
+            holds=BY_LOCK,
+        ),
         Column("limiting", "text", "", "the lock that was waited for longest"),
         Column("serial_begin_s", "number", "s", "at the begin, with one thread awake"),
         Column("serial_end_s", "number", "s", "at the end, with one thread awake"),

@@ -32,6 +32,7 @@ _ALPHA = 0.05
 _WHOLE = 0.999  # of the loop is recorded where its waits are compared with what the job reports
 _MOST_STEPS, _SETTLED, _TINY = 500, 1e-7, 1e-12
 _MOST_LOG = 700.0
+_MOST_MODELLED = 512  # threads: the model goes through them one by one, in each of its steps
 LONG_WAIT_S = 0.01  # what limits a job is seldom one lock held for longer
 _OF_THE_PROFILE = (
     "locks", "limiting", "concurrency", "concurrency_s", "recorded_s", "whole_s", "cpus",
@@ -102,6 +103,7 @@ class ThreadTable:
         for column in _OF_THE_PROFILE:
             if column not in profiled:  # samples of a user, without a profile
                 profiled = profiled.iloc[:0].assign(**{column: math.nan})
+        profiled = profiled.dropna(subset=["locks", "concurrency_s"])
         tables = {"lock_table": [json.loads(text) for text in profiled["locks"]]}
         self._profiled = {
             str(version): mine.set_index("round")
@@ -397,7 +399,7 @@ def removed(waiting: Floats, threads: int) -> Floats:
     """
     waits = np.maximum(waiting, 0.0)
     worked = 1 - waits.sum(axis=-1)
-    if threads < 2 or not waits.size or (worked <= 0).any():
+    if not 2 <= threads <= _MOST_MODELLED or not waits.size or (worked <= 0).any():
         return waits
     held = np.sqrt(waits * worked[..., None] / (threads - 1))
     for _ in range(_MOST_STEPS):

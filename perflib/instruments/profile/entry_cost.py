@@ -33,6 +33,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Code = Mapping[str, "int | Sequence[int] | Ints"]
 
+_WITHIN = 0.99  # of its samples lie within a function whose length is not known
+_FEWEST_PLACES = 5  # in a function, to tell its length by
 _MOST_SHARE = 0.5  # a window of more of the function than this is no entry
 
 
@@ -97,8 +99,9 @@ def entry_cost(
         used, and ``event`` to tell a clock.
     code
         For each function the offsets of its instructions in bytes, ascending from 0, or its size in
-        bytes. Of a function that is not in it the largest offset seen is taken for its end: too
-        short rather than too long, which makes the even share too large and the ratio too small.
+        bytes. Of a function that is not in it the largest offset seen is taken for its end, one
+        sample in a hundred aside: too short rather than too long, which makes the even share too
+        large and the ratio too small.
     instructions
         The window, where the instructions are known.
     window_bytes
@@ -199,22 +202,33 @@ class _Layout(NamedTuple):
 def _layout(function: str, places: Ints, given: int | Sequence[int] | Ints | None) -> _Layout:
     last = int(places.max())
     if given is None:
-        return _Layout(last + 1, places, "largest offset seen")
+        return _as_seen(places)
     if isinstance(given, int | np.integer):
         if given <= 0:
             msg = f"the size of {function!r} must be positive; it is {given} bytes"
             raise UserError(msg)
         if last >= given:
-            return _Layout(last + 1, places, "largest offset seen")
+            return _as_seen(places)
         return _Layout(int(given), places, "bytes")
     starts = np.asarray(given, dtype=np.int64)
     if starts.ndim != 1 or not starts.size or starts[0] != 0 or (np.diff(starts) <= 0).any():
         msg = f"the instruction offsets of {function!r} must ascend from 0"
         raise UserError(msg)
     if last >= starts[-1] + 16:  # no instruction is longer than 15 bytes
-        return _Layout(last + 1, places, "largest offset seen")
+        return _as_seen(places)
     slots = np.searchsorted(starts, places, side="right") - 1
     return _Layout(starts.size, slots.astype(np.int64), "instructions")
+
+
+def _as_seen(places: Ints) -> _Layout:
+    """A function as long as its samples say, one in a hundred of which may be far off.
+
+    Samples on few places tell no length: then it counts as one slot, which is too short to judge.
+    """
+    last = int(np.quantile(places, _WITHIN, method="higher"))
+    if np.unique(places).size < _FEWEST_PLACES:
+        last = 0
+    return _Layout(last + 1, np.minimum(places, last), "largest offset seen")
 
 
 def _judged(table: pd.DataFrame, times: float, confidence: float) -> pd.DataFrame:

@@ -204,6 +204,18 @@ def test_a_size_that_does_not_fit_is_not_used_and_said_so(code: Any) -> None:
     assert by_subject(found)["entry f"].reasons[-1].code == "size_unknown"
 
 
+def test_one_far_offset_makes_no_even_spread_costly() -> None:
+    even = pd.DataFrame({"symbol": "f", "offset": [*range(0, 400, 4), 2**30] * 5})
+    found = entry_cost(even).table.iloc[0]
+    assert found["verdict"] != "supported"
+    assert found["ratio"] == pytest.approx(1, rel=0.05)
+
+
+def test_samples_on_few_places_tell_no_length() -> None:
+    with pytest.raises(UserError, match="500 of functions that are hardly longer"):
+        entry_cost(pd.DataFrame({"symbol": "f", "offset": [0, 0, 0, 0, 1000] * 100}))
+
+
 def test_an_offset_within_an_instruction_belongs_to_it() -> None:
     samples = pd.DataFrame({"symbol": "f", "offset": [1, 2, 5] * 10 + [40] * 70})
     found = entry_cost(samples, {"f": [0, 7, 20, 33, 40, 41]}, instructions=1)

@@ -134,7 +134,7 @@ class Allocators(Experiment):
         Column("calls", "number", "", "how often the function was called", least=1),
         Column("time_ns", "number", "ns", "wall time of all calls", role="measured"),
         *BRACKET_COLUMNS,
-        Column("cpu", "integer", "", "the core"),
+        Column("cpu", "integer", "", "the core", role="key"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
         Column(

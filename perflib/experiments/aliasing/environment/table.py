@@ -15,6 +15,7 @@ from perflib.experiments.aliasing.alone import ALONE, State, log_times
 from perflib.experiments.aliasing.environment import AliasEnvironment
 from perflib.experiments.aliasing.environment.addresses import PAGE, STACK, STATIC
 from perflib.framework.samples import mean_of_known, round_starts, usable
+from perflib.framework.schema import check_cells
 from perflib.stats.intervals import block_means, holm, robust_mean, t_interval, time_blocks
 
 __all__ = ["ASLR", "LINK_ORDER", "SIMULATED", "SWEEP", "AliasEnvTable"]
@@ -131,7 +132,7 @@ class AliasEnvTable:
         """Which variables agree at each size where some do, by the addresses printed."""
         if "pairs" not in self.sweep:
             return dict.fromkeys(self.predicted, "")
-        marked = self.sweep[self.sweep["pairs"] != ""]
+        marked = self.sweep[self.sweep["pairs"].fillna("") != ""]
         pairs = zip(marked["environment_bytes"], marked["pairs"], strict=True)
         return {int(size): str(which) for size, which in sorted(set(pairs))}
 
@@ -251,7 +252,9 @@ class AliasEnvTable:
     @property
     def order_pairs(self) -> dict[str, str]:
         """Which variables agree in each order, by the addresses printed; empty where none do."""
-        first = self.linked.groupby("link_order")["pairs"].first()
+        if "pairs" not in self.linked:
+            return {}
+        first = self.linked.dropna(subset="pairs").groupby("link_order")["pairs"].first()
         return {str(order): str(pairs) for order, pairs in first.items()}
 
     def order_log_ns(self) -> Floats:
@@ -265,7 +268,7 @@ class AliasEnvTable:
         return pd.DataFrame(
             {
                 "link_order": self.orders,
-                "pairs": [self.order_pairs[order] for order in self.orders],
+                "pairs": [self.order_pairs.get(order, "") for order in self.orders],
                 **self._iteration_ns(self.by_block(self.order_log_ns())),
             }
         )
@@ -314,6 +317,7 @@ def _cube(
     rows: pd.DataFrame, column: str, axes: tuple[list[Any], ...], names: tuple[str, ...]
 ) -> Floats:
     """Medians of a column by the values of other columns; NaN where there is none."""
+    check_cells({name: len(axis) for name, axis in zip(names, axes, strict=True)}, len(rows))
     found = np.full([len(axis) for axis in axes], np.nan)
     if column in rows and len(rows):
         medians = rows.groupby(list(names))[column].median().dropna()

@@ -53,9 +53,12 @@ class ErasureTable:
         self.rounds = np.array(sorted(set(samples["round"])))
         self.start_s = round_starts(samples, self.rounds)
         self.blocks = time_blocks(self.start_s, len(self.rounds))
+        self._values: dict[tuple[str, str], Floats] = {}
 
     def values(self, implementation: str, layout: str) -> Floats:
         """``[round, cpu]``: log of ns a byte; NaN where there is none."""
+        if (implementation, layout) in self._values:  # asked for once a core, and there are many
+            return self._values[implementation, layout]
         found = np.full((len(self.rounds), len(self.cores)), np.nan)
         mine = self.samples
         mine = mine[(mine["implementation"] == implementation) & (mine["layout"] == layout)]
@@ -65,6 +68,7 @@ class ErasureTable:
             np.searchsorted(self.cores, trials["cpu"]),
         )
         found[places] = trials["log_ns"]
+        self._values[implementation, layout] = found
         return found
 
     def by_block(self, values: Floats, cpu: int | None = None) -> Floats:

@@ -125,7 +125,7 @@ class AliasOffsets(Experiment):
         Column("build", "text", "", "optimisation of the kernel, or the name of the library"),
         Column("n", "integer", "", "floats, or rows and columns of the matrix"),
         Column("order", "text", "", "how dgemv's matrix is stored: column or row"),
-        Column("cpu", "integer", "", "the core"),
+        Column("cpu", "integer", "", "the core", role="key"),
         Column("position", "integer", "", "place of the function's trial in its round"),
         Column("start_ns", "integer", "ns", "when it began; without it rounds count alike"),
         Column("first_address", "integer", "", "where the buffer that is read lies"),

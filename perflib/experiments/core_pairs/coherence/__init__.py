@@ -188,10 +188,26 @@ class Coherence(Experiment):
         Column("samples", "integer", "", "how many samples this row is the median of"),
         Column("count", "integer", "", "exchanges, messages or lines in the median sample"),
         Column("time_ns", "integer", "ns", "its time for all of them"),
-        Column("empty_ns", "number", "ns", "what reading the clock takes, which is taken off"),
-        Column("quarter_ns", "number", "ns", "a quarter of the samples were faster"),
-        Column("three_quarters_ns", "number", "ns", "three quarters of the samples were faster"),
-        Column("mean_ns", "number", "ns", "mean of the samples: beware, see the median"),
+        Column(
+            "empty_ns",
+            "number",
+            "ns",
+            "what reading the clock takes, which is taken off",
+            least=-(10**9),
+        ),
+        Column(
+            "quarter_ns", "number", "ns", "a quarter of the samples were faster", least=-(10**9)
+        ),
+        Column(
+            "three_quarters_ns",
+            "number",
+            "ns",
+            "three quarters of the samples were faster",
+            least=-(10**9),
+        ),
+        Column(
+            "mean_ns", "number", "ns", "mean of the samples: beware, see the median", least=-(10**9)
+        ),
         Column("latency_cycles", "number", "cycles", "latency_ns in cycles of the requester"),
         Column("core_mhz", "number", "MHz", "the requester's frequency at that moment"),
         Column("proven", "number", "", "share of lines that held what they should, of exchanges"),

@@ -1,0 +1,135 @@
+"""The schema of an experiment: what it refuses, in which words, and what it lets pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.framework.schema import Column, check_cells, checked, too_few_values
+from perflib.model.errors import UserError
+
+COLUMNS = (
+    Column("round", "integer", "", "number of the round", True, "key"),
+    Column("cpu", "integer", "", "the core", True, "key", least=-1),
+    Column("time_ns", "number", "ns", "of the sample", True, "measured"),
+    Column("delay_ns", "number", "ns", "waited"),
+    Column("state", "text", "", "which", values=("new", "again")),
+    Column("name", "text", "", "any"),
+    Column("shares", "json", "", "by thread", holds=list[float]),
+    Column("ok", "boolean", "", "whether it is used"),
+)
+ROWS = 40
+
+
+def table(**changed: Any) -> pd.DataFrame:
+    generator = np.random.default_rng(1)
+    made = {
+        "round": np.arange(ROWS) // 2,
+        "cpu": np.arange(ROWS) % 2,
+        "time_ns": generator.lognormal(5, 0.1, ROWS),
+    }
+    return pd.DataFrame({**made, **changed})
+
+
+def one(value: Any, others: Any) -> list[Any]:
+    """A column whose third row holds something else."""
+    return [others, others, value, *[others] * (ROWS - 3)]
+
+
+def check(samples: pd.DataFrame, renamed: dict[str, str] | None = None) -> pd.DataFrame:
+    return checked(samples, COLUMNS, "tiny", renamed or {})
+
+
+def test_what_fits_passes_unchanged() -> None:
+    made = table(
+        delay_ns=one(np.nan, 0.0),
+        state=one("again", "new"),
+        name="$x$\x1b[2J",
+        shares="[0.5, 0.5]",
+        ok=True,
+        other=one([1], "what no column says"),
+    )
+    pd.testing.assert_frame_equal(check(made), made)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"time_ns": one(np.inf, 1.0)}, "'time_ns' holds inf ns in row 3, which is not finite"),
+        ({"time_ns": one(-np.inf, 1.0)}, "'time_ns' holds -inf ns in row 3, which is not finite"),
+        ({"time_ns": one(1e300, 1.0)}, r"'time_ns' holds 1e\+300 ns in row 3, and it takes 1e-06 to"),
+        ({"time_ns": one(0.0, 1.0)}, "'time_ns' holds 0.0 ns in row 3, and it takes 1e-06 to"),
+        ({"time_ns": one(None, 1.0)}, "'time_ns' has no value in row 3"),
+        ({"time_ns": "soon"}, "'time_ns' holds no numbers, but 'soon'"),
+        ({"time_ns": one(1j, 1.0)}, "'time_ns' holds no numbers"),
+        ({"delay_ns": one(1e-300, 1.0)}, "'delay_ns' holds 1e-300 ns in row 3, which is too small"),
+        ({"round": one(0.5, 1)}, "'round' holds 0.5 in row 3, and it takes whole numbers"),
+        ({"round": one(2.0**70, 1)}, "'round' holds 1.18.*e.21 in row 3, and it takes 0 to"),
+        ({"round": one(2**70, 1)}, "'round' holds no numbers|'round' holds 1180591620717411303424"),
+        ({"cpu": one(-2, 1)}, "'cpu' holds -2 in row 3, and it takes -1 to"),
+        ({"state": one("nwe", "new")}, "in row 3: unknown state 'nwe': did you mean 'new'"),
+        ({"name": one(7, "x")}, "'name' holds 7 in row 3, and it takes texts"),
+        ({"name": one(b"\xff", "x")}, r"'name' holds b'\\xff' in row 3, and it takes texts"),
+        ({"shares": one("[1, ", "[]")}, "'shares' is not what it takes in row 3: Invalid JSON"),
+        ({"shares": one('["x"]', "[]")}, "'shares' is not what it takes in row 3: 0 Input should"),
+        ({"ok": one("yes", True)}, "'ok' holds 'yes' in row 3, and it takes true or false"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named_with_its_row(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        check(table(**changed))
+
+
+def test_rows_that_are_not_used_may_hold_anything() -> None:
+    wrong = table(time_ns=one(np.inf, 1.5), cpu=one(np.nan, 1), ok=one(False, True))
+    assert len(check(wrong)) == ROWS
+
+
+def test_whole_numbers_become_integers() -> None:
+    assert check(table(cpu=[0.0, 1.0] * (ROWS // 2)))["cpu"].dtype == np.int64
+
+
+def test_names_of_earlier_runs_are_renamed() -> None:
+    old = table().rename(columns={"time_ns": "duration"})
+    assert "time_ns" in check(old, {"duration": "time_ns"})
+
+
+def test_missing_columns_and_rows() -> None:
+    with pytest.raises(UserError, match=r"unknown column 'time_ns': did you mean 'tim_ns'.*tiny"):
+        check(table().rename(columns={"time_ns": "tim_ns"}))
+    with pytest.raises(UserError, match="the samples have no rows"):
+        check(table().iloc[:0])
+    twice = pd.concat([table(), table()[["cpu"]]], axis=1)
+    with pytest.raises(UserError, match="the column 'cpu' twice"):
+        check(twice)
+
+
+def test_what_is_known_of_no_sample_is_absent() -> None:
+    assert "delay_ns" not in check(table(delay_ns=[None] * ROWS))
+
+
+def test_a_key_that_numbers_its_rows_makes_no_huge_array() -> None:
+    rows = 2000
+    numbered = pd.DataFrame({"round": range(rows), "cpu": range(rows), "time_ns": 1.5})
+    with pytest.raises(UserError, match="2000 rounds by 2000 configurations are 4e.06 cells"):
+        check(numbered)
+    check_cells({"rounds": 1000, "cores": 100}, 1)
+    with pytest.raises(
+        UserError, match="1000 rounds by 200 cores are 2e.05 cells, and only 9 samples"
+    ):
+        check_cells({"rounds": 1000, "cores": 200}, 9)
+
+
+@pytest.mark.parametrize(("values", "enough"), [(1, False), (4, False), (5, True)])
+def test_few_values_are_no_evidence(values: int, *, enough: bool) -> None:
+    found = too_few_values(table(time_ns=np.arange(ROWS) % values + 1.0), COLUMNS)
+    assert (found is None) is enough
+    if found is not None:
+        assert found.numbers == {"column": "time_ns", "values": values}
+
+
+def test_few_rows_may_have_few_values() -> None:
+    assert too_few_values(table(time_ns=1.0).head(10), COLUMNS) is None

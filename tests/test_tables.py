@@ -1,0 +1,111 @@
+"""Whatever table is given, an analysis ends with findings or with a sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import signal
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib import experiments
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from tests.hostile_tables import HOSTILE, Tables, golden, hostile
+
+_LONGEST_S = 120  # no limit of speed: a guard against an analysis without an end
+_OF_EACH_KIND = 3  # in the short form
+# Claims that rest on addresses, or on functions' names: a clock says nothing against them.
+_NOT_TIMED = {"event_profile"}
+
+
+@contextmanager
+def ending(what: str) -> Iterator[None]:
+    def too_long(*_: object) -> None:
+        pytest.fail(f"{what}: not ended after {_LONGEST_S} s")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(_LONGEST_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def analysed(name: str, table: pd.DataFrame) -> list[Finding] | None:
+    """The findings with all their sentences; ``None``: the table was refused with one."""
+    run = dataclasses.replace(golden(name), samples=table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, on its way to infinity
+        try:
+            found = experiments.get(name).analyse(run)
+        except UserError as refused:
+            assert "Traceback" not in str(refused)
+            assert len(str(refused)) > len("the samples")
+            return None
+        for finding in found:
+            assert finding.plain
+            assert finding.to_dict()["verdict"] in ("supported", "refuted", "inconclusive")
+        return found
+
+
+def attack(name: str, tables: Tables) -> int:
+    refused = 0
+    for what, table in tables:
+        with ending(f"{name}, {what}"):
+            try:
+                refused += analysed(name, table) is None
+            except Exception as error:
+                error.add_note(f"{name}: {what}")
+                raise
+    return refused
+
+
+def some(name: str) -> Tables:
+    """A few hostile tables of each kind, others for each experiment."""
+    generator = np.random.default_rng(list(name.encode()))
+    of_kind = itertools.groupby(hostile(name), key=lambda one: one[0].partition(":")[0])
+    for _, tables in of_kind:
+        every = list(tables)
+        for place in generator.permutation(len(every))[:_OF_EACH_KIND]:
+            yield every[place]
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_some_hostile_tables_end_with_a_sentence(name: str) -> None:
+    assert attack(name, some(name)) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_every_hostile_table_ends_with_a_sentence(name: str) -> None:
+    assert attack(name, hostile(name)) > len(HOSTILE)
+
+
+@pytest.mark.parametrize("name", [one for one in experiments.NAMES if one not in _NOT_TIMED])
+def test_null_a_clock_that_stands_still_is_no_evidence(name: str) -> None:
+    timed = [column.name for column in experiments.get(name).columns if column.role == "measured"]
+    assert timed
+    for value in (1, 1000):
+        table = golden(name).samples.assign(**dict.fromkeys(timed, value))
+        found = analysed(name, table)
+        assert found is None or not [
+            finding.subject
+            for finding in found
+            if finding.verdict != "inconclusive" and not finding.of.counted
+        ]
+
+
+def test_the_golden_tables_themselves_give_verdicts() -> None:
+    verdicts = {
+        finding.verdict
+        for name in ("kv_per_core", "alias_offsets")
+        for finding in analysed(name, golden(name).samples) or []
+    }
+    assert verdicts - {"inconclusive"}
