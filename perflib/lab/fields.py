@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 import ipywidgets as widgets
+
+from perflib.lab.markup import escape
 
 __all__ = ["Fields"]
 

@@ -23,6 +23,7 @@ from matplotlib.patches import Rectangle
 from perflib.instruments.profile.views import Node, Weight, object_of, top_down
 from perflib.lab.theme import themed
 from perflib.model.errors import UserError, choose
+from perflib.model.escape import visible
 
 __all__ = ["FlameGraph", "Orientation", "flame_figure", "flame_graph"]
 
@@ -223,7 +224,9 @@ def _layout(
 
     largest = max(map(abs, changes), default=0.0) or 1.0
     if before is None:
-        by_name = [zlib.crc32(name.encode()) % len(_FUNCTIONS) for name in names]
+        by_name = [
+            zlib.crc32(name.encode(errors="surrogatepass")) % len(_FUNCTIONS) for name in names
+        ]
         colour = [by_name[place] for place in frames["name"]]
     else:
         half = _STEPS // 2
@@ -232,8 +235,8 @@ def _layout(
     narrow = "frame is" if left_out == 1 else "frames are"
     return {
         **frames,
-        "names": list(names),
-        "objects": [objects.get(name, "") for name in names],
+        "names": [visible(name) for name in names],
+        "objects": [visible(objects.get(name, "")) for name in names],
         "palette": _FUNCTIONS if before is None else _CHANGES,
         "colour": colour,
         "changes": [round(change, 4) for change in changes],

@@ -7,7 +7,6 @@ core from a sample; at most a tenth of the time goes into them.
 
 from __future__ import annotations
 
-import html
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from perflib import experiments
 from perflib.framework import configured
 from perflib.framework.params import Params
 from perflib.lab.fields import Fields
+from perflib.lab.markup import escape
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, verdicts
 from perflib.lab.theme import figures, png
@@ -91,8 +91,8 @@ class Form(widgets.VBox):
         super().__init__(
             [
                 widgets.HTML(
-                    f"<style>{_STYLE}</style><h3>{html.escape(documented['title'])}</h3>"
-                    f"<p>{html.escape(documented['question'])}</p>{_notices(name)}"
+                    f"<style>{_STYLE}</style><h3>{escape(documented['title'])}</h3>"
+                    f"<p>{escape(documented['question'])}</p>{_notices(name)}"
                 ),
                 self.preset,
                 self.fields.box,
@@ -243,11 +243,11 @@ class Form(widgets.VBox):
     def _finish(self, measured: Run) -> None:
         stopped = measured.provenance["stopped"]
         kept = f"{len(measured.samples)} samples kept as run {measured.id}"
-        self._status.value = html.escape(f"{stopped}: {kept}")
+        self._status.value = escape(f"{stopped}: {kept}")
         self._bar.value = 1.0
-        told = "".join(f"<li>{html.escape(text)}</li>" for text in summary(self.findings))
+        told = "".join(f"<li>{escape(text)}</li>" for text in summary(self.findings))
         problems = "".join(
-            f"<p>On the way: {html.escape(text)}</p>" for text in measured.provenance["problems"]
+            f"<p>On the way: {escape(text)}</p>" for text in measured.provenance["problems"]
         )
         self._result.value = f"<ul>{told}</ul>{verdicts(self.findings).html()}{problems}"
 
@@ -262,7 +262,7 @@ class Form(widgets.VBox):
 
     def _say(self, text: str, *, wrong: bool = False) -> None:
         style = "color:#b3261e;font-weight:600" if wrong else "color:inherit"
-        body = html.escape(text).replace("\n", "<br>")
+        body = escape(text).replace("\n", "<br>")
         self._message.value = f'<span style="{style}">{body}</span>' if text else ""
 
     @property
@@ -302,6 +302,6 @@ def _notices(name: str) -> str:
     if not unfinished:
         return ""
     return (
-        f"<p>Unfinished: {html.escape(', '.join(unfinished))}. 'perflib run --resume ID' goes on "
+        f"<p>Unfinished: {escape(', '.join(unfinished))}. 'perflib run --resume ID' goes on "
         "with a run whose process was killed.</p>"
     )

@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import MutableMapping
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from perflib.investigation.rules import RULES, Rule
 from perflib.investigation.signs import evaluate
 from perflib.lab.interface import Findings, RunView, bound
 from perflib.lab.ledger import entries_table
+from perflib.lab.markup import escape
 from perflib.lab.notebook import given_names
 from perflib.lab.screen import MARKS, WORDS, screen
 from perflib.lab.summary import summary

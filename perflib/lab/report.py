@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -15,6 +17,7 @@ from perflib import experiments
 from perflib.investigation.correction import corrected
 from perflib.lab.ledger import ledger_table
 from perflib.lab.machine import caches, cores, facts, tlbs, warnings_of
+from perflib.lab.markup import seen
 from perflib.lab.summary import summary
 from perflib.lab.tables import STYLE, Table, table, verdicts
 from perflib.lab.theme import figures, png
@@ -70,7 +73,8 @@ def write_report(
         sections=[_section(run, findings) for run, findings in found],
         hypotheses=hypotheses.html() if hypotheses.rows else "",
         notebooks=[
-            {"name": file.stem, "link": os.path.relpath(file, path.parent)} for file in notebooks
+            {"name": file.stem, "link": quote(os.path.relpath(file, path.parent))}
+            for file in notebooks
         ],
     )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,15 +83,34 @@ def write_report(
 
 
 def template(name: str) -> Any:
-    """A page of this folder; what is filled in is escaped, and nothing may be missing."""
+    """A page of this folder; what is filled in is escaped, and nothing may be missing.
+
+    Should a text ever get through as markup, it can neither run nor load anything: see `_policy`.
+    """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
+        finalize=_finalized,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["policy"] = _policy
     return environment.get_template(name)
+
+
+def _finalized(value: Any) -> Any:
+    """A text with nothing unseen in it; what is HTML already (a Jinja ``Markup``) stays."""
+    return seen(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _policy(style: str) -> str:
+    """A page's content security policy: no script, this one style, pictures within the file."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def _section(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import pandas as pd
 
+from perflib.lab.markup import escape
 from perflib.model.escape import visible
 from perflib.model.finding import Finding
 from perflib.model.sentences import estimate
@@ -65,7 +65,8 @@ class Table:
 
     def _cell(self, row: int, column: int, word: str) -> str:
         kind = self.classes.get((row, column))
-        return f'<td class="{kind}">{escape(word)}</td>' if kind else f"<td>{escape(word)}</td>"
+        named = f' class="{escape(kind)}"' if kind else ""
+        return f"<td{named}>{escape(word)}</td>"
 
     def _repr_html_(self) -> str:
         return f"<style>{STYLE}</style>{self.html()}"

@@ -9,7 +9,6 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from html import escape
 from typing import Any, Literal, NamedTuple
 
 import ipywidgets as widgets
@@ -29,6 +28,7 @@ from perflib.instruments.threads.samples import cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
 from perflib.lab.choice import Choice
 from perflib.lab.flamegraph import flame_graph
+from perflib.lab.markup import escape
 from perflib.lab.tables import STYLE
 from perflib.lab.theme import png
 from perflib.lab.threads import listing
