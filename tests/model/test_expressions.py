@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from perflib.experiments import get
 from perflib.instruments.joblog.joblog import parse
 from perflib.instruments.joblog.logformat import LogFormat
+from perflib.instruments.threads.formats import EVENT
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import SPIN_FUNCTIONS, Settings
-from perflib.instruments.threads.states import EVENT, StateMachine
+from perflib.instruments.threads.states import StateMachine
 from perflib.lab.threads.page import found
 from perflib.model import expressions
 from perflib.model.errors import UserError

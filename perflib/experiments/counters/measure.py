@@ -21,7 +21,6 @@ from perflib.instruments.joblog.jobrun import job_argv, run_job
 from perflib.instruments.perf.recorder import Recorder
 from perflib.machine.hardware.pmu import pmu
 from perflib.machine.scratch import scratch
-from perflib.measure.launch import command
 from perflib.model.errors import MeasurementError
 
 if TYPE_CHECKING:
@@ -92,9 +91,8 @@ def _why_not_sampled(event: str, frequency_hz: int) -> str:
 def _events_for(params: CountersParams, plan: Mapping[str, Any]) -> int:
     """How many events the job must do to take about ``job_ms``, from a short run of it."""
     wanted = job_argv(template_of(params, plan), first=0, events=_PILOT_EVENTS, seed=params.seed)
-    argv, environment = command(conditions_of(params), wanted)
     expressions = log_format(params.job_begin, params.job_end)
-    result = run_job(argv, expressions, environment=environment, timeout_s=params.job_timeout_s)
+    result = run_job(wanted, expressions, conditions_of(params), timeout_s=params.job_timeout_s)
     spent_ns = sum(
         event.time_ns if event.reported_seconds is None else event.reported_seconds * 1e9
         for event in result.events

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,9 +26,9 @@ from perflib.instruments.perf.recorder import Recorder
 from perflib.machine.files import text
 from perflib.machine.scratch import scratch
 from perflib.measure.conditions import Conditions
-from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
+from perflib.measure.supervised import Supervised
 from perflib.model.errors import PerflibError
 
 if TYPE_CHECKING:
@@ -82,11 +80,11 @@ class CountedJobs(Jobs):
         self._absent: dict[str, str] = plan["absent"]
         self._sampled: str = plan["sampled"]
 
-        def launched(events: int, seed: int) -> tuple[list[str], dict[str, str]]:
-            return command(conditions, job_argv(template, first=0, events=events, seed=seed))
-
-        self._counted = launched(plan["events"], params.seed)
-        self._other = launched(_LONG_ENOUGH * plan["events"], params.seed + 1)
+        events = plan["events"]
+        self._counted = job_argv(template, first=0, events=events, seed=params.seed)
+        self._other = job_argv(
+            template, first=0, events=_LONG_ENOUGH * events, seed=params.seed + 1
+        )
         self._series: dict[Configuration, dict[str, Any]] = {}
         # Runs of before have no plan of stretches.
         self._stretch: list[int] | None = plan.get("stretch")
@@ -256,43 +254,29 @@ class CountedJobs(Jobs):
                 os.sched_setaffinity(pid, self._cores)
                 stack.enter_context(attach(pid))
                 stack.enter_context(self._others(jobs - 1))
-                begun.append(_children_ns() + _cpu_ns(pid))
+                begun.append(_cpu_ns(pid))
 
-            argv, environment = self._counted
             result = run_job(
-                argv,
+                self._counted,
                 self._log_format,
-                environment=environment,
+                self.conditions[0],
                 timeout_s=self._params.job_timeout_s,
                 on_start=hold,
                 on_event=lambda _event, pid: self.read_back(0, pid),
             )
-            cpu_time_ns = _children_ns() - begun[0]
-        _check(result, argv)
+            cpu_time_ns = result.cpu_time_ns - begun[0]
+        _check(result, self._counted)
         return {"time_ns": _worked_ns(result), "cpu_time_ns": cpu_time_ns}
 
     @contextlib.contextmanager
     def _others(self, count: int) -> Iterator[None]:
-        argv, environment = self._other
-        processes: list[subprocess.Popen[bytes]] = []
-        try:
+        null = subprocess.DEVNULL
+        with contextlib.ExitStack() as stack:
             for _ in range(count):
-                process = subprocess.Popen(
-                    argv,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-                processes.append(process)
-                os.sched_setaffinity(process.pid, self._cores)
+                other = Supervised(self._other, self.conditions[0], stdout=null, stderr=null)
+                with contextlib.suppress(ProcessLookupError):  # it has ended already
+                    os.sched_setaffinity(stack.enter_context(other).pid, self._cores)
             yield
-        finally:
-            for process in processes:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
 
 
 def _append(columns: Columns, wanted: Configuration, part: Columns) -> None:
@@ -328,12 +312,6 @@ def _over_time(series: pd.DataFrame) -> dict[str, list[Any]]:
         "event": seen["event"].astype(str).tolist(),
         "value": seen["value"].tolist(),
     }
-
-
-def _children_ns() -> int:
-    """CPU time of all children that have ended and were waited for."""
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return round(1e9 * (spent.ru_utime + spent.ru_stime))
 
 
 def _cpu_ns(pid: int) -> int:

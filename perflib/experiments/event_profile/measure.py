@@ -30,7 +30,6 @@ from perflib.instruments.profile.views import merge_copies
 from perflib.kernels import Build, build, load, record
 from perflib.machine.scratch import scratch
 from perflib.measure.conditions import Conditions
-from perflib.measure.launch import command
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
 from perflib.model.errors import MeasurementError, PerflibError, UserError, choose
@@ -158,8 +157,8 @@ def repeats_for(
 ) -> int:
     """How often KV must simulate an event to be busy for about ``event_ms``."""
     argv = [str(program), "--events", "1", "--first", event, "--seed", str(seed)]
-    launched, environment = command(conditions, [*argv, "--repeat", f"{event}:{_PILOT_REPEATS}"])
-    result = run_job(launched, FORMATS["kv"], environment=environment, timeout_s=_PILOT_TIMEOUT_S)
+    argv += ["--repeat", f"{event}:{_PILOT_REPEATS}"]
+    result = run_job(argv, FORMATS["kv"], conditions, timeout_s=_PILOT_TIMEOUT_S)
     seconds = result.events[0].reported_seconds if result.events else None
     if seconds is None:
         msg = f"the pilot run of event {event} gave no time: {' '.join(result.tail)}"

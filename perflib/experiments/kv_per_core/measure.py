@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from perflib.machine.activity.activity import cpu_times
 from perflib.machine.activity.interrupts import core_activity
 from perflib.machine.activity.tasks import TaskWatch
 from perflib.measure.conditions import Conditions
-from perflib.measure.launch import command
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.schedule import Columns
 from perflib.measure.workers import Workers
@@ -267,13 +267,14 @@ class JobTrials(Jobs):
     def take(self, which: int, events: Events) -> Columns:
         """Run the job for these events on a core: one row for each event in its log."""
         wanted = job_argv(self.template, first=events[0], events=len(events), seed=self._seed)
-        argv, environment = command(self.conditions[which], wanted)
-        environment.setdefault("PYTHONUNBUFFERED", "1")
+        conditions = self.conditions[which]
+        unbuffered = os.environ.get("PYTHONUNBUFFERED", "1")
+        environment = {"PYTHONUNBUFFERED": unbuffered, **conditions.environment}
         try:
             result = run_job(
-                argv,
+                wanted,
                 self._format,
-                environment=environment,
+                replace(conditions, environment=environment),
                 timeout_s=self._timeout_s,
                 on_event=lambda _event, pid: self.read_back(which, pid),
             )

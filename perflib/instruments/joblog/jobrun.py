@@ -7,13 +7,11 @@ program is written in, so the job is given one. The lines then arrive within som
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
 import re
 import select
 import shlex
-import signal
-import subprocess
 import termios
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,8 +19,9 @@ from dataclasses import dataclass
 
 from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
 from perflib.instruments.joblog.logformat import LogFormat
-from perflib.machine.processes import has_ended, signal_name
-from perflib.measure import launch
+from perflib.machine.processes import signal_name
+from perflib.measure.conditions import Conditions
+from perflib.measure.supervised import Supervised
 from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["JobError", "JobResult", "job_argv", "run_job", "too_short"]
@@ -30,12 +29,7 @@ __all__ = ["JobError", "JobResult", "job_argv", "run_job", "too_short"]
 _TAIL_BYTES = 4096
 _TAIL_LINES = 20
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
-_HINTS = {
-    errno.ENOENT: "is its name right, and is it on PATH?",
-    errno.EACCES: "may it be executed (chmod +x), and can you enter its folder (for a bare name, "
-    "each folder on PATH)?",
-    errno.ENOEXEC: "it lacks a #! line, or was built for another kind of machine",
-}
+_POLL_MS = 100
 
 
 @dataclass(frozen=True)
@@ -54,6 +48,8 @@ class JobResult:
         The last lines of its output.
     wall_s
         Time from its start to its end.
+    cpu_time_ns
+        CPU time of its first process, from its start, and of the children for which that waited.
     """
 
     events: list[JobEvent]
@@ -61,6 +57,7 @@ class JobResult:
     returncode: int
     tail: list[str]
     wall_s: float
+    cpu_time_ns: int = 0
 
 
 class JobError(MeasurementError):
@@ -127,6 +124,7 @@ def job_argv(template: str, *, first: int, events: int, seed: int) -> list[str]:
 def run_job(
     argv: Sequence[str],
     log_format: LogFormat,
+    conditions: Conditions | None = None,
     *,
     environment: Mapping[str, str] | None = None,
     timeout_s: float,
@@ -136,23 +134,26 @@ def run_job(
 ) -> JobResult:
     """Run a job to its end and time its events by the arrival of its lines.
 
-    The job leads a process group of its own, which is killed when the job's first process has
-    ended, at the time limit, and when this call is interrupted. Its input is empty; its standard
+    All of its processes are killed when the job's first process has ended, at the time limit, and
+    when this call is interrupted (`perflib.measure.supervised`). Its input is empty; its standard
     output and error are one pseudo-terminal that changes no byte.
 
     Parameters
     ----------
     argv
-        The job, behind whatever launcher gives it its core and priority.
+        The job.
     log_format
         What its lines look like.
+    conditions
+        What its process is to have.
     environment
-        The whole environment; this process's own by default.
+        The whole environment; by default that of the conditions.
     timeout_s
         When to give up, counted from the job's first instruction.
     on_start
         Called with the job's process id before its first instruction: the job is held, stopped,
-        until it returns. Its process is then still a Python that becomes the job (``exec``).
+        until it returns. Its process is then still a Python that becomes the job (``exec``), with
+        its conditions in force.
     on_begin
         Called with each event when it begins, while the job goes on: until it returns, no line is
         read.
@@ -167,33 +168,42 @@ def run_job(
     JobError
         It died of a signal or was killed at the time limit (a MeasurementError).
     """
-    job, terminal = _start(argv, environment, held=on_start is not None)
     events: list[JobEvent] = []
     problems: list[str] = []
     tail = bytearray()
-    try:
-        if on_start is not None:
-            os.waitid(os.P_PID, job.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-            on_start(job.pid)
-            os.kill(job.pid, signal.SIGCONT)
+    with _terminal() as (terminal, jobs):
+        os.set_blocking(terminal, False)
+        job = Supervised(
+            argv,
+            conditions,
+            stdout=jobs,
+            stderr=jobs,
+            held=on_start is not None,
+            environment=environment,
+        )
         started = time.monotonic()
-        output = _output(job, terminal, started + timeout_s, tail)
-        for event in parse(output, log_format, problems, on_begin):
-            events.append(event)
-            if on_event is not None:
-                on_event(event, job.pid)
-        wall_s = time.monotonic() - started
-        in_time = has_ended(job.pid)
-    finally:
-        _kill_group(job)
-        returncode = job.wait()
-        os.close(terminal)
+        with job:
+            if on_start is not None:
+                on_start(job.pid)
+                started = time.monotonic()
+                job.release()
+            deadline = started + timeout_s
+            output = _output(job, terminal, deadline, tail)
+            for event in parse(output, log_format, problems, on_begin, deadline):
+                events.append(event)
+                if on_event is not None:
+                    on_event(event, job.pid)
+            wall_s = time.monotonic() - started
+            in_time = job.ended() and time.monotonic() < deadline  # all of its lines were read
+    job.check_started()
+    if job.problem:
+        problems.append(job.problem)
     lines = tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]
-    result = JobResult(events, problems, returncode, lines, wall_s)
+    result = JobResult(events, problems, job.returncode, lines, wall_s, job.cpu_time_ns)
     if not in_time:
         _fail(f"did not end within {timeout_s:g} s and was killed", argv, result)
-    if returncode < 0:
-        _fail(f"died of {signal_name(-returncode)}", argv, result)
+    if job.returncode < 0:
+        _fail(f"died of {signal_name(-job.returncode)}", argv, result)
     return result
 
 
@@ -220,82 +230,51 @@ def _fail(what: str, argv: Sequence[str], result: JobResult) -> None:
     raise JobError(msg, what, result)
 
 
-# --- the process and its terminal --------------------------------------------------------------
+# --- its terminal --------------------------------------------------------------------------------
 
 
-def _start(
-    argv: Sequence[str], environment: Mapping[str, str] | None, *, held: bool
-) -> tuple[subprocess.Popen[bytes], int]:
-    """The job, and our end of its terminal."""
-    if not argv:
-        msg = "there is no job to run: its command line is empty"
-        raise UserError(msg)
+@contextlib.contextmanager
+def _terminal() -> Iterator[tuple[int, int]]:
+    """Our end of a terminal, and the job's.
+
+    We keep both: a terminal without a writer would be readable for ever, with nothing to read.
+    """
     try:
         ours, jobs = os.openpty()
     except OSError as error:
         msg = f"no pseudo-terminal is available for the job: {error}. Is /dev/pts mounted?"
         raise MeasurementError(msg) from error
-    try:
+    with os.fdopen(ours, "rb", buffering=0), os.fdopen(jobs, "rb", buffering=0):
         modes = termios.tcgetattr(jobs)
         modes[1] &= ~termios.OPOST  # no carriage returns
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(jobs, termios.TCSANOW, modes)
-        job = subprocess.Popen(
-            launch.held(argv) if held else argv,
-            stdin=subprocess.DEVNULL,
-            stdout=jobs,
-            stderr=jobs,
-            env=environment,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        os.close(ours)
-        number = error.errno if isinstance(error, OSError) else None
-        reason = os.strerror(number) if number else str(error)
-        hint = f": {_HINTS[number]}" if number in _HINTS else ""
-        msg = f"the job {argv[0]!r} cannot be started: {reason}{hint}"
-        raise MeasurementError(msg) from error
-    finally:
-        os.close(jobs)
-    return job, ours
+        yield ours, jobs
 
 
 def _output(
-    job: subprocess.Popen[bytes], terminal: int, deadline: float, tail: bytearray
+    job: Supervised, terminal: int, deadline: float, tail: bytearray
 ) -> Iterator[tuple[int, bytes]]:
     """What the job writes, each piece with the time when it was read, until end or deadline."""
     poller = select.poll()
     poller.register(terminal, select.POLLIN)
-    listening = True
+    poller.register(job.report, select.POLLIN)
     while time.monotonic() < deadline:
-        ended = has_ended(job.pid)
-        if ended:
-            _kill_group(job)  # what it left behind would go on writing, and interfere
-            if not listening:
-                return
-        if poller.poll(100 if listening else 5):
-            chunk = _read(terminal)
-            arrival_ns = time.monotonic_ns()
-            if chunk:
-                tail += chunk
-                del tail[:-_TAIL_BYTES]
-                yield arrival_ns, chunk
-            else:
-                poller.unregister(terminal)
-                listening = False
+        poller.poll(_POLL_MS)
+        ended = job.ended()  # and then nobody writes any more
+        chunk = _read(terminal)
+        arrival_ns = time.monotonic_ns()
+        if chunk:
+            tail += chunk
+            del tail[:-_TAIL_BYTES]
+            yield arrival_ns, chunk
         elif ended:
             return
 
 
 def _read(terminal: int) -> bytes:
-    """The next bytes, none at the end: Linux says EIO when the last writer has closed."""
+    """The next bytes, if there are any."""
     try:
         return os.read(terminal, 1 << 16)
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
+    except BlockingIOError:
         return b""
-
-
-def _kill_group(job: subprocess.Popen[bytes]) -> None:
-    os.killpg(job.pid, signal.SIGKILL)

@@ -8,7 +8,6 @@ and writes a log (`profile_running`). What of each event was missed is measured.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,6 @@ from perflib.instruments.joblog.logformat import LogFormat
 from perflib.instruments.perf.recorder import CallGraph, Recorder, prompt
 from perflib.instruments.perf.tool import ProcessGoneError
 from perflib.measure.conditions import Conditions, check
-from perflib.measure.launch import command
 
 __all__ = [
     "Coverage",
@@ -186,14 +184,11 @@ def profile_job(
     """
     conditions = conditions or Conditions()
     check(conditions)
-    launched, environment = command(conditions, argv)
     switch = _Switch(log_format, events, job)
     problems: list[str] = []
     with contextlib.ExitStack() as recording:
 
         def attach(pid: int) -> None:
-            if conditions.cpu is not None:  # where it is going to run: perf stays away from there
-                os.sched_setaffinity(pid, {conditions.cpu})
             switch.recorder = recording.enter_context(
                 (sampling or Sampling()).recorder(pid, folder)
             )
@@ -206,9 +201,9 @@ def profile_job(
 
         try:
             result = run_job(
-                launched,
+                argv,
                 log_format,
-                environment=environment,
+                conditions,
                 timeout_s=timeout_s,
                 on_start=attach,
                 on_begin=switch.begin,

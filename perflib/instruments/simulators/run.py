@@ -8,20 +8,18 @@ import re
 import resource
 import shlex
 import shutil
-import signal
 import subprocess
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perflib.machine.processes import has_ended, signal_name
+from perflib.machine.processes import signal_name
+from perflib.measure.conditions import Conditions
+from perflib.measure.job import Started
 from perflib.model.errors import MeasurementError, UserError
 
 __all__ = ["SimulatorError", "find_program", "find_tool", "run_under"]
 
-_TAIL_BYTES = 4000
-_POLL_S = 0.005
+_TAIL = 4000
 
 
 class SimulatorError(MeasurementError):
@@ -75,8 +73,8 @@ def run_under(
 ) -> int:
     """Run a simulator that runs ``argv`` to its end; its process id.
 
-    The program reads nothing and its output is thrown away. It leads a process group of its own,
-    which is killed when it has ended, at the time limit, and when this call is interrupted.
+    The program reads nothing and its output is thrown away. What it leaves is killed when it has
+    ended, at the time limit, and when this call is interrupted.
 
     Raises
     ------
@@ -86,41 +84,28 @@ def run_under(
     if not timeout_s > 0:
         msg = f"timeout_s must be more than 0 s, not {timeout_s!r}"
         raise UserError(msg)
-    with tempfile.TemporaryFile() as said:
-        try:
-            process = subprocess.Popen(
-                [*simulator],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=said,
-                env=None if environment is None else dict(environment),
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            msg = f"{simulator[0]} cannot be started: {error}"
-            raise SimulatorError(msg, "") from error
-        try:
-            _no_core_files(process.pid)
-            in_time = _wait(process.pid, time.monotonic() + timeout_s)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)  # still ours: it is not yet waited for
-            process.wait()
-        size = said.seek(0, os.SEEK_END)
-        said.seek(max(0, size - _TAIL_BYTES))
-        tail = said.read().decode(errors="replace").strip()
+    job = Started(simulator, Conditions(), (), timeout_s, environment=environment, stdout=False)
     name = f"{shlex.join(argv)} under {Path(simulator[0]).name}"
-    if not in_time:
-        msg = f"{name} did not end within {timeout_s:g} s and was killed"
+    try:
+        with job:
+            _no_core_files(job.pid)
+            job.wait()
+            ran = job.ran()
+    except MeasurementError as error:
+        raise SimulatorError(str(error), "") from error
+    tail = ran.output[-_TAIL:].strip()
+    if ran.problem.startswith("did not end"):
+        msg = f"{name} {ran.problem}"
         raise SimulatorError(msg, tail)
-    if process.returncode:
-        number = process.returncode
+    if ran.returncode:
+        number = ran.returncode
         how = (
             f"died of {signal_name(-number)}" if number < 0 else f"ended with exit status {number}"
         )
         last = "\n".join(f"  {line}" for line in tail.splitlines()[-15:]) or "  (nothing)"
         msg = f"{name} {how}: nothing is counted. The last lines of its errors:\n{last}"
         raise SimulatorError(msg, tail)
-    return process.pid
+    return job.pid
 
 
 def _no_core_files(pid: int) -> None:
@@ -128,12 +113,3 @@ def _no_core_files(pid: int) -> None:
     with contextlib.suppress(OSError):  # it has ended already
         _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
         resource.prlimit(pid, resource.RLIMIT_CORE, (0, hard))
-
-
-def _wait(pid: int, deadline: float) -> bool:
-    """Whether a child ended in time; it stays a zombie, so that its number stays its own."""
-    while not has_ended(pid):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True

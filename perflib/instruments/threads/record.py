@@ -1,6 +1,6 @@
 """One way to record the threads of a job, whichever backend the machine allows.
 
-A job that runs already is left as it is; for one that we start see `threads.job`.
+A job that runs already is left as it is; for one that we start see `perflib.measure.job`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from perflib.instruments.threads.job import Ran, Started, run_alone
 from perflib.instruments.threads.perf import backend as perf_backend
 from perflib.instruments.threads.preload.backend import Preloaded, States
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.machine.processes import is_gone
 from perflib.measure.conditions import Conditions
+from perflib.measure.job import Ran, Started, run_alone
 from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["Profiled", "Ran", "backends", "chosen", "profile_job", "run_alone"]

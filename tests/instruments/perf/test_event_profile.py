@@ -164,8 +164,8 @@ def test_job_that_fails(tmp_path: Path) -> None:
     profile = profiled("print('no input file'); sys.exit(3)", tmp_path)
     assert profile.events == []
     assert profile.problems == ["the job ended with status 3; its last line: no input file"]
-    profile = profile_job(["no-such-job"], NAMED, folder=tmp_path, timeout_s=60)
-    assert "cannot start 'no-such-job'" in profile.problems[0]
+    with pytest.raises(MeasurementError, match=r"'no-such-job' cannot be started: No such file"):
+        profile_job(["no-such-job"], NAMED, folder=tmp_path, timeout_s=60)
 
 
 @needs_perf

@@ -280,7 +280,9 @@ def test_a_backend_that_fails_leaves_no_job(
 
 
 def test_a_job_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(MeasurementError, match=r"the job: cannot start '.*nothing'"):
+    with pytest.raises(
+        MeasurementError, match=r"the job '.*nothing' cannot be started: No such file"
+    ):
         profile_job([str(tmp_path / "nothing")], Settings(), tmp_path / "recording")
     with pytest.raises(UserError, match="its command line is empty"):
         profile_job([], Settings(), tmp_path / "recording")
