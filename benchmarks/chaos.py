@@ -39,6 +39,16 @@ from perflib.model import store
 
 _CASE_LIMIT_S = 900.0
 _SHIM = Path(__file__).with_name("chaos_shim.c")
+_TOP = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cases run: below a folder, with a cache that they share, in namespaces or not."""
+
+    folder: Path
+    cache: Path
+    private: bool
 
 
 @dataclass
@@ -96,19 +106,24 @@ def shim(folder: Path) -> Path:
     return library
 
 
-def reference(folder: Path, name: str, *, private: bool) -> dict[str, Any]:
+def _compiled(subject: Subject) -> list[str]:
+    return sorted(path.name for path in subject.cache.iterdir())
+
+
+def reference(place: Place, name: str) -> dict[str, Any]:
     """An undisturbed run of an experiment, which is measured once."""
-    file = folder / f"{name}.json"
+    file = place.folder / f"{name}.json"
     if not file.exists():
         subject = Subject(
-            folder / f"reference-{name}-{os.getpid()}",
-            folder / "cache",
+            place.folder / f"reference-{name}-{os.getpid()}",
+            place.cache,
             name,
             random.Random(0),
-            private=private,
+            private=place.private,
         )
         try:
-            for _ in range(2):  # the first compiles
+            compiled = None
+            while compiled != (compiled := _compiled(subject)):  # until nothing was to be compiled
                 begin = time.monotonic()
                 subject.start()
                 subject.wait_until(lambda: bool(subject.saved()))
@@ -132,23 +147,24 @@ def reference(folder: Path, name: str, *, private: bool) -> dict[str, Any]:
     return found
 
 
-def case(number: int, seed: int, folder: Path, *, private: bool) -> Outcome:
+def case(number: int, seed: int, place: Place) -> Outcome:
     """Run one case, in this process and its children."""
     every = pairs(seed)
     name, experiment = every[number % len(every)]
     fault = FAULTS[name]
     chance = random.Random(f"{seed}/{number}")
     outcome = Outcome(number, name, experiment, moment(chance, fault))
-    if fault.private and not private:
+    if fault.private and not place.private:
         outcome.struck = False
         return outcome
-    expected = reference(folder, experiment, private=private)
+    expected = reference(place, experiment)
     begin = time.monotonic()
-    cache = None if fault.cold else folder / "cache"
-    subject = Subject(folder / f"case-{seed}-{number}", cache, experiment, chance, private=private)
+    folder = place.folder / f"case-{seed}-{number}"
+    cache = None if fault.cold else place.cache
+    subject = Subject(folder, cache, experiment, chance, private=place.private)
     subject.limit_s += 15 * expected["wall_s"]
     try:
-        _fault_and_after(subject, fault, expected, outcome, folder)
+        _fault_and_after(subject, fault, expected, outcome, place.folder)
     finally:
         subject.clear()
     outcome.wall_s = round(time.monotonic() - begin, 1)
@@ -168,7 +184,7 @@ def _fault_and_after(
     if kind == "time":
         subject.wait_until(lambda: time.monotonic() - begin >= share * expected["wall_s"])
     elif kind == "trials":
-        wanted = round(share * expected["trials"])
+        wanted = 1 + round(share * (expected["trials"] - 2))
         subject.wait_until(lambda: len(subject.held().trials) >= wanted)
     elif kind == "saving":
         subject.wait_until(
@@ -219,21 +235,20 @@ def _resume(subject: Subject, fault: Fault, outcome: Outcome) -> None:
 # --- many of them --------------------------------------------------------------------------------
 
 
-def apart(number: int, given: argparse.Namespace) -> Outcome:
+def apart(number: int, seed: int, place: Place) -> Outcome:
     """Run one case in a process, and where it can be in a mount namespace, of its own."""
-    argv = [sys.executable, "-m", "benchmarks.chaos", "--case", str(number), "--seed",
-            str(given.seed), "--folder", str(given.folder), "--json"]  # fmt: skip
-    if can_be_private():
-        argv += ["--private"]
-        argv = ["unshare", "--mount", "--propagation", "private", *argv]
+    argv = [sys.executable, "-m", "benchmarks.chaos", "--case", str(number), "--seed", str(seed),
+            "--folder", str(place.folder), "--cache", str(place.cache), "--json"]  # fmt: skip
+    if place.private:
+        argv = ["unshare", "--mount", "--propagation", "private", *argv, "--private"]
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, check=False, timeout=_CASE_LIMIT_S
+            argv, capture_output=True, text=True, check=False, timeout=_CASE_LIMIT_S, cwd=_TOP
         )
         record = json.loads(done.stdout.splitlines()[-1])
         return Outcome(**{**record, "moment": tuple(record["moment"])})
     except (subprocess.TimeoutExpired, IndexError, ValueError) as error:
-        every = pairs(given.seed)
+        every = pairs(seed)
         said = done.stderr.strip()[-600:] if isinstance(error, (IndexError, ValueError)) else ""
         return Outcome(
             number,
@@ -286,24 +301,28 @@ def main() -> None:
     parser.add_argument("--case", type=int, help="this one alone, by its number")
     parser.add_argument("--first", type=int, default=0, help="the number to begin with")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp/perflib-chaos"))
+    parser.add_argument("--cache", type=Path, help="of compiled kernels; one in the folder")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--private", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    cache = given.cache or given.folder / "cache"
     if given.json:
         adopt_orphans()
-        print(json.dumps(asdict(case(given.case, given.seed, given.folder, private=given.private))))
+        place = Place(given.folder, cache, given.private)
+        print(json.dumps(asdict(case(given.case, given.seed, place))))
         return
+    place = Place(given.folder, cache, can_be_private())
     if given.case is not None:
-        print(json.dumps(asdict(apart(given.case, given)), indent=1))
+        print(json.dumps(asdict(apart(given.case, given.seed, place)), indent=1))
         return
     numbers = chosen(given)
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(given.jobs) as pool:
         while (missing := given.faults - sum(one.struck for one in outcomes)) > 0:
             batch = [next(numbers) for _ in range(missing)]
-            for one in pool.map(lambda number: apart(number, given), batch):
+            for one in pool.map(lambda number: apart(number, given.seed, place), batch):
                 outcomes.append(one)
                 _say(one, given.seed)
                 if given.out:

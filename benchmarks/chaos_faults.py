@@ -105,17 +105,23 @@ def _kill_all(run: Subject) -> None:
         kill(pid)
 
 
-def _to_group(number: signal.Signals) -> Callable[[Subject], None]:
+def _to_group(number: signal.Signals) -> Callable[[Subject], bool]:
     """What a terminal does: the signal goes to the command and to all in its group."""
 
-    def strike(run: Subject) -> None:
+    def strike(run: Subject) -> bool:
+        if not run.wait_until(run.listens):
+            return False
         os.killpg(run.pid, number)
+        return True
 
     return strike
 
 
-def _terminate(run: Subject) -> None:
+def _terminate(run: Subject) -> bool:
+    if not run.wait_until(run.listens):
+        return False
     kill(run.pid, signal.SIGTERM)
+    return True
 
 
 def _suspend(run: Subject) -> None:

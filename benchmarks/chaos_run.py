@@ -21,6 +21,7 @@ from typing import Any
 
 import pandas as pd
 
+from perflib.machine.files import fields
 from perflib.machine.processes import family, is_gone
 from perflib.machine.settings.guard import read_setting
 from perflib.measure.schedule import frame_of
@@ -214,6 +215,11 @@ class Subject:
                 return True
             time.sleep(_POLL_S)
         return False
+
+    def listens(self) -> bool:
+        """Whether the command has its handlers: before, signals end it as any program."""
+        caught = int(fields(Path(f"/proc/{self.pid}/status")).get("SigCgt", "0"), 16)
+        return bool(caught & 1 << (signal.SIGTERM - 1))
 
     def guards(self) -> list[int]:
         """The guards of the settings, of all that this process started."""

@@ -100,17 +100,28 @@ def _keep_everybody_out() -> None:
         os.umask(before)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; a user's mistake is a sentence, never a traceback."""
+def _catch_signals() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it
         signal.signal(signal.SIGHUP, _terminate)
-    _keep_everybody_out()
-    if os.environ.get("_PERFLIB_COMPLETE"):
-        importlib.import_module("perflib.cli.completion")
-    words = list(arguments) if arguments is not None else None
+
+
+def _fault_of_the_machine(error: Exception) -> str:
+    """What the system refused, for a sentence; empty where the program itself is wrong."""
+    if isinstance(error, ImportError) and not str(error.path).endswith(".so"):
+        return ""  # a library that is there, and cannot be mapped, is out of memory or damaged
+    return str(error) or "there is no memory left"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; a user's mistake is a sentence, never a traceback."""
     code = 0
     try:
+        _catch_signals()
+        _keep_everybody_out()
+        if os.environ.get("_PERFLIB_COMPLETE"):
+            importlib.import_module("perflib.cli.completion")
+        words = list(arguments) if arguments is not None else None
         with installed():
             cli(args=words, prog_name="perflib", standalone_mode=False)
     except PerflibError as error:
@@ -126,8 +137,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = 1
     except BrokenPipeError:
         code = 1
-    except (OSError, MemoryError) as error:  # the machine's fault, not the program's
-        why = str(error) or "there is no memory left"
-        click.echo(f"perflib: {why}; 'perflib runs' shows what was kept", err=True)
+    except (OSError, MemoryError, ImportError) as error:
+        if not (why := _fault_of_the_machine(error)):
+            raise
+        complain(f"perflib: {why}; 'perflib runs' shows what was kept")
         code = 1
     sys.exit(code)
