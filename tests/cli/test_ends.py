@@ -1,0 +1,66 @@
+"""How a command ends that the system lets down, or that somebody ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from perflib import cli
+
+HUNG_UP = """
+import os, signal, sys
+from perflib import cli
+signal.signal(signal.SIGHUP, signal.{before})
+def command(**_):
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("went on")
+cli.cli = command
+cli.main([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError(), "perflib: there is no memory left; "),
+        (OSError(28, "No space left on device"), "perflib: [Errno 28] No space left on device; "),
+        (ImportError("failed to map segment", path="/x/y.so"), "perflib: failed to map segment; "),
+    ],
+)
+def test_what_the_system_refuses_is_a_sentence(
+    error: Exception,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refused(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "cli", refused)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"{sentence}'perflib runs' shows what was kept\n"
+
+
+def test_a_mistake_in_the_program_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(**_: object) -> None:
+        raise ImportError(name="a", path="/x/a.py")
+
+    monkeypatch.setattr(cli, "cli", wrong)
+    with pytest.raises(ImportError):
+        cli.main([])
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "status"), [("SIG_DFL", "", 1), ("SIG_IGN", "went on\n", 0)]
+)
+def test_a_terminal_that_closes_interrupts_unless_it_is_ignored(
+    before: str, said: str, status: int
+) -> None:
+    code = HUNG_UP.format(before=before)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (said, status)
+    assert ("interrupted" in done.stderr) == (status == 1)
