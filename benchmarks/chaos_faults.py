@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.chaos_run import Subject, kill
 from perflib.machine.processes import family
+from perflib.machine.settings.guard import write_setting
 
 __all__ = ["COMPILERS", "FAULTS", "Fault", "moment"]
 
@@ -252,9 +253,9 @@ def _steal_pool(run: Subject) -> bool:
                 for page in range(free):
                     stolen[page * _HUGE_PAGE_BYTES] = 1
     else:
-        _POOL.write_text(f"{int(before) + 1}\n")
+        write_setting(str(_POOL), str(int(before) + 1))
         run.settings[_POOL] = str(int(before) + 1)  # what somebody else has set stays
-        run.undo.append(lambda: _POOL.write_text(f"{before}\n") and None)
+        run.undo.append(lambda: write_setting(str(_POOL), before))
     return True
 
 

@@ -157,7 +157,11 @@ class Subject:
 
     def _mount(self, *words: str) -> None:
         subprocess.run(["mount", *words], check=True, capture_output=True)
-        self.undo.append(lambda: subprocess.run(["umount", "-l", words[-1]], check=True) and None)
+
+        def undo() -> None:
+            subprocess.run(["umount", "-l", words[-1]], check=True)
+
+        self.undo.append(undo)
 
     # --- the shim ---------------------------------------------------------------------------------
 

@@ -141,10 +141,11 @@ def _run(name: str, where: Path, arguments: Sequence[str | Path], made: Path) ->
         raise MeasurementError(msg)
 
 
-def _check_linked(made: Path, name: str, symbols: Sequence[str] = ()) -> None:
+def _check_linked(made: Path, name: str, symbols: Sequence[str] | None = None) -> None:
     """Refuse what is not whole or not what was wanted, before the cache keeps it for good.
 
-    Loading such a file may kill the process. Read by hand: pyelftools takes long to import.
+    It is a library with all ``symbols``; where there is no such list, a program. Loading what is
+    cut off may kill the process. Read by hand, as pyelftools takes long to import.
     """
     with Path(sys.executable).open("rb") as running:
         here = running.read(_ELF_HEADER_BYTES)
@@ -152,12 +153,13 @@ def _check_linked(made: Path, name: str, symbols: Sequence[str] = ()) -> None:
     header = data[:_ELF_HEADER_BYTES]
     wrong = "is no ELF file of this processor"
     if len(header) == len(here) and (header[:6], header[18:20]) == (here[:6], here[18:20]):
-        missing = [symbol for symbol in symbols if f"\0{symbol}\0".encode() not in data]
+        missing = [symbol for symbol in symbols or [] if f"\0{symbol}\0".encode() not in data]
         wrong = f"lacks {', '.join(missing)}" if missing else ""
         if header[4] == _ELF_64_BIT:
             order: Literal["little", "big"] = "little" if header[5] == 1 else "big"
-            sections = int.from_bytes(header[40:48], order)
+            entry, sections = (int.from_bytes(header[at : at + 8], order) for at in (24, 40))
             size, count = (int.from_bytes(header[at : at + 2], order) for at in (58, 60))
+            wrong = wrong if symbols is not None or entry else "is no program, but a library"
             wrong = "is cut off" if len(data) < sections + size * count else wrong
     if wrong:
         path, version = compiler()

@@ -67,6 +67,12 @@ def test_it_is_a_sentence_and_not_kept(
     assert kernels.load("faulty").lib.faulty_add(2, 3) == 5
 
 
+def test_a_library_in_place_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(f'{OUT}{REAL} -shared -x c /dev/null -o "$out"', tmp_path, monkeypatch)
+    with pytest.raises(MeasurementError, match="declared is no program, but a library"):
+        kernels.build("declared", executable=True)
+
+
 def test_one_that_hangs_is_killed_with_all_that_it_started(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
