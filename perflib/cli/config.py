@@ -83,6 +83,7 @@ def _variables() -> dict[str, Given]:
     built_in = {
         "PERFLIB_CACHE": str(cache_dir()),
         "PERFLIB_CC": "gcc, cc or clang, whichever is there",
+        "PERFLIB_CC_TIMEOUT_S": "300",
         "PERFLIB_KERNELS": "compiled when they are needed",
         "PERFLIB_TAG": "",
     }
