@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import base64
 import copy
+import hashlib
+import html
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from perflib import experiments
-from perflib.lab.report import write_report
+from perflib.lab.markup import escape
+from perflib.lab.report import template, write_report
 from perflib.lab.theme import figures as figures_of
 from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
@@ -121,3 +125,20 @@ def test_hypotheses_have_a_section_where_there_are_some(
     assert "Nothing here &lt;counts&gt; cycles." in section
     assert runs[0].id in section
     assert "The extra time of core 8 may or may not come from frequency" in told
+
+
+def test_a_page_may_use_its_own_style_and_nothing_else() -> None:
+    page = template("base.html.j2").render(title="<script>\x1b\ud800", style="p > a { x: '<' }")
+    (style,) = re.findall("<style>(.*)</style>", page, re.DOTALL)
+    assert style.endswith("p > a { x: '<' }\n")
+    (policy,) = re.findall('Content-Security-Policy" content="([^"]*)"', page)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert html.unescape(policy).split("; ") == [
+        "default-src 'none'", f"style-src 'sha256-{digest}'", "img-src data:",
+        "base-uri 'none'", "form-action 'none'",
+    ]  # fmt: skip
+    assert page.index(policy) < page.index("<title>&lt;script&gt;\\x1b\\ud800</title>")
+
+
+def test_what_no_one_would_see_is_written_out() -> None:
+    assert escape("a\x00\u202eb\udc80<\n\u2003'") == "a\\x00\\u202eb\\udc80&lt;\n\u2003&#x27;"
