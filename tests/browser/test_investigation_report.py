@@ -49,7 +49,7 @@ def test_everyone_can_read_it(
     page.screenshot(path=tmp_path / "first.png")
     if opened:
         page.evaluate(_OPEN)
-    page.add_script_tag(path=Path(axe.__path__[0]) / "axe.min.js")
+    page.evaluate((Path(axe.__path__[0]) / "axe.min.js").read_text())  # the page's policy: no tag
     assert page.evaluate(_VIOLATIONS) == []
     assert page.evaluate(_WIDE) <= size["width"]  # nothing is cut off, or scrolls sideways
     assert console == []
