@@ -170,8 +170,7 @@ recording = recording_of(
     meta={{"cpus": 2}},
 )
 view = thread_view(recording, rows_per_page=64)
-stacks = {{"main;" + text.replace(";", "") : 10 for text in PAYLOADS}}
-graph = flame_graph(samples_of(stacks))
+graph = flame_graph(samples_of({{"main;" + ";".join(t.replace(";", "") for t in PAYLOADS): 10}}))
 choice = Choice()
 choice.show(PAYLOADS[0], PAYLOADS, [PAYLOADS] * 2)
 form = Form("kv_per_core")
@@ -181,7 +180,9 @@ display(table([dict.fromkeys(PAYLOADS, PAYLOADS[0])]))
 display(Table(PAYLOADS, [PAYLOADS], {{(0, 0): PAYLOADS[81]}}))
 display(view, graph, choice, form)
 """
-_TABS = ("Threads", "Locks", "Longest waits", "Bottom-up", "Top-down", "Calls", "Flame graph")
+_TABS = ("Threads", "Locks", "Longest waits", "Bottom-up", "Top-down", "Calls")
+_SHOWN = """() => [...document.querySelectorAll('.perflib-threads .widget-tab-contents *')]
+  .some((one) => one.offsetParent && one.textContent.includes('ran('))"""
 
 
 @pytest.mark.timeout(600)
@@ -197,11 +198,12 @@ def test_widgets_in_jupyterlab_show_a_strangers_names_as_they_are(
     assert "<" in page.locator(".perflib-choice-row").first.text_content()
     for title in _TABS:
         page.get_by_role("tab", name=title, exact=True).click()
-        open_tab = page.locator(".perflib-threads .widget-tab-contents > :visible").last
-        open_tab.filter(has_text="ran(").first.wait_for()
+        page.wait_for_function(_SHOWN)
+    page.get_by_role("tab", name="Flame graph", exact=True).click()
     page.locator(".perflib-timeline-stage").hover()
-    page.locator(".perflib-flame-frame").nth(3).hover()
-    page.locator(".perflib-flame-frame").nth(3).click()
+    frames = page.locator(".perflib-flame-frame", has_text=PAYLOADS[26])
+    frames.last.hover()
+    frames.last.click()
     written = page.locator(".jp-OutputArea").all_text_contents()
     missing = [text for text in PAYLOADS if not any(text in one for one in written)]
     assert missing == []
