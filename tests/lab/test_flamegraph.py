@@ -176,6 +176,7 @@ def test_the_widget_carries_its_code_and_uses_no_network() -> None:
     code = f"{widget._esm}\n{widget._css}"
     assert "export default" in code
     assert "http" not in code
+    assert "innerHTML" not in code  # names of functions are no markup
     assert "import " not in code
 
 
