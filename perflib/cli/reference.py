@@ -164,8 +164,9 @@ def _value(value: Any) -> str:
 
 def _column(column: Mapping[str, Any]) -> str:
     unit = f" [{column['unit']}]" if column["unit"] else ""
+    role = "" if column["role"] == "other" else f", {column['role']}"
     needed = ", needed" if column["required"] else ""
-    return f"- `{column['name']}`{unit}: {column['help']} ({column['type']}{needed})"
+    return f"- `{column['name']}`{unit}: {column['help']} ({column['type']}{role}{needed})"
 
 
 def _claim(claim: Mapping[str, Any]) -> Iterator[str]:

@@ -390,7 +390,7 @@ class Experiment:
             "notebook": self.notebook,
             "parameters": describe_fields(self.Params),
             "presets": {name: dict(values) for name, values in self.presets.items()},
-            "columns": [vars(column) for column in self.columns],
+            "columns": [column.documentation() for column in self.columns],
             "claims": [claim.documentation() for claim in (*self.claims, CHANGED)],
             "tables": dict(self.tables),
             "plots": dict(self.plots),

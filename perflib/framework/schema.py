@@ -42,6 +42,7 @@ _SHOWN = 80  # characters of a value in a sentence
 # Of those a complete table has one a row; below the first number nobody minds.
 _CELLS_ALWAYS = 100_000
 _CELLS_A_ROW = 100
+_CONFIGURATIONS_ALWAYS = 1000  # of more, most must come in more than one round
 _FEWEST_VALUES = 5  # different ones of what was measured
 _ENOUGH_ROWS = 20  # to expect so many
 
@@ -87,6 +88,16 @@ class Column:
         if self.most is not None:
             return least, self.most
         return least, _COUNT if self.role == "key" and not self.unit else _MOST[self.unit]
+
+    def documentation(self) -> dict[str, Any]:
+        """The declaration as JSON can hold it, for the reference."""
+        names = ("name", "type", "unit", "help", "required", "role")
+        found = {name: getattr(self, name) for name in names}
+        if self.type in ("integer", "number"):
+            found["least"], found["most"] = self.bounds
+        if self.values:
+            found["values"] = list(self.values)
+        return found
 
 
 def checked(
@@ -209,8 +220,10 @@ def _boolean(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) ->
 
 def _text(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> pd.Series[Any]:
     import numpy as np
-    from pandas.api.types import infer_dtype, is_string_dtype
+    from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype, is_string_dtype
 
+    if is_numeric_dtype(values) and not is_bool_dtype(values):  # as CSV files have such names
+        values = values.map(str, na_action="ignore")
     if not is_string_dtype(values) or infer_dtype(values, skipna=True) != "string":
         is_text = np.array([isinstance(value, str) for value in values], dtype=np.bool_)
         _refuse(values, column, used & ~is_text, "and it takes texts")
@@ -278,8 +291,15 @@ def _check_size(samples: pd.DataFrame, columns: Sequence[Column]) -> None:
         return
     others = [key for key in keys if key != "round"]
     configurations = samples.groupby(others).ngroups if others else 1
-    axes = {"rounds": samples["round"].nunique(), "configurations": configurations}
-    check_cells(axes, len(samples))
+    rounds = samples["round"].nunique()
+    check_cells({"rounds": rounds, "configurations": configurations}, len(samples))
+    if rounds > 1 and configurations > max(_CONFIGURATIONS_ALWAYS, len(samples) / 2):
+        msg = (
+            f"{len(samples)} samples are of {configurations} configurations "
+            f"({', '.join(others)}): hardly any was measured twice, does one of these columns "
+            "number its rows?"
+        )
+        raise UserError(msg)
 
 
 def _row(wrong: NDArray[np.bool_]) -> str:

@@ -80,7 +80,7 @@ class CodeSweep(Experiment):
         Column("pattern", "text", "", "the order in which code runs", True, "key"),
         Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True, "key"),
         Column("n", "integer", "", "how many pieces of code were in use", True, "key", least=1),
-        Column("code_bytes", "integer", "B", "extent of the code that ran", True, "key"),
+        Column("code_bytes", "integer", "B", "extent of the code that ran", True, "key", least=1),
         Column("steps", "integer", "", "pieces of code that were run", True, least=1),
         Column("time_ns", "number", "ns", "wall time of all steps", True, "measured"),
         *BRACKET_COLUMNS,

@@ -17,6 +17,7 @@ from perflib.framework.brackets import Told, tell
 from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.framework.schema import check_cells
 from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.model.errors import UserError
 from perflib.stats.compare import CoreComparison, compare_cores
 from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, t_interval, time_blocks
@@ -30,6 +31,7 @@ _BACKINGS = ("loaded", SMALL_PAGES, "thp", "collapse", "hugetlb", "hugectl")
 _SHAPES: dict[str, Any] = {"chase": "cyclic"}
 _COUNTS = ("softirqs", "itlb_misses", "time_ns", "steps")
 RINGS = ("chase", "line")
+_SHOWN = 10  # sizes in a sentence
 
 
 State = Literal["alone", "shared"]
@@ -67,6 +69,14 @@ class CodeTable:
             (str(pattern), int(n)): float(size)
             for (pattern, n), size in zip(extent.index, extent, strict=True)
         }
+        for pattern in self.patterns:
+            sizes = self.code_bytes(pattern)
+            if (np.diff(sizes) <= 0).any():
+                msg = (
+                    f"of pattern {pattern!r} code_bytes must grow with n, the pieces of code: "
+                    f"these are {', '.join(f'{size:g}' for size in sizes[:_SHOWN])} ..."
+                )
+                raise UserError(msg)
         self.state = state
         self.samples = samples  # in whatever state
         rounds = np.array(sorted(set(samples["round"])))

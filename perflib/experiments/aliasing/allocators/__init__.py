@@ -119,7 +119,7 @@ class Allocators(Experiment):
         Column(
             "state", "text", "", "the pair: new, again (after frees), or timed (new)", True, "key"
         ),
-        Column("size_bytes", "integer", "B", "of each of the two buffers", True, "key"),
+        Column("size_bytes", "integer", "B", "of each of the two buffers", True, "key", least=64),
         Column("first_address", "integer", "", "of the first buffer", True),
         Column("second_address", "integer", "", "of the second, or of the one in its place", True),
         Column("function", "text", "", "what is timed; empty where nothing is", role="key"),

@@ -168,11 +168,7 @@ class AllocatorTable:
 
     def cost(self, allocator: str, function: str, size: int) -> Cost:
         """One cell: places compared within each process, uncertainty from batches."""
-        mine = self.timed[
-            (self.timed["allocator"] == allocator)
-            & (self.timed["function"] == function)
-            & (self.timed["size_bytes"] == size)
-        ]
+        mine = self._by_cell[allocator, function, size]
         medians = mine.groupby(["round", "process", "place"])["log_ns"].median()
         by_process = medians.unstack("place").reindex(columns=list(PLACES))
         ratios = pd.DataFrame(
@@ -199,6 +195,10 @@ class AllocatorTable:
             Interval(*(ns / elements for ns in call_ns)),
             100 * float(near.mean()) if len(near) else math.nan,
         )
+
+    @cached_property
+    def _by_cell(self) -> dict[tuple[str, str, int], pd.DataFrame]:
+        return dict(iter(self.timed.groupby(["allocator", "function", "size_bytes"])))
 
     @cached_property
     def costs(self) -> dict[tuple[str, str, int], Cost]:

@@ -131,7 +131,7 @@ def _link_order(table: AliasEnvTable, threshold: float) -> Finding:
 def _aliased_orders(table: AliasEnvTable, threshold: float) -> list[Finding]:
     """Are the orders slower in which addresses agree?"""
     pairs = table.order_pairs
-    marked = np.array([bool(pairs[order]) for order in table.orders])
+    marked = np.array([bool(pairs.get(order)) for order in table.orders])
     if marked.all() or not marked.any():
         return []
     logs = table.order_log_ns()
