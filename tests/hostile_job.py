@@ -122,11 +122,18 @@ def prints_for_ever() -> None:
         os.write(1, lines)
 
 
-def events_for_ever() -> None:
+def begins_for_ever() -> None:
     number = 0
     while True:
         number += 1
         say(f"start processing event #{number}")
+
+
+def events_for_ever() -> None:
+    number = 0
+    while True:
+        number += 1
+        say(f"start processing event #{number}\ndone processing event #{number}")
 
 
 def binary() -> None:

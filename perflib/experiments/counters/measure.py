@@ -98,7 +98,7 @@ def _events_for(params: CountersParams, plan: Mapping[str, Any]) -> int:
         for event in result.events
     )
     if result.returncode or not spent_ns:
-        last = "\n".join(result.tail)
+        last = "\n".join(result.tail) or "(nothing)"
         msg = (
             f"the job's length cannot be chosen: of {_PILOT_EVENTS} events its log timed "
             f"{len(result.events)} (exit status {result.returncode}). Say events=..., or what its "

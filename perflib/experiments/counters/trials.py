@@ -333,6 +333,6 @@ def _worked_ns(result: JobResult) -> int:
 
 def _check(result: JobResult, argv: Sequence[str]) -> None:
     if result.returncode:
-        last = "\n".join(result.tail)
+        last = "\n".join(result.tail) or "(nothing)"
         msg = f"the job {argv[-1]!r} ended with status {result.returncode}. Its last lines:\n{last}"
         raise WorkerError(msg)

@@ -285,7 +285,8 @@ class JobTrials(Jobs):
             msg = (
                 f"the job {wanted[0]!r} ended with status {result.returncode} and logged "
                 f"{len(found)} of the {len(events)} events {events[0]} to {events[-1]}. "
-                f"{' '.join(result.problems)} Its last lines:\n" + "\n".join(result.tail)
+                f"{' '.join(result.problems)} Its last lines:\n"
+                + ("\n".join(result.tail) or "(nothing)")
             )
             raise WorkerError(msg)
         untimed = too_short(event for event in result.events if event.reported_seconds is None)

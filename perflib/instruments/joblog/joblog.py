@@ -21,13 +21,15 @@ from perflib.model.errors import MeasurementError, UserError
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["LINE_LIMIT_BYTES", "Begun", "JobEvent", "parse"]
+__all__ = ["LINE_LIMIT_BYTES", "MOST_EVENTS", "Begun", "JobEvent", "parse"]
 
 LINE_LIMIT_BYTES = 4096
 """A longer line is read only so far: a job may write for minutes without a newline."""
 
+MOST_EVENTS = 200_000
+"""That are kept: a job may say for ever that events begin, or that they end."""
+
 _MOST_PROBLEMS = 100  # a job may write for ever; what is left out is counted
-_MOST_EVENTS = 200_000  # of one run of a job
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def parse(
     UserError
         An expression that takes more than a second on one line.
     MeasurementError
-        More events began than any job has: the expression fits the wrong lines.
+        More than ``MOST_EVENTS`` are open at once: the expression fits the wrong lines.
 
     Examples
     --------
@@ -211,18 +213,16 @@ class _Book:
     one_at_a_time: bool
     problems: _Few
     open: dict[_Name, _Line] = field(default_factory=dict)
-    begun: int = 0
 
     def begin(self, match: regex.Match[str], line: _Line) -> Begun | None:
         job, event = _job(match), _event(match)
         if event is None:
             self.problems.append(f"line {line.number} begins an event without a name: {line}")
             return None
-        self.begun += 1
-        if self.begun > _MOST_EVENTS:
+        if len(self.open) >= MOST_EVENTS:
             msg = (
-                f"more than {_MOST_EVENTS} events began in one run of the job: the expression for "
-                f"an event's begin finds lines that begin none, such as line {line.number}: {line}"
+                f"more than {MOST_EVENTS} events are open at once: the expression for an event's "
+                f"begin finds lines that begin none, such as line {line.number}: {line}"
             )
             raise MeasurementError(msg)
         name = job, event

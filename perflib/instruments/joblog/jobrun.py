@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from perflib.instruments.joblog import joblog
 from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
 from perflib.instruments.joblog.logformat import LogFormat
 from perflib.machine.processes import signal_name
@@ -164,7 +165,7 @@ def run_job(
     Raises
     ------
     MeasurementError
-        The job could not be started.
+        The job could not be started, or logged far too many events.
     JobError
         It died of a signal or was killed at the time limit (a MeasurementError).
     """
@@ -191,6 +192,10 @@ def run_job(
             output = _output(job, terminal, deadline, tail)
             for event in parse(output, log_format, problems, on_begin, deadline):
                 events.append(event)
+                if len(events) > joblog.MOST_EVENTS:
+                    msg = f"the job {argv[0]!r} logged more than {joblog.MOST_EVENTS} events: do "
+                    msg += "its expressions (job_begin, job_end) find the right lines?"
+                    raise MeasurementError(msg)
                 if on_event is not None:
                     on_event(event, job.pid)
             wall_s = time.monotonic() - started

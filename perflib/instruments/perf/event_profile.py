@@ -261,7 +261,8 @@ def profile_running(
         Follower(log, pid=pid, timeout_s=timeout_s, stop=stop) as follower,
         prompt(pid),
     ):
-        for event in parse(follower, log_format, problems, switch.begin):
+        deadline = time.monotonic() + timeout_s
+        for event in parse(follower, log_format, problems, switch.begin, deadline):
             switch.end(event)
             if switch.has_all:
                 break

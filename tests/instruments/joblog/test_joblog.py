@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -253,6 +254,28 @@ def test_every_line_is_in_an_event_or_in_a_problem(steps: list[tuple[int, bool]]
 def test_binary_output_is_read(log: bytes) -> None:
     parsed(log, NAMED)
     parsed(log, FORMATS["kv"])
+
+
+def test_reading_ends_at_the_deadline_within_what_was_read_at_once() -> None:
+    problems: list[str] = []
+    many = b"begin 1\nend 1\n" * 100_000
+    begun: list[Begun] = []
+
+    def late(event: Begun) -> None:
+        begun.append(event)
+        time.sleep(0.01)
+
+    deadline = time.monotonic() + 0.1
+    events = list(parse([(0, many)], NAMED, problems, late, deadline))
+    assert 1 <= len(events) <= len(begun) <= 11
+
+
+def test_of_many_problems_the_first_are_told_and_the_others_counted() -> None:
+    problems: list[str] = []
+    assert list(parse([(0, b"end 1\n" * 1000)], NAMED, problems)) == []
+    assert problems[0] == "event 1 ended at line 1 but never began"
+    assert len(problems) == 101
+    assert problems[-1] == "and 900 more such problems in the job's output"
 
 
 # --- expressions that backtrack ----------------------------------------------------------------
