@@ -209,7 +209,7 @@ def _fault_and_after(
     outcome.held = len(held.samples)
     outcome.lost = lost(held, run.samples if run else None)
     if saved:
-        outcome.problems += unlike(expected, saved[0])
+        outcome.problems += unlike(expected, saved[0], may_lack=fault.may_lack)
     elif held.trials:
         outcome.problems.append("no run is saved")
     outcome.left = subject.left(unfinished=False)

@@ -61,6 +61,8 @@ class Fault:
         Those that it concerns; all, where there are none.
     shim
         Whether the command runs with the shim.
+    may_lack
+        Whether it takes trials out of rounds, which the run is then to say.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Fault:
     private: bool = False
     experiments: tuple[str, ...] = ()
     shim: bool = False
+    may_lack: bool = False
 
 
 # --- processes that end --------------------------------------------------------------------------
@@ -372,7 +375,8 @@ FAULTS: dict[str, Fault] = {
         Fault("slow disk (0.2 s a call)", _shim(0, 200_000, 0), mend=_shim(0, 0, 0), shim=True),
         Fault("store vanished", _vanish, mend=_reappear),
         Fault("clock stepped", _step_clock, shim=True),
-        Fault("CPU out of the cpuset", _take_cpu, _enter("cpuset"), _give_cpus, private=True),
+        Fault("CPU out of the cpuset", _take_cpu, _enter("cpuset"), _give_cpus, private=True,
+              may_lack=True),
         Fault("address space limited", _limit_memory),
         Fault(
             "memory limit of the group", _limit_group, _enter("memory"), _lift_limit, ends=_KILLED,

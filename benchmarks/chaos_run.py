@@ -377,8 +377,11 @@ def _plain(column: pd.Series[Any]) -> list[Any]:
     return [None if value is None or value != value else value for value in column.tolist()]  # noqa: PLR0124
 
 
-def unlike(reference: Mapping[str, Any], path: Path) -> list[str]:
-    """How a saved run differs in form from an undisturbed one."""
+def unlike(reference: Mapping[str, Any], path: Path, *, may_lack: bool = False) -> list[str]:
+    """How a saved run differs in form from an undisturbed one.
+
+    ``may_lack``: trials may have been left out of rounds, if the run says that it has problems.
+    """
     run = store.load(path)
     wrong = []
     stopped = run.provenance["stopped"]
@@ -395,7 +398,7 @@ def unlike(reference: Mapping[str, Any], path: Path) -> list[str]:
     rounds = sorted(set(run.samples["round"].tolist()))
     if not ended_early and rounds != list(range(len(rounds))):
         wrong.append(f"rounds are missing: {rounds[:20]}")
-    if not ended_early:
+    if not ended_early and not (may_lack and run.provenance["problems"]):
         wanted = set(reference["positions"])
         for number, group in run.samples.groupby("round"):
             if missing := wanted - set(group["position"].tolist()):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,7 +17,7 @@ from benchmarks.chaos_run import Held, lost
 
 SEED = 20261123
 TRIES = 4  # of other moments, where the run was over before the fault came
-SHORT = ("machine", "numa", "alias_map", "coherence")
+SHORT = ("machine", "numa")  # the others take longer to compile and to analyse
 QUICK = (
     "kill -9 of the command",
     "kill -9 of a worker",
@@ -27,10 +29,7 @@ QUICK = (
     "compiler: cut",
 )
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc"),
-    pytest.mark.xdist_group("chaos"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: apt-get install gcc")
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +56,14 @@ def strike(name: str, place: Place) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FAULTS],
-)
+def cases() -> Iterator[Any]:
+    """Every fault; by turns in two processes, as they wait a lot."""
+    for number, name in enumerate(FAULTS):
+        marks = [pytest.mark.xdist_group(f"chaos {number % 2}")]
+        yield pytest.param(name, marks=[*marks, *[pytest.mark.slow] * (name not in QUICK)])
+
+
+@pytest.mark.parametrize("name", list(cases()))
 def test_nothing_is_lost_and_nothing_left(name: str, place: Place) -> None:
     outcome = strike(name, place)
     assert outcome.struck, "the run was always over before the fault came"

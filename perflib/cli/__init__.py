@@ -106,11 +106,13 @@ def _catch_signals() -> None:
         signal.signal(signal.SIGHUP, _terminate)
 
 
-def _fault_of_the_machine(error: Exception) -> str:
+def _fault_of_the_machine(error: BaseException | None) -> str:
     """What the system refused, for a sentence; empty where the program itself is wrong."""
-    if isinstance(error, ImportError) and not str(error.path).endswith(".so"):
-        return ""  # a library that is there, and cannot be mapped, is out of memory or damaged
-    return str(error) or "there is no memory left"
+    cannot_map = isinstance(error, ImportError) and str(error.path).endswith(".so")
+    if isinstance(error, (OSError, MemoryError)) or cannot_map:
+        return str(error) or "there is no memory left"
+    # a package whose library cannot be mapped often says so in an error of its own
+    return _fault_of_the_machine(error.__context__) if isinstance(error, ImportError) else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -21,12 +21,20 @@ cli.main([])
 """
 
 
+def no_memory_for_numpy() -> ImportError:
+    """As pandas reports it."""
+    error = ImportError("Unable to import required dependency numpy")
+    error.__context__ = ImportError("failed to map segment", path="/x/y.so")
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
         (MemoryError(), "perflib: there is no memory left; "),
         (OSError(28, "No space left on device"), "perflib: [Errno 28] No space left on device; "),
         (ImportError("failed to map segment", path="/x/y.so"), "perflib: failed to map segment; "),
+        (no_memory_for_numpy(), "perflib: failed to map segment; "),
     ],
 )
 def test_what_the_system_refuses_is_a_sentence(
@@ -47,7 +55,10 @@ def test_what_the_system_refuses_is_a_sentence(
 
 def test_a_mistake_in_the_program_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(**_: object) -> None:
-        raise ImportError(name="a", path="/x/a.py")
+        try:
+            raise KeyError
+        except KeyError:
+            raise ImportError(name="a", path="/x/a.py") from None
 
     monkeypatch.setattr(cli, "cli", wrong)
     with pytest.raises(ImportError):
