@@ -182,8 +182,9 @@ def complain(text: str) -> None:
 def say(text: str) -> None:
     """A remark, on standard error; none with ``-q``."""
     if not quiet():
+        text = lines(text)
         indent = text[: len(text) - len(text.lstrip())]
-        for line in lines(text).splitlines():
+        for line in text.splitlines():
             click.echo(wrapped(line.strip(), indent, indent + "  "), err=True)
 
 

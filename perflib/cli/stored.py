@@ -22,6 +22,7 @@ from perflib.cli.output import (
     verbose,
 )
 from perflib.model.errors import PerflibError
+from perflib.model.escape import visible
 
 if TYPE_CHECKING:
     from perflib.model.finding import Finding
@@ -53,7 +54,7 @@ def runs(as_json: bool) -> None:
             continue
         put(f"{entry.id:{longest}s}  {entry.samples:8d}  {entry.status}")
         if verbose() and entry.start:
-            show(f"on {entry.machine}, {entry.start[:19]}, {entry.stopped}", "    ")
+            show(visible(f"on {entry.machine}, {entry.start[:19]}, {entry.stopped}"), "    ")
         if entry.status == "interrupted":
             show(f"finish it with: perflib run --resume {entry.id}", "    ")
 
@@ -92,7 +93,7 @@ def show_(run_id: str, as_json: bool) -> None:
         show("parameters: " + ", ".join(f"{k}={v}" for k, v in loaded.params.items()), "  ", "    ")
         for name, value in _flat(shown).items():
             if value and not (isinstance(value, list) and isinstance(value[0], dict | list)):
-                show(f"{name}: {value}", "  ", "    ")
+                show(visible(f"{name}: {value}"), "  ", "    ")
         more = "tables within: --json" if verbose() else "all that was recorded: -v, --json"
         show(f"({more})", "  ")
 
@@ -143,7 +144,7 @@ def compare(first: str, second: str, as_json: bool) -> None:
         if verbose() or not any(isinstance(value, list | dict) for value in both)
     }
     for name, (here, there) in shown.items():
-        show(f"{name}: {here} -> {there}", "    ", "      ")
+        show(visible(f"{name}: {here} -> {there}"), "    ", "      ")
     if len(shown) < len(differences):
         show(f"({len(differences) - len(shown)} lists and tables more: -v)", "    ")
     if not differences:

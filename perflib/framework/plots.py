@@ -42,7 +42,7 @@ ABOVE = {  # a legend above its axes, at the right: it hides no point
     "fontsize": "small",
 }  # fmt: skip
 _MOST_BESIDE, _MOST_NAMED, _MOST_LINE = 40, 60, 200  # letters: ticks, legends, other lines
-_LETTERS_AN_INCH = 14  # of a panel's title
+_LETTERS_AN_INCH = 11  # of a panel's title
 _CORE_COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5", "C9", "0.15")  # those seen on white
 _MOST_COLOURED = 8
 _KIB = 1024

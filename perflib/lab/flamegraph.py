@@ -136,12 +136,11 @@ def flame_figure(
             axes.add_patch(frame)
             letters = int(total / whole * width_inches * 72 / 4.6) - 1
             if letters >= 3:
-                name = drawn["names"][place]
+                name = visible(drawn["names"][place])
                 shown = name if len(name) <= letters else name[: letters - 1] + "…"
                 label = axes.text(
                     start + 0.0025 * whole, depth + 0.5, shown,
                     fontsize=7.5, family="monospace", color=INK, va="center", clip_on=True,
-                    parse_math=False,
                 )  # fmt: skip
                 label.set_clip_path(frame)
         axes.grid(visible=False)

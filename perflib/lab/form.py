@@ -25,9 +25,7 @@ from perflib.lab.theme import figures, png
 from perflib.measure.schedule import Status
 from perflib.model import store
 from perflib.model.errors import PerflibError, UserError
-from perflib.model.escape import csv_cell
 from perflib.model.finding import Finding
-from perflib.model.recorded import change_texts
 from perflib.model.run import UNFINISHED, Run
 
 __all__ = ["Form"]
@@ -174,8 +172,7 @@ class Form(widgets.VBox):
             msg = f"{path} exists already: choose another name"
             raise UserError(msg)
         if path.suffix == ".csv":
-            safe = change_texts(self.run.samples, csv_cell).rename(columns=csv_cell)
-            safe.to_csv(path, index=False)
+            store.write_csv(self.run.samples, path)
         else:
             store.save(self.run, path)
         return path.absolute()

@@ -20,6 +20,7 @@ from matplotlib.patheffects import withStroke
 from perflib.investigation.evidence import Evidence
 from perflib.lab.portrait_facts import Core, Facts, Group, Level, NodeFacts, facts_of
 from perflib.lab.theme import themed
+from perflib.model.escape import visible
 
 __all__ = ["drawn", "portrait"]
 
@@ -129,9 +130,9 @@ def _inches(figure: Figure, bottom: float, high: float) -> Axes:
 
 
 def _write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    """Text as it is: ``$`` begins no formula in it."""
+    """Text in one line."""
     style = {"va": "center", "color": _INK} | style
-    axes.text(x, y, text, parse_math=False, **style)
+    axes.text(x, y, visible(text), **style)
 
 
 def _rounded(axes: Axes, x: float, y: float, wide: float, high: float, **style: Any) -> None:

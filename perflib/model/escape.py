@@ -96,4 +96,4 @@ def file_name(text: str) -> str:
     plain = _UNFIT.sub("_", "".join(one if one.isprintable() else "_" for one in text))
     digits = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
     kept = plain.encode()[: _MOST_BYTES - _DIGITS - 1].decode(errors="ignore")
-    return f"{kept}-{digits}"
+    return f"{kept or '_'}-{digits}"

@@ -6,6 +6,7 @@ whole or not at all. ``query`` runs SQL over every saved run, without a server.
 
 from __future__ import annotations
 
+import csv
 import difflib
 import fcntl
 import glob
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.escape import file_name, from_csv_cell
+from perflib.model.escape import csv_cell, file_name, from_csv_cell
 from perflib.model.files import replacing
 from perflib.model.ownership import check_writable, make_folder
 from perflib.model.recorded import change_texts
@@ -38,6 +39,7 @@ __all__ = [
     "runs_dir",
     "save",
     "saved_path",
+    "write_csv",
 ]
 
 # What schema 1 called otherwise in a run's provenance.
@@ -240,10 +242,16 @@ def _read(path: Path) -> Run:
         raise MeasurementError(msg) from error
 
 
+def write_csv(samples: pd.DataFrame, path: Path) -> None:
+    """Write samples as CSV in which no text is a formula: `read_table` reads the same texts."""
+    safe = change_texts(samples, csv_cell).rename(columns=csv_cell)
+    safe.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
+
+
 def read_table(path: Path) -> pd.DataFrame:
     """A table of samples that a user brings, CSV or Parquet.
 
-    In CSV an apostrophe before what would be a formula is none of the text: the form writes it.
+    In CSV an apostrophe before what would be a formula is none of the text: see `write_csv`.
     """
     if not path.is_file():
         msg = f"there is no file {path}"
@@ -252,11 +260,13 @@ def read_table(path: Path) -> pd.DataFrame:
     if reader is None:
         msg = f"{path}: samples are read from .csv or .parquet files, not {path.suffix or 'this'!r}"
         raise UserError(msg)
+    # Quotes that are standard: guessed, an apostrophe in a name may be taken for one.
+    dialect = """, quote = '"', escape = '"'""" if reader == "read_csv" else ""
     import duckdb
 
     try:
         with duckdb.connect() as connection:
-            table = connection.execute(f"SELECT * FROM {reader}({_quoted(path)})").df()
+            table = connection.execute(f"SELECT * FROM {reader}({_quoted(path)}{dialect})").df()
     except duckdb.Error as error:
         msg = f"{path} cannot be read as {path.suffix[1:]}: {str(error).splitlines()[0]}"
         raise UserError(msg) from error

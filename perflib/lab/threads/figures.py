@@ -91,7 +91,6 @@ def timeline_figure(
             [drawable(page.shown(names.iloc[row])) for row in drawn],
         )
         for label in above.get_yticklabels():
-            label.set_parse_math(False)
             label.set_fontsize(9)
         above.grid(visible=False)
         above.tick_params(length=0)
