@@ -220,8 +220,11 @@ def _boolean(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) ->
 
 def _text(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) -> pd.Series[Any]:
     import numpy as np
+    import pandas as pd
     from pandas.api.types import infer_dtype, is_bool_dtype, is_numeric_dtype, is_string_dtype
 
+    if isinstance(values.dtype, pd.CategoricalDtype):  # arithmetic on texts knows none
+        values = values.astype(object)
     if is_numeric_dtype(values) and not is_bool_dtype(values):  # as CSV files have such names
         values = values.map(str, na_action="ignore")
     if not is_string_dtype(values) or infer_dtype(values, skipna=True) != "string":

@@ -389,7 +389,7 @@ def test_every_experiment_is_documented_as_data(experiment: Experiment) -> None:
     assert required
     for column in documented["columns"]:
         assert column["help"]
-        assert column["type"] in ("integer", "number", "text", "boolean")
+        assert column["type"] in ("integer", "number", "text", "boolean", "json")
         for suffix, unit in {"_ns": "ns", "_bytes": "B", "_s": "s"}.items():
             if column["name"].endswith(suffix) and column["unit"]:
                 assert column["unit"] == unit

@@ -92,6 +92,13 @@ def test_whole_numbers_become_integers() -> None:
     assert check(table(cpu=[0.0, 1.0] * (ROWS // 2)))["cpu"].dtype == np.int64
 
 
+def test_names_are_texts_however_a_table_holds_them() -> None:
+    names = ["x", "y"] * (ROWS // 2)
+    found = check(table(name=pd.Series(names, dtype="category")))["name"]
+    assert (found + "!").tolist() == [f"{name}!" for name in names]
+    assert check(table(name=1))["name"].tolist() == ["1"] * ROWS  # as a CSV file is read
+
+
 def test_names_of_earlier_runs_are_renamed() -> None:
     old = table().rename(columns={"time_ns": "duration"})
     assert "time_ns" in check(old, {"duration": "time_ns"})
