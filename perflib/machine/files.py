@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["assignments", "fields", "integer", "kib_of", "mounts", "number_of", "text"]
+__all__ = ["assignments", "fields", "integer", "kib_of", "mounts", "number_of", "text", "whole"]
 
 _LARGEST_BYTES = 1 << 20
 
@@ -16,7 +16,7 @@ def text(path: Path | str) -> str | None:
     """What the file says, stripped; ``None`` where it is missing or may not be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):  # a name may have been read from another of them
         return None
     try:
         pieces = []
@@ -35,6 +35,12 @@ def integer(path: Path | str) -> int | None:
         return int(text(path) or "")
     except ValueError:
         return None
+
+
+def whole(word: str) -> int | None:
+    """A count as the kernel writes it, of 64 bits; ``None`` for any other word."""
+    number = int(word) if word.isascii() and word.isdecimal() and len(word) <= 20 else None
+    return number if number is not None and number < 1 << 64 else None
 
 
 def fields(path: Path) -> dict[str, str]:
@@ -56,7 +62,8 @@ def assignments(path: Path) -> dict[str, str]:
 def kib_of(path: Path, name: str) -> int | None:
     """Bytes of a ``name: 1234 kB`` line, as /proc/meminfo has them; ``None``: there is none."""
     words = fields(path).get(name, "").split()
-    return int(words[0]) * 1024 if words else None
+    kib = whole(words[0]) if words else None
+    return kib * 1024 if kib is not None else None
 
 
 def mounts(root: Path) -> Iterator[tuple[list[str], list[str]]]:

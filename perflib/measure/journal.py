@@ -98,7 +98,7 @@ class Journal:
                 path.unlink(missing_ok=True)
                 msg = f"run {path.stem} had measured nothing: its journal is removed, start anew"
                 raise UserError(msg)
-            if not records:
+            if not records or not isinstance(records[0].get("plan", {}), dict):
                 msg = f"{path} is damaged: remove it and start anew"
                 raise MeasurementError(msg)
             os.ftruncate(journal._file.fileno(), whole_bytes)
@@ -111,7 +111,7 @@ class Journal:
         journal.header = records[0]
         for record in records[1:]:
             if "pilot" in record:
-                journal.header["plan"] |= record["pilot"]
+                journal.header["plan"] = {**journal.header.get("plan", {}), **record["pilot"]}
                 journal.piloted = True
             else:
                 journal.trials.append(record)
@@ -181,9 +181,9 @@ def _whole_records(raw: bytes) -> tuple[list[dict[str, Any]], int]:
     for line in raw.splitlines(keepends=True):
         try:
             record = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict):
+        if not isinstance(record, dict) or not isinstance(record.get("pilot", {}), dict):
             break
         records.append(record)
         end += len(line)

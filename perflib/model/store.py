@@ -6,7 +6,6 @@ whole or not at all. ``query`` runs SQL over every saved run, without a server.
 
 from __future__ import annotations
 
-import csv
 import difflib
 import fcntl
 import glob
@@ -15,15 +14,16 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.escape import csv_cell, file_name, from_csv_cell
+from perflib.model.escape import file_name
 from perflib.model.files import replacing
 from perflib.model.ownership import check_writable, make_folder
-from perflib.model.recorded import change_texts
-from perflib.model.run import SCHEMA, Run, experiment_of
+from perflib.model.reading import quoted, read_run, read_table
+from perflib.model.regular import open_to_read
+from perflib.model.run import Run, experiment_of
 
 if TYPE_CHECKING:  # both take long to import, and who only names a run's file needs neither
     import duckdb
@@ -39,21 +39,10 @@ __all__ = [
     "runs_dir",
     "save",
     "saved_path",
-    "write_csv",
 ]
 
-# What schema 1 called otherwise in a run's provenance.
-_RENAMED = {
-    "turns": "trials",
-    "failed_turns": "failed_trials",
-    "asked": "requested",
-    "got": "obtained",
-    "unmet": "violated",
-}
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError)  # what else reading a file may raise
 _MOST_LISTED = 10
 _PARQUET_END = b"PAR1"
-_ID = re.compile(r"\w[\w.+-]*")
 
 
 def runs_dir() -> Path:
@@ -65,10 +54,6 @@ def runs_dir() -> Path:
 def saved_path(run_id: str) -> Path:
     """The file of a run."""
     return runs_dir() / f"{file_name(run_id)}.parquet"
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"
 
 
 def save(run: Run, path: Path | None = None) -> Path:
@@ -100,7 +85,7 @@ def save(run: Run, path: Path | None = None) -> Path:
         with replacing(path) as temporary, duckdb.connect() as connection:
             connection.register("samples", run.samples)
             connection.execute(
-                f"COPY samples TO {_quoted(temporary)} "
+                f"COPY samples TO {quoted(temporary)} "
                 "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false, "
                 f"KV_METADATA {{perflib: '{text}'}})"
             )
@@ -118,7 +103,7 @@ def _remove_unfinished(path: Path) -> None:
 
 def load(run_id: str | Path) -> Run:
     """Read a run back: its id or an unambiguous part of it (see `find`), or its file's path."""
-    return _read(find(str(run_id)))
+    return read_run(find(str(run_id)))
 
 
 def find(name: str, wanted: Literal["saved", "unfinished"] = "saved") -> Path:
@@ -195,86 +180,6 @@ def _listed(run_ids: list[str]) -> str:
     return ", ".join(run_ids[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _record(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
-    rows = connection.execute(
-        f"SELECT value FROM parquet_kv_metadata({_quoted(path)}) WHERE key = 'perflib'"
-    ).fetchall()
-    if not rows:
-        msg = f"{path} is a Parquet file, but no run: 'perflib analyse' reads such tables"
-        raise UserError(msg)
-    record: dict[str, Any] = json.loads(rows[0][0])
-    return record
-
-
-def _current(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Provenance by the names of this schema; conditions by theirs, too."""
-    found = {_RENAMED.get(key, key): value for key, value in provenance.items()}
-    if isinstance(conditions := found.get("conditions"), list):
-        found["conditions"] = [
-            {_RENAMED.get(key, key): value for key, value in one.items()} for one in conditions
-        ]
-    return found
-
-
-def _read(path: Path) -> Run:
-    import duckdb
-
-    try:
-        with duckdb.connect() as connection:
-            record = _record(connection, path)
-            if record["schema"] > SCHEMA:
-                msg = (
-                    f"{path} was written by a newer perflib (schema {record['schema']}, this one "
-                    f"reads up to {SCHEMA}): upgrade perflib"
-                )
-                raise UserError(msg)
-            samples = connection.execute(f"SELECT * FROM read_parquet({_quoted(path)})").df()
-        if not _ID.fullmatch(record["id"]):  # it becomes the name of a file
-            msg = f"{path} names a run {record['id']!r}: no run of perflib is called so"
-            raise UserError(msg)
-        record["provenance"] = _current(record["provenance"])
-        return Run(samples=samples, **record)
-    except (duckdb.Error, *_DAMAGED) as error:
-        msg = (
-            f"{path} cannot be read, it may be cut off: {str(error).splitlines()[0]}. If its "
-            "journal is still there, 'perflib run --resume ID' makes it again."
-        )
-        raise MeasurementError(msg) from error
-
-
-def write_csv(samples: pd.DataFrame, path: Path) -> None:
-    """Write samples as CSV in which no text is a formula: `read_table` reads the same texts."""
-    safe = change_texts(samples, csv_cell).rename(columns=csv_cell)
-    safe.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
-
-
-def read_table(path: Path) -> pd.DataFrame:
-    """A table of samples that a user brings, CSV or Parquet.
-
-    In CSV an apostrophe before what would be a formula is none of the text: see `write_csv`.
-    """
-    if not path.is_file():
-        msg = f"there is no file {path}"
-        raise UserError(msg)
-    reader = {".csv": "read_csv", ".parquet": "read_parquet"}.get(path.suffix.lower())
-    if reader is None:
-        msg = f"{path}: samples are read from .csv or .parquet files, not {path.suffix or 'this'!r}"
-        raise UserError(msg)
-    # Quotes that are standard: guessed, an apostrophe in a name may be taken for one.
-    dialect = """, quote = '"', escape = '"'""" if reader == "read_csv" else ""
-    import duckdb
-
-    try:
-        with duckdb.connect() as connection:
-            table = connection.execute(f"SELECT * FROM {reader}({_quoted(path)}{dialect})").df()
-    except duckdb.Error as error:
-        msg = f"{path} cannot be read as {path.suffix[1:]}: {str(error).splitlines()[0]}"
-        raise UserError(msg) from error
-    if reader == "read_csv":
-        table = change_texts(table, from_csv_cell).rename(columns=from_csv_cell)
-    return table
-
-
 @dataclass(frozen=True)
 class Saved:
     """A line of the list; ``status``: ``saved``, ``running``, ``interrupted`` or ``damaged``."""
@@ -323,7 +228,7 @@ def _saved(paths: list[Path]) -> list[Saved]:
     def listed(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> list[Saved]:
         if not paths:
             return []
-        files = f"[{', '.join(map(_quoted, paths))}]"
+        files = f"[{', '.join(map(quoted, paths))}]"
         try:
             rows = connection.execute(_LISTED.format(files=files)).fetchall()
         except duckdb.Error:  # of a file that is damaged: looked for among half as many
@@ -342,7 +247,7 @@ def _saved(paths: list[Path]) -> list[Saved]:
 def _is_ended(path: Path) -> bool:
     """Whether a file ends as Parquet does: one that was cut off is told without a query."""
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             file.seek(-len(_PARQUET_END), os.SEEK_END)
             return file.read() == _PARQUET_END
     except OSError:  # it is shorter, or may not be read
@@ -351,11 +256,13 @@ def _is_ended(path: Path) -> bool:
 
 def _unfinished(journal: Path) -> str:
     """Whether a process still writes to a journal."""
-    with journal.open("rb") as file:
-        try:
+    try:
+        with open_to_read(journal) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return "running"
+    except BlockingIOError:
+        return "running"
+    except OSError:  # it is no file, or may not be read
+        return "damaged"
     return "interrupted"
 
 
@@ -376,7 +283,7 @@ def query(sql: str) -> pd.DataFrame:
         raise UserError(msg)
     import duckdb
 
-    listed = ", ".join(_quoted(saved_path(name)) for name in files)
+    listed = ", ".join(quoted(saved_path(name)) for name in files)
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE VIEW samples AS "

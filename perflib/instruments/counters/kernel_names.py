@@ -85,7 +85,7 @@ def _generic() -> dict[str, tuple[int, int, str]]:
 GENERIC = _generic()
 
 _SYSFS = "sys/bus/event_source/devices"
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d{1,2})(?:-(\d{1,2}))?")
 _FIELDS = ("config", "config1", "config2")
 
 
@@ -151,7 +151,8 @@ def _place(words: list[int], layout: str, number: int, what: str) -> None:
     """Put a value's bits where a format file says: ``config:0-7,32-35``, lowest bits first."""
     field, _, ranges = layout.partition(":")
     pieces = [_RANGE.fullmatch(part.strip()) for part in ranges.split(",")]
-    if field not in _FIELDS or None in pieces:
+    backwards = any(piece and int(piece[2] or piece[1]) < int(piece[1]) for piece in pieces)
+    if field not in _FIELDS or None in pieces or backwards:
         msg = f"{what}: the kernel's format {layout!r} is not one that is known here"
         raise UserError(msg)
     left = number

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from perflib import kernels
 from perflib.instruments.perf.pieces import fed, strings
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.regular import open_to_read
 
 __all__ = ["Event", "Field", "PerfData", "Type", "lost"]
 
@@ -58,7 +59,7 @@ _PIECE = 1 << 20
 _ROOM = 1 << 14  # records that the kernel hands over at once
 _MAGIC = b"PERFILE2"
 _HEADER, _SECTION, _SMALLEST_ATTR = 104, 16, 64
-_MOST_EVENTS, _MOST_IDS = 4096, 1 << 20
+_MOST_EVENTS, _MOST_PERIOD = 4096, 1 << 62
 _SAMPLE_TYPES, _SAMPLE_TIME = 1 << 16 | 0x7FF, 1 << 2  # what may stand before the raw data
 _SAMPLE_ID_ALL, _USE_CLOCKID = 1 << 18, 1 << 25
 _FREQUENCY = 1 << 10
@@ -147,7 +148,7 @@ class PerfData:
         self.cut = ""
         self.remarks: list[str] = []
         try:
-            self._file = path.open("rb", buffering=0)
+            self._file = open_to_read(path)
         except OSError as error:
             msg = f"{path} cannot be read: {error.strerror}"
             raise UserError(msg) from error
@@ -205,9 +206,13 @@ class PerfData:
         if room < _SMALLEST_ATTR or room > 4096 or not 1 <= number <= _MOST_EVENTS:
             msg = f"{self._path}: its header makes no sense ({number} events of {room} bytes)"
             raise MeasurementError(msg)
-        self.events = [self._read_event(attrs + i * entry, room) for i in range(number)]
-        self.clock = self.events[0].clock
         actual = os.fstat(self._file.fileno()).st_size
+        self.events = []
+        room_for_ids = actual  # each event may name the same ids: together they fit into the file
+        for i in range(number):
+            self.events.append(self._read_event(attrs + i * entry, room, room_for_ids))
+            room_for_ids -= 8 * len(self.events[-1].ids)
+        self.clock = self.events[0].clock
         if data > actual:
             data, data_size = actual, 0
         if data_size == 0:
@@ -217,14 +222,14 @@ class PerfData:
             self.cut = f"The data file is cut: {missing} bytes at its end are missing."
         return data, data_size
 
-    def _read_event(self, offset: int, room: int) -> Event:
+    def _read_event(self, offset: int, room: int, room_for_ids: int) -> Event:
         raw = _read_at(self._file, offset, room + _SECTION)
         if len(raw) < room + _SECTION:
             msg = f"{self._path} is cut within its header: its events are not in it"
             raise MeasurementError(msg)
         kind, _, config, period, sample_type, read_format, flags = struct.unpack_from("<II5Q", raw)
         ids_offset, ids_size = struct.unpack_from("<2Q", raw, room)
-        if ids_size > 8 * _MOST_IDS:
+        if ids_size > room_for_ids:
             msg = f"{self._path}: its header makes no sense ({ids_size // 8} ids of an event)"
             raise MeasurementError(msg)
         ids = _read_at(self._file, ids_offset, ids_size)
@@ -236,7 +241,7 @@ class PerfData:
             sample_type=sample_type,
             read_format=read_format,
             sample_id_all=bool(flags & _SAMPLE_ID_ALL),
-            period=0 if flags & _FREQUENCY else period,
+            period=0 if flags & _FREQUENCY else min(period, _MOST_PERIOD),
             ids=struct.unpack_from(f"<{len(ids) // 8}Q", ids),
             clock=clock if flags & _USE_CLOCKID else _PERFS_CLOCK,
         )

@@ -7,6 +7,9 @@ text is gone through once, in pieces, by a C kernel; what cannot be read is coun
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,6 +120,8 @@ def read(path: Path) -> Profile:
     """
     try:
         with path.open("rb", buffering=0) as file, _reader() as kernel:
+            if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # it may have no end
+                raise OSError(errno.EINVAL, "it is a device, not a file")
             columns = _columns(kernel, file, path)
             return _profile(kernel, _table(kernel, columns), path)
     except OSError as error:

@@ -194,6 +194,15 @@ def _read(path: Path) -> _Counts:
             "QEMU was killed. Name the program itself, not what starts it (env, nice, taskset)"
         )
         raise MeasurementError(msg)
+    try:
+        return _counts(lines)
+    except (ValueError, OverflowError) as error:
+        msg = f"the simulated program's counts are damaged ({error}): simulate it again"
+        raise MeasurementError(msg) from error
+
+
+def _counts(lines: list[str]) -> _Counts:
+    """The counts in the plugin's lines; ValueError and OverflowError where they are none."""
     totals: dict[str, int] = {}
     maps: list[tuple[int, int, int, str]] = []
     places: list[tuple[int, ...]] = []
@@ -207,6 +216,9 @@ def _read(path: Path) -> _Counts:
             places.append(tuple(map(int, rest.split())))
         else:
             totals[kind] = int(rest)
+    if lacking := {"guest_base", "instructions", "loads", "stores"} - totals.keys():
+        msg = f"no {', '.join(sorted(lacking))}"
+        raise ValueError(msg)
     columns = ["address", "iTLB misses", "iTLB walks", "4K aliases"]
     table = pd.DataFrame(places, columns=columns).astype("int64").groupby("address").sum()
     return _Counts(totals, maps, table.reset_index())

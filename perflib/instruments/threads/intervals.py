@@ -139,6 +139,7 @@ def waits(
         )
         if n > len(found):
             found = np.empty(n, dtype=WAIT)
+    recording.check(others=found["other"], stacks=found["stack"], locks=found["lock"])
     return found if lock is None else found[found["lock"] == lock]
 
 

@@ -15,11 +15,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError  # numpy reads a header as Python
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from perflib.instruments.threads.formats import (
     FORMAT,
@@ -35,8 +36,46 @@ from perflib.instruments.threads.formats import (
     Selection,
 )
 from perflib.model.errors import UserError
+from perflib.model.regular import check_regular, open_to_read
 
 __all__ = ["Recording"]
+
+_FAR_NS = 1 << 61  # from 0: no time is further, and differences fit into 64 bits
+_Time = Annotated[int, Field(ge=-_FAR_NS, le=_FAR_NS)]
+_Count = Annotated[int, Field(ge=0, le=_FAR_NS)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Lock(_Shape):
+    name: str
+    kind: str
+    address: int
+    pid: int
+
+
+class _Lost(_Shape):
+    events: _Count = 0
+    samples: _Count = 0
+
+
+class _Meta(_Shape):  # META's, and what only a file has
+    backend: str
+    clock: str
+    start_ns: _Time
+    end_ns: _Time
+    job_pid: int
+    cpus: _Count
+    sample_period_ns: float
+    remarks: list[str]
+    lost: _Lost
+    cut: str
+    others_busy_ns: int
+    names: list[str]
+    locks: list[_Lock]
+    stacks: _Count
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,19 +131,18 @@ class Recording:
         meta = _meta(folder)
         table = _array(folder, "threads", THREAD)
         intervals = _array(folder, "intervals", INTERVAL)
-        first = np.append(0, np.cumsum(table["intervals"]))
-        try:
-            threads = pd.DataFrame({name: table[name] for name in ("tid", "pid")})
-            threads["name"] = pd.Series(meta.pop("names"), dtype=object)
-            threads["start_ns"], threads["end_ns"] = table["start_ns"], table["end_ns"]
-            locks = [Lock(**lock) for lock in meta.pop("locks")]
-            n_stacks = meta.pop("stacks")
-        except (KeyError, TypeError) as error:
-            raise _damaged(folder, f"meta.json lacks {error}") from error
-        if first[-1] != len(intervals) or len(threads["name"].dropna()) != len(table):
+        counts, names, n_stacks = table["intervals"], meta.pop("names"), meta.pop("stacks")
+        first = np.append(0, np.cumsum(counts))
+        whole = ((counts >= 0) & (counts <= len(intervals))).all() and first[-1] == len(intervals)
+        if not whole or len(names) != len(table):
             raise _damaged(folder, "its threads and its intervals do not belong together")
+        threads = pd.DataFrame({name: table[name] for name in ("tid", "pid")})
+        threads["name"] = pd.Series(names, dtype=object)
+        threads["start_ns"], threads["end_ns"] = table["start_ns"], table["end_ns"]
+        fields = ("name", "kind", "address", "pid")
+        locks = [Lock(*(lock[field] for field in fields)) for lock in meta.pop("locks")]
         try:
-            text = (folder / "stacks.txt").read_bytes().decode(errors="surrogateescape")
+            text = _read(folder / "stacks.txt").decode(errors="surrogateescape")
         except OSError as error:
             raise _damaged(folder, f"stacks.txt: {error.strerror}") from error
         stacks = text.split("\n")[:-1]
@@ -136,7 +174,34 @@ class Recording:
         """The begin and the end of what is selected."""
         start = self.start_ns if selection.start_ns is None else int(selection.start_ns)
         end = self.end_ns if selection.end_ns is None else int(selection.end_ns)
+        start, end = (max(-_FAR_NS, min(time_ns, _FAR_NS)) for time_ns in (start, end))
         return start, max(start, end)
+
+    def check(
+        self,
+        *,
+        rows: npt.NDArray[Any] | None = None,
+        others: npt.NDArray[Any] | None = None,
+        stacks: npt.NDArray[Any] | None = None,
+        locks: npt.NDArray[Any] | None = None,
+    ) -> None:
+        """Numbers in its records, before they are looked up: opening does not read them all.
+
+        Raises
+        ------
+        UserError
+            One is of no thread (``others`` may be -1, as ``stacks``), stack or lock that there is.
+        """
+        for what, numbers, least, count in (
+            ("thread", rows, 0, len(self.threads)),
+            ("thread", others, -1, len(self.threads)),
+            ("stack", stacks, -1, len(self.stacks)),
+            ("lock", locks, 0, len(self.locks)),
+        ):
+            if numbers is not None and len(numbers):
+                for number in (int(numbers.min()), int(numbers.max())):
+                    if not least <= number < count:
+                        raise _damaged(self.folder, f"it names {what} {number} of {count}")
 
     def rows(self, rows: Rows | None = None) -> npt.NDArray[np.int32]:
         """Rows as an array; None: all.
@@ -178,8 +243,11 @@ class Recording:
         if i < low or time_ns >= self.intervals[i]["end_ns"]:
             return {}
         one = self.intervals[i]
+        which = self.intervals[i : i + 1]
+        self.check(others=which["other"], stacks=which["stack"])
+        self.check(locks=which["lock"][which["lock"] >= 0])
         return {
-            "state": STATES[one["state"]],
+            "state": STATES[min(one["state"], len(STATES) - 1)],
             "start_ns": int(one["start_ns"]),
             "end_ns": int(one["end_ns"]),
             "cpu": int(one["cpu"]),
@@ -201,14 +269,14 @@ def _damaged(folder: Path, why: str) -> UserError:
 
 def _meta(folder: Path) -> dict[str, Any]:
     try:
-        meta = json.loads((folder / "meta.json").read_bytes())
+        meta = json.loads(_read(folder / "meta.json"))
     except (FileNotFoundError, NotADirectoryError):
         msg = f"{folder} has no recording of threads: no meta.json is there"
         raise UserError(msg) from None
     except OSError as error:
         msg = f"{folder} cannot be read: {error.strerror}"
         raise UserError(msg) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(folder, f"meta.json: {error}") from error
     number = meta.pop("format", None) if isinstance(meta, dict) else None
     if not isinstance(number, int):
@@ -220,15 +288,27 @@ def _meta(folder: Path) -> dict[str, Any]:
             f"reads up to {FORMAT}: use the later one"
         )
         raise UserError(msg)
-    missing = [name for name in META if name not in meta]
+    missing = [name for name in (*META, "names", "locks", "stacks") if name not in meta]
     if missing:
         raise _damaged(folder, f"meta.json lacks {', '.join(missing)}")
+    try:
+        _Meta.model_validate(meta)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(map(str, wrong["loc"]))
+        raise _damaged(folder, f"meta.json: {place}: {wrong['msg'].lower()}") from None
     return dict(meta)
+
+
+def _read(path: Path) -> bytes:
+    with open_to_read(path) as file:
+        return file.read()
 
 
 def _array(folder: Path, name: str, dtype: np.dtype[Any]) -> npt.NDArray[np.void]:
     path = folder / f"{name}.npy"
     try:
+        check_regular(path)
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise _damaged(folder, f"{path.name}: {error.strerror or error}") from error

@@ -49,6 +49,7 @@ def _table(
     stack: npt.NDArray[np.int32],
     period: npt.NDArray[np.int64],
 ) -> pd.DataFrame:
+    recording.check(rows=row, stacks=stack)
     used, codes = np.unique(stack, return_inverse=True)
     texts = recording.stack_texts(used)
     leaves = [text.rpartition(";")[2] or "[unknown]" for text in texts]

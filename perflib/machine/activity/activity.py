@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.machine.files import text
+from perflib.machine.files import text, whole
 
 __all__ = ["CpuTime", "cpu_times", "load_average"]
 
@@ -61,7 +61,7 @@ def cpu_times(root: Path = Path("/")) -> dict[int, CpuTime]:
         name, *words = line.split()
         if name.startswith("cpu") and name[3:].isdigit() and len(words) >= 4:
             # user nice system idle iowait irq softirq steal; guest time is part of user
-            user, nice, system, idle, *rest = (int(word) for word in words)
+            user, nice, system, idle, *rest = (whole(word) or 0 for word in words)
             waiting, irq, softirq, steal = [*rest, 0, 0, 0, 0][:4]
             busy = user + nice + system + irq + softirq
             found[int(name[3:])] = CpuTime(busy, idle + waiting, steal, softirq)

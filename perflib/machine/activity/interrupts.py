@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from perflib.machine.files import text
+from perflib.machine.files import text, whole
 
 __all__ = ["CoreActivity", "core_activity"]
 
@@ -123,8 +123,9 @@ def _column(table: str | None, cpu: int) -> Mapping[str, int] | None:
         else:
             words = [*line[colon + 1 :].split(maxsplit=last + 1), *[""] * (last + 1)]
             cells = [words[own], words[last]]
-        if all(cell.isdecimal() for cell in cells):  # a row that ends early is of no CPU
-            found[name] = int(cells[0])
+        count, of_last = map(whole, cells)
+        if count is not None and of_last is not None:  # a row that ends early is of no CPU
+            found[name] = count
     return found
 
 
@@ -134,4 +135,4 @@ def _switches(schedstat: str | None, cpu: int) -> int | None:
         return None  # other versions have other fields
     start = rest.find(f"\ncpu{cpu} ")  # the line before the first CPU's is the time
     words = rest[start + 1 :].split("\n", 1)[0].split() if start >= 0 else []
-    return int(words[_TIMESLICES]) if len(words) > _TIMESLICES else None
+    return whole(words[_TIMESLICES]) if len(words) > _TIMESLICES else None

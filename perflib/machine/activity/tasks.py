@@ -37,24 +37,32 @@ class TaskTime:
 def task_times(root: Path = Path("/")) -> dict[int, TaskTime]:
     """Every task there is now, by its number, kernel threads among them."""
     found = {}
-    up_s = float((text(root / "proc/uptime") or "0").split()[0])
+    try:
+        up_s = float((text(root / "proc/uptime") or "0").split()[0])
+    except ValueError:
+        return found
     for path in (root / "proc").glob("[0-9]*/task/[0-9]*"):
         # "tid (comm) state ppid ...": comm may itself have blanks and parentheses
         head, _, rest = (text(path / "stat") or "").rpartition(")")
         words, times = rest.split(), (text(path / "schedstat") or "").split()
         if len(words) > 38 and times:
             name = head.partition("(")[2]
-            policy = _POLICIES.get(int(words[38]), "unknown")
+            try:
+                ran_ns, nice = int(times[0]), int(words[16])
+                parent, cpu, policy_number = (int(words[at]) for at in (1, 36, 38))
+            except ValueError:  # no kernel writes it so
+                continue
+            policy = _POLICIES.get(policy_number, "unknown")
             pid = int(path.parent.parent.name)
             found[int(path.name)] = TaskTime(
                 pid,
                 name,
-                int(times[0]),
-                int(words[36]),
+                ran_ns,
+                cpu,
                 policy,
                 up_s,
-                nice=int(words[16]),
-                parent=int(words[1]),
+                nice=nice,
+                parent=parent,
             )
     return found
 

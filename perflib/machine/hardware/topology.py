@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from perflib.machine.cpulist import format_cpus, parse_cpus
-from perflib.machine.files import fields, integer, kib_of, number_of, text
+from perflib.machine.files import fields, integer, kib_of, number_of, text, whole
 from perflib.machine.hardware import cgroup
 from perflib.machine.hardware.caches import Cache
 from perflib.model.errors import UserError
@@ -127,7 +127,8 @@ class Topology:
 
     def dies(self) -> list[tuple[int | None, int]]:
         """The dies, each as (package, die)."""
-        return sorted({(cpu.package, cpu.die) for cpu in self.cpus if cpu.die is not None})
+        found = {(cpu.package, cpu.die) for cpu in self.cpus if cpu.die is not None}
+        return sorted(found, key=lambda die: (-1 if die[0] is None else die[0], die[1]))
 
     def cores(self) -> list[tuple[int, ...]]:
         """The cores with a running CPU, each as the CPUs that are its hardware threads."""
@@ -218,7 +219,11 @@ def _nodes(root: Path) -> list[Node]:
             node=number_of(place),
             cpus=tuple(sorted(_cpus(text(f"{place}/cpulist")))),
             memory_bytes=kib_of(place / "meminfo", f"Node {number_of(place)} MemTotal"),
-            distances=tuple(int(word) for word in (text(f"{place}/distance") or "").split()),
+            distances=tuple(
+                number
+                for word in (text(f"{place}/distance") or "").split()
+                if (number := whole(word)) is not None
+            ),
         )
         for place in places
     ]

@@ -9,10 +9,13 @@ from __future__ import annotations
 import bisect
 import ctypes
 import functools
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from perflib.model.regular import open_to_read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +56,7 @@ def header(path: Path) -> Header | None:
     OSError
         The file cannot be read.
     """
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         raw = file.read(20)
     if len(raw) < 20 or not raw.startswith(_MAGIC):
         return None
@@ -121,7 +124,7 @@ def read_elf(path: Path) -> Elf:
     from elftools.common.exceptions import ELFError
 
     try:
-        with path.open("rb") as file:
+        with io.BufferedReader(open_to_read(path)) as file:
             if file.read(len(_READ_WHOLE)) != _READ_WHOLE:
                 return Elf()  # most mapped data files end here
             from elftools.elf.elffile import ELFFile

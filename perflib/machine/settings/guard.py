@@ -36,7 +36,8 @@ class Outcome(NamedTuple):
 
 def read_setting(path: str) -> str:
     """The value in force: the marked word of ``always [madvise] never``, else the whole text."""
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123 (no pathlib: the guard stays light)
+    # No pathlib: the guard stays light.
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         text = file.read().strip()
     before, bracket, after = text.partition("[")
     return after.partition("]")[0] if bracket and "]" in after else before.strip()

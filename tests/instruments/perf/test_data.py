@@ -160,7 +160,7 @@ def test_what_is_no_data_file(
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read: No such file"):
         PerfData(tmp_path / "none")
-    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+    with pytest.raises(UserError, match="cannot be read: it is a directory"):
         PerfData(tmp_path)
 
 

@@ -15,7 +15,9 @@ __all__ = ["Numbers", "Tracepoints", "numbers", "tracefs"]
 
 _TRACEPOINT, _SOFTWARE = 2, 1
 _CPU_CLOCK = 0
-_FIELD = re.compile(r"field:[^;]*?(\w+)(?:\[\d+\])?;\s*offset:(\d+);\s*size:(\d+);\s*signed:(\d);")
+_FIELD = re.compile(
+    r"field:[^;]*?(\w+)(?:\[\d+\])?;\s*offset:(\d{1,5});\s*size:([1248]);\s*signed:(\d);"
+)
 
 
 def tracefs(root: Path = Path("/")) -> Path | None:
@@ -71,10 +73,10 @@ class Tracepoints:
                 for word, offset, size, signed in _FIELD.findall(described)
             }
             number = text(folder / "id")
-            if number is None or not set(words) <= set(found):
+            if not re.fullmatch(r"\d{1,9}", number or "", re.ASCII) or not set(words) <= set(found):
                 msg = f"the kernel has no tracepoint {name} with {', '.join(words)}"
                 raise MeasurementError(msg)
-            ids[name] = int(number)
+            ids[name] = int(number or 0)
             fields[name] = [found[word] for word in words]
             if name == "sched:sched_switch":
                 state_bits = _state_bits(described)

@@ -72,6 +72,7 @@ class ProcessFlag(IntFlag):
 
 
 _WAIT, _STACK, _SAMPLE = 0xE101, 0xE102, 0xE103
+_LATEST_NS = 1 << 61  # what lies beyond is no time: the job has written over its own record
 
 
 class OpenWait(NamedTuple):
@@ -123,7 +124,9 @@ class ThreadFile:
         waits = [found.waits]
         for words in self.chunks:
             slots = words[: len(words) // SLOT_WORDS * SLOT_WORDS].view(WAIT)
-            waits.append(slots[slots["record"] == _WAIT])
+            ended = (slots["record"] == _WAIT) & (slots["end_ns"] < _LATEST_NS)
+            ended &= slots["start_ns"] <= slots["end_ns"]
+            waits.append(slots[ended & (slots["start_ns"] >= 0)])
             for at in np.flatnonzero(np.isin(slots["record"], (_STACK, _SAMPLE))).tolist():
                 depth, first = int(slots["depth"][at]), at * SLOT_WORDS + 1
                 if slots["record"][at] == _STACK:
@@ -131,7 +134,8 @@ class ThreadFile:
                     found.stacks[int(slots["stack"][at])] = frames
                 else:
                     time_ns, weight_ns, _cpu, *frames = words[first : first + 3 + depth].tolist()
-                    found.samples.append(StackSample(time_ns, weight_ns, tuple(frames)))
+                    if frames and max(time_ns, weight_ns) < _LATEST_NS:
+                        found.samples.append(StackSample(time_ns, weight_ns, tuple(frames)))
         return found._replace(waits=np.concatenate(waits))
 
 
@@ -181,7 +185,7 @@ def _process(path: Path, generation: int) -> ProcessFile | None:
     same = ("pid", "start_ns", "end_ns", "lost_waits", "lost_samples", "first_lost_ns",
             "last_lost_ns")  # fmt: skip
     return ProcessFile(
-        **{name: int(header[name]) for name in same},
+        **{name: min(int(header[name]), _LATEST_NS) for name in same},
         generation=generation,
         flags=ProcessFlag(int(header["flags"]) & 31),
         threads=_threads(raw),
@@ -208,10 +212,16 @@ def _threads(raw: npt.NDArray[np.uint8]) -> list[ThreadFile]:
         if header["sequence"] == 0:
             thread.name = bytes(header["name"]).decode(errors="surrogateescape")
             for name in ("start_ns", "end_ns", "start_cpu_ns", "end_cpu_ns"):
-                setattr(thread, name, int(header[name]))
+                setattr(thread, name, min(int(header[name]), _LATEST_NS))
             thread.address = int(header["self"])
             waiting = header["open"]
             if waiting["start_ns"]:
-                thread.open = OpenWait(*(int(waiting[name]) for name in OpenWait._fields))
+                thread.open = OpenWait(
+                    start_ns=min(int(waiting["start_ns"]), _LATEST_NS),
+                    lock=int(waiting["lock"]),
+                    kind=min(int(waiting["kind"]), 255),
+                    owner=int(waiting["owner"]),
+                    stack=min(int(waiting["stack"]), 2**31 - 1),
+                )
         thread.chunks.append(words)
     return [threads[number] for number in sorted(threads)]

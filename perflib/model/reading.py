@@ -1,0 +1,177 @@
+"""Runs and tables as they come from a file that anybody may have made: nothing in it is trusted."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.escape import from_csv_cell
+from perflib.model.recorded import change_texts
+from perflib.model.regular import check_regular
+from perflib.model.run import SCHEMA, Run
+
+if TYPE_CHECKING:  # both take long to import
+    import duckdb
+    import pandas as pd
+
+__all__ = ["checked_record", "quoted", "read_run", "read_table"]
+
+# What schema 1 called otherwise in a run's provenance.
+_RENAMED = {
+    "turns": "trials",
+    "failed_turns": "failed_trials",
+    "asked": "requested",
+    "got": "obtained",
+    "unmet": "violated",
+}
+_ID = re.compile(r"\w[\w.+-]*")
+# Compressed, a constant column of any length has a few bytes: beyond the larger of these a table
+# does not belong to its file.
+_MOST_BYTES, _MOST_PER_BYTE = 256 << 20, 200
+_FIXED = re.compile(
+    r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|(DATE|TIME|DECIMAL).*"
+)
+
+
+def quoted(path: Path) -> str:
+    """A path as DuckDB's SQL has it."""
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def read_run(path: Path) -> Run:
+    """Read a saved run.
+
+    Raises
+    ------
+    UserError
+        The file is a table and no run, was written by a newer perflib, or holds what none writes.
+    MeasurementError
+        It cannot be read, or is damaged.
+    """
+    import duckdb
+
+    try:
+        size = check_regular(path).st_size
+        with duckdb.connect() as connection:
+            record = _record(connection, path)
+            samples = _table(connection, f"read_parquet({quoted(path)})", size, path)
+    except (duckdb.Error, OSError) as error:
+        raise _damaged(path, error) from error
+    return Run(samples=samples, **record)
+
+
+def _damaged(path: Path, error: Exception) -> MeasurementError:
+    why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    msg = (
+        f"{path} cannot be read, it may be cut off: {why}. If its "
+        "journal is still there, 'perflib run --resume ID' makes it again."
+    )
+    return MeasurementError(msg)
+
+
+def _record(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, Any]:
+    """The run without its samples, checked."""
+    rows = connection.execute(
+        f"SELECT value FROM parquet_kv_metadata({quoted(path)}) WHERE key = 'perflib'"
+    ).fetchall()
+    if not rows:
+        msg = f"{path} is a Parquet file, but no run: 'perflib analyse' reads such tables"
+        raise UserError(msg)
+    return checked_record(rows[0][0], path)
+
+
+def checked_record(text: bytes, path: Path) -> dict[str, Any]:
+    """What a run's file holds beside its samples, by the names of this schema.
+
+    Raises
+    ------
+    UserError
+        A newer perflib wrote it, or none.
+    MeasurementError
+        It is damaged.
+    """
+    from perflib.model.shape import check_record
+
+    try:
+        record: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:  # also: a number of thousands of digits
+        raise _damaged(path, error) from error
+    schema = record.get("schema") if isinstance(record, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:
+        msg = (
+            f"{path} was written by a newer perflib (schema {schema}, this one "
+            f"reads up to {SCHEMA}): upgrade perflib"
+        )
+        raise UserError(msg)
+    check_record(record, str(path))
+    if not _ID.fullmatch(record["id"]):  # it becomes the name of a file
+        msg = f"{path} names a run {record['id']!r}: no run of perflib is called so"
+        raise UserError(msg)
+    record["provenance"] = _current(record["provenance"])
+    return {key: record[key] for key in ("id", "experiment", "params", "provenance", "schema")}
+
+
+def _current(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Provenance by the names of this schema; conditions by theirs, too."""
+    found = {_RENAMED.get(key, key): value for key, value in provenance.items()}
+    if isinstance(conditions := found.get("conditions"), list):
+        found["conditions"] = [
+            {_RENAMED.get(key, key): value for key, value in one.items()} for one in conditions
+        ]
+    return found
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A table of samples that a user brings, CSV or Parquet.
+
+    In CSV an apostrophe before what would be a formula is none of the text: the form writes it.
+
+    Raises
+    ------
+    UserError
+        There is no such file, it is of another kind, damaged, or of more than fits into memory.
+    """
+    if not path.is_file():
+        msg = f"there is no file {path}"
+        raise UserError(msg)
+    reader = {".csv": "read_csv", ".parquet": "read_parquet"}.get(path.suffix.lower())
+    if reader is None:
+        msg = f"{path}: samples are read from .csv or .parquet files, not {path.suffix or 'this'!r}"
+        raise UserError(msg)
+    import duckdb
+
+    try:
+        with duckdb.connect() as connection:
+            table = _table(connection, f"{reader}({quoted(path)})", path.stat().st_size, path)
+    except (duckdb.Error, OSError) as error:
+        why = str(error).partition("\n")[0]
+        msg = f"{path} cannot be read as {path.suffix[1:]}: {why}"
+        raise UserError(msg) from error
+    if reader == "read_csv":
+        table = change_texts(table, from_csv_cell).rename(columns=from_csv_cell)
+    return table
+
+
+def _table(
+    connection: duckdb.DuckDBPyConnection, source: str, file_bytes: int, path: Path
+) -> pd.DataFrame:
+    """All rows of a table, if they are in proportion to its file."""
+    if source.startswith("read_parquet"):
+        columns = connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
+        names = [
+            name.replace('"', '""') for name, kind, *_ in columns if not _FIXED.fullmatch(kind)
+        ]
+        texts = "".join(f' + coalesce(sum(strlen("{name}"::VARCHAR)), 0)' for name in names)
+        (sizes,) = connection.execute(f"SELECT count(*), 0{texts} FROM {source}").fetchall()
+        rows, text_bytes = map(int, sizes)
+        needed = 8 * rows * len(columns) + text_bytes
+        if needed > max(_MOST_BYTES, _MOST_PER_BYTE * file_bytes):
+            msg = (
+                f"{path} has {file_bytes} bytes and claims {rows} rows of {len(columns)} columns, "
+                f"{needed >> 20} MiB: it was not written by a measurement"
+            )
+            raise UserError(msg)
+    return connection.execute(f"SELECT * FROM {source}").df()
