@@ -198,7 +198,8 @@ class AllocatorTable:
 
     @cached_property
     def _by_cell(self) -> dict[tuple[str, str, int], pd.DataFrame]:
-        return dict(iter(self.timed.groupby(["allocator", "function", "size_bytes"])))
+        by_cell = self.timed.groupby(["allocator", "function", "size_bytes"])
+        return {cell: by_cell.get_group(cell) for cell in self.cells}
 
     @cached_property
     def costs(self) -> dict[tuple[str, str, int], Cost]:

@@ -40,9 +40,9 @@ class AliasMapTable:
         self.loads = sorted({int(offset) for offset in samples["load_bytes"]})
         self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
         self.rounds = np.array(sorted(set(samples["round"])))
-        axes = {"rounds": self.rounds, "cores": self.cores, "distances": self.regions}
-        axes |= {"offsets of stores": self.stores, "of loads": self.loads}
-        check_cells({name: len(axis) for name, axis in axes.items()}, len(samples))
+        axes = {"rounds": len(self.rounds), "cores": len(self.cores)}
+        axes |= {"distances": len(self.regions), "offsets of stores": len(self.stores)}
+        check_cells({**axes, "of loads": len(self.loads)}, len(samples))
         self.blocks = time_blocks(round_starts(samples, self.rounds), len(self.rounds))
 
     @cached_property
