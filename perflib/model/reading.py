@@ -127,7 +127,7 @@ def _current(provenance: dict[str, Any]) -> dict[str, Any]:
 def read_table(path: Path) -> pd.DataFrame:
     """A table of samples that a user brings, CSV or Parquet.
 
-    In CSV an apostrophe before what would be a formula is none of the text: the form writes it.
+    In CSV an apostrophe before what would be a formula is none of the text: see `store.write_csv`.
 
     Raises
     ------
@@ -141,11 +141,15 @@ def read_table(path: Path) -> pd.DataFrame:
     if reader is None:
         msg = f"{path}: samples are read from .csv or .parquet files, not {path.suffix or 'this'!r}"
         raise UserError(msg)
+    # Standard quotes: guessed, an apostrophe in a name may be taken for one.
+    dialect = """, quote = '"', escape = '"'""" if reader == "read_csv" else ""
     import duckdb
 
     try:
         with duckdb.connect() as connection:
-            table = _table(connection, f"{reader}({quoted(path)})", path.stat().st_size, path)
+            table = _table(
+                connection, f"{reader}({quoted(path)}{dialect})", path.stat().st_size, path
+            )
     except (duckdb.Error, OSError) as error:
         why = str(error).partition("\n")[0]
         msg = f"{path} cannot be read as {path.suffix[1:]}: {why}"

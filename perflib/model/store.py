@@ -6,6 +6,7 @@ whole or not at all. ``query`` runs SQL over every saved run, without a server.
 
 from __future__ import annotations
 
+import csv
 import difflib
 import fcntl
 import glob
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Literal
 
 from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
-from perflib.model.escape import file_name
+from perflib.model.escape import csv_cell, file_name
 from perflib.model.files import replacing
 from perflib.model.ownership import check_writable, make_folder
 from perflib.model.reading import quoted, read_run, read_table
+from perflib.model.recorded import change_texts
 from perflib.model.regular import open_to_read
 from perflib.model.run import Run, experiment_of
 
@@ -39,6 +41,7 @@ __all__ = [
     "runs_dir",
     "save",
     "saved_path",
+    "write_csv",
 ]
 
 _MOST_LISTED = 10
@@ -178,6 +181,12 @@ def _unknown(name: str, known: dict[str, Path]) -> str:
 def _listed(run_ids: list[str]) -> str:
     more = len(run_ids) - _MOST_LISTED
     return ", ".join(run_ids[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def write_csv(samples: pd.DataFrame, path: Path) -> None:
+    """Write samples as CSV in which no text is a formula: `read_table` reads the same texts."""
+    safe = change_texts(samples, csv_cell).rename(columns=csv_cell)
+    safe.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
 
 
 @dataclass(frozen=True)
