@@ -141,6 +141,9 @@ def read_table(path: Path) -> pd.DataFrame:
     if reader is None:
         msg = f"{path}: samples are read from .csv or .parquet files, not {path.suffix or 'this'!r}"
         raise UserError(msg)
+    if path.stat().st_size == 0:
+        msg = f"{path} is empty"
+        raise UserError(msg)
     # Standard quotes: guessed, an apostrophe in a name may be taken for one.
     dialect = """, quote = '"', escape = '"'""" if reader == "read_csv" else ""
     import duckdb
