@@ -25,6 +25,7 @@ from tests.investigation.cases import EXPERIMENT, PART
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 _TOP = Path(__file__).parents[2]
+_PATIENCE_MS = 120_000
 _ALL = " ".join(PAYLOADS)
 _TEXT = "document.documentElement.textContent"
 # What no page of ours has, and every payload would make.
@@ -59,6 +60,7 @@ def asked(page: Any) -> list[str]:
         found.append(route.request.url)
         route.abort()
 
+    page.set_default_timeout(_PATIENCE_MS)
     page.add_init_script(WATCH)
     page.route(re.compile(re.escape(CANARY)), refuse)
     page.on("dialog", lambda dialog: (found.append(dialog.message), dialog.dismiss()))
@@ -116,6 +118,7 @@ def test_an_investigation_shows_a_strangers_texts_as_they_are(
     check_text_only(page, asked, console)
 
 
+@pytest.mark.timeout(900)
 def test_the_policy_alone_stops_what_an_escape_let_through(
     page: Any, asked: list[str], tmp_path: Path
 ) -> None:
@@ -185,7 +188,7 @@ _SHOWN = """() => [...document.querySelectorAll('.perflib-threads .widget-tab-co
   .some((one) => one.offsetParent && one.textContent.includes('ran('))"""
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_widgets_in_jupyterlab_show_a_strangers_names_as_they_are(
     page: Any, asked: list[str], lab_url: str, folder: Path, console: list[str]
 ) -> None:
