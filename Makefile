@@ -19,7 +19,7 @@ DEBIAN := apt-get install gcc libc6-dev make python3-venv
 FEDORA := dnf install gcc make python3
 
 .DEFAULT_GOAL := help
-.PHONY: help investigate test test-slow test-numa test-all lab lint lint-style lint-format lint-types lint-c format reference clean compiler
+.PHONY: help investigate test test-slow test-numa test-all fuzz lab lint lint-style lint-format lint-types lint-c format reference clean compiler
 
 help:
 	@echo "make investigate   what is wrong with this machine, if anything? (PRESET=full: every notebook, too)"
@@ -27,6 +27,7 @@ help:
 	@echo "make test-slow     run what 'make test' leaves out because it is long"
 	@echo "make test-numa     boot guests with 2 and 4 NUMA nodes under qemu and run tests in them"
 	@echo "make test-all      all three"
+	@echo "make fuzz          fuzz what reads foreign files (FUZZ_S=600: seconds for each reader in C)"
 	@echo "make lab           open the notebooks in JupyterLab"
 	@echo "make lint          check style, types and formatting"
 	@echo "make format        bring Python, notebooks and C into their format"
@@ -54,6 +55,13 @@ test-numa: compiler $(FOR_DEVELOPMENT)
 test-all: test-numa test-slow test
 
 C_FILES = $(shell find kernels_c tests -name '*.c' -o -name '*.h' -o -name '*.inc')
+
+# The readers of foreign files in C under libFuzzer (clang and its libclang-rt), FUZZ_S seconds each;
+# then a million mutations for those in Python.
+FUZZ_S ?= 600
+fuzz: compiler $(FOR_DEVELOPMENT)
+	@$(BIN)/python -m tests.fuzz.readers --seconds $(FUZZ_S)
+	@$(BIN)/python -m tests.fuzz.mutations --number 1000000
 
 lint: lint-style lint-format lint-types lint-c # `make -k lint` goes on after the first complaint
 

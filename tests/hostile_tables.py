@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,7 +45,7 @@ def golden(name: str) -> Run:
     return Run(run.id, name, run.params, samples, run.provenance)
 
 
-def _probe(name: str, samples: Table, generator: np.random.Generator) -> object:
+def _probe(name: str, samples: Table, generator: np.random.Generator) -> Any:
     if "probe" in name or "chain" in name:
         return 1000 * generator.lognormal(0, 0.003, len(samples))
     if name == "cpu_time_ns" and "time_ns" in samples:
@@ -102,8 +103,8 @@ def random_keys(table: Table, columns: Columns, generator: Random) -> Tables:
     keys = [column for column in _numbers(columns, table) if column.role == "key"]
     everything = table
     for column in keys:
-        most = min(column.bounds[1], 2**31)
-        values = generator.integers(max(column.bounds[0], -(2**31)), int(most), len(table))
+        least, most = (int(min(max(bound, -(2**31)), 2**31)) for bound in column.bounds)
+        values = generator.integers(least, most, len(table))
         everything = everything.assign(**{column.name: values})
         yield column.name, table.assign(**{column.name: values})
         yield f"{column.name}, small", table.assign(**{column.name: values % 5})
@@ -160,7 +161,7 @@ def garbage(table: Table, columns: Columns, generator: Random) -> Tables:
         yield f"{column.name}, text", _changed(table, column.name, "garbage", row)
         yield f"{column.name}, number", _changed(table, column.name, 17.25, row)
         yield f"{column.name}, bytes", _changed(table, column.name, b"\xff\x00", row)
-        yield f"{column.name}, list", table.assign(**{column.name: [[1]] * len(table)})
+        yield f"{column.name}, list", table.assign(**{column.name: pd.Series([[1]] * len(table))})
         yield f"{column.name}, time", table.assign(**{column.name: pd.Timestamp(0)})
         if column.type == "text":
             texts = [f"x{number}" for number in generator.integers(1, 10**6, len(table))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,9 @@ from perflib.model.store import load
 from tests.browser.notebooks import errors, open_notebook, run_all, write_notebook
 from tests.browser.payloads import CANARY, PAYLOADS, WATCH
 from tests.investigation.cases import EXPERIMENT, PART
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Dialog
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 _TOP = Path(__file__).parents[2]
@@ -63,7 +66,12 @@ def asked(page: Any) -> list[str]:
     page.set_default_timeout(_PATIENCE_MS)
     page.add_init_script(WATCH)
     page.route(re.compile(re.escape(CANARY)), refuse)
-    page.on("dialog", lambda dialog: (found.append(dialog.message), dialog.dismiss()))
+
+    def dismissed(dialog: Dialog) -> None:
+        found.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismissed)
     return found
 
 

@@ -36,7 +36,7 @@ class TaskTime:
 
 def task_times(root: Path = Path("/")) -> dict[int, TaskTime]:
     """Every task there is now, by its number, kernel threads among them."""
-    found = {}
+    found: dict[int, TaskTime] = {}
     try:
         up_s = float((text(root / "proc/uptime") or "0").split()[0])
     except ValueError:
