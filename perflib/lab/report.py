@@ -23,10 +23,13 @@ from perflib.lab.tables import STYLE, Table, table, verdicts
 from perflib.lab.theme import figures, png
 from perflib.machine.describe import describe
 from perflib.machine.doctor.diagnose import diagnose
+from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 
 __all__ = ["how_measured", "template", "write_report"]
+
+_UNKNOWN = "unknown"
 
 
 def write_report(
@@ -57,8 +60,11 @@ def write_report(
     told = [(experiments.get(run.experiment).title, summary(findings)) for run, findings in found]
     hypotheses = ledger_table(found)
     here = describe()
-    machine = runs[0].provenance["machine"] if runs else here
-    same = machine["fingerprint"] == here["fingerprint"] and machine["hostname"] == here["hostname"]
+    machine = runs[0].provenance.get("machine") if runs else here
+    if machine is None:
+        msg = f"run {runs[0].id} does not say which machine it is of, and a report describes it"
+        raise UserError(msg)
+    same = all(machine[key] == here[key] for key in ("fingerprint", "hostname"))
     page = template("report.html.j2").render(
         title=f"{machine['hostname']}: what slows it down",
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -125,7 +131,7 @@ def _section(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
             {"name": name.replace("_", " "), "data": base64.b64encode(png(figure)).decode()}
             for name, figure in figures(run).items()
         ],
-        "problems": run.provenance["problems"],
+        "problems": run.provenance.get("problems", []),
         "published": table(published).html() if published is not None else "",
         "details": Table(("", ""), how_measured(run), {}).html(),
         "id": run.id,
@@ -133,18 +139,19 @@ def _section(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def how_measured(run: Run) -> list[tuple[str, str]]:
-    """How a run was made, in pairs of words: enough to repeat it."""
-    kernel = run.provenance.get("kernel") or {}
+    """How a run was made, in pairs of words: enough to repeat it, where its record has it."""
+    known = run.provenance
+    kernel = known.get("kernel") or {}
     rows = {
-        "machine": run.provenance["machine"]["hostname"],
-        "measured": f"{run.provenance['start']} to {run.provenance['end']}",
-        "stopped": run.provenance["stopped"],
-        "samples": f"{len(run.samples)} in {run.provenance['trials']} trials",
-        "failed trials": str(run.provenance["failed_trials"]),
+        "machine": known.get("machine", {}).get("hostname", _UNKNOWN),
+        "measured": f"{known.get('start', _UNKNOWN)} to {known.get('end', _UNKNOWN)}",
+        "stopped": known.get("stopped", _UNKNOWN),
+        "samples": f"{len(run.samples)} in {known.get('trials', _UNKNOWN)} trials",
+        "failed trials": known.get("failed_trials", _UNKNOWN),
         "parameters": ", ".join(f"{name}={value}" for name, value in run.params.items()),
         "compiler": " ".join(
             [kernel.get("compiler_version", "–"), *kernel.get("flags", []), *kernel.get("link", [])]
         ),
-        "versions": ", ".join(f"{k} {v}" for k, v in run.provenance["versions"].items()),
+        "versions": ", ".join(f"{k} {v}" for k, v in known.get("versions", {}).items()),
     }
     return [(name, str(value)) for name, value in rows.items()]

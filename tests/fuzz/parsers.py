@@ -17,6 +17,7 @@ from perflib.instruments.joblog.logformat import FORMATS
 from perflib.instruments.perf import script
 from perflib.instruments.perf.data import Field, PerfData
 from perflib.instruments.simulators import qemu
+from perflib.instruments.simulators.models import StoreBufferModel, TlbModel
 from perflib.instruments.threads import concurrency, samples, states, waits
 from perflib.instruments.threads.formats import Selection
 from perflib.instruments.threads.perf.events import Converted
@@ -213,7 +214,7 @@ def _qemu_counts(folder: Path) -> Parser:
     def use(path: Path) -> None:
         counts = qemu._read(path)
         for by in ("program", "symbol", "place"):
-            qemu._table(counts, qemu.TlbModel(64, 8), qemu.StoreBufferModel(42), by, "qemu 9")
+            qemu._table(counts, TlbModel(64, 8), StoreBufferModel(42), by, "qemu 9")
 
     return Parser([seed], _file(folder / "counts", use), 0.02)
 
