@@ -54,7 +54,7 @@ test-numa: compiler $(FOR_DEVELOPMENT)
 
 test-all: test-numa test-slow test
 
-C_FILES = $(shell find kernels_c tests -name '*.c' -o -name '*.h' -o -name '*.inc')
+C_FILES = $(shell find kernels_c tests benchmarks -name '*.c' -o -name '*.h' -o -name '*.inc')
 
 # The readers of foreign files in C under libFuzzer (clang and its libclang-rt), FUZZ_S seconds each;
 # then a million mutations for those in Python.

@@ -29,13 +29,37 @@ _ADDITIONS = 6400  # of the chain: BRACKET_ADDITIONS in bracket.h
 _UNKNOWN = -1  # what the kernel writes for a value that it could not get
 
 BRACKET_COLUMNS = (
-    Column("cpu_time_ns", "number", "ns", "time the thread had the core"),
-    Column("run_delay_ns", "number", "ns", "time it was ready to run and waited for the core"),
-    Column("throttled_ns", "number", "ns", "time it was stopped because a CPU quota was spent"),
-    Column("probe_before_ns", "number", "ns", "a loop that fills the execution ports, just before"),
-    Column("probe_after_ns", "number", "ns", "the same just after"),
-    Column("chain_before_ns", "number", "ns", "6400 dependent additions (a cycle each) before"),
-    Column("chain_after_ns", "number", "ns", "the same after"),
+    Column("cpu_time_ns", "number", "ns", "time the thread had the core", least=_UNKNOWN),
+    Column(
+        "run_delay_ns",
+        "number",
+        "ns",
+        "time it was ready to run and waited for the core",
+        least=_UNKNOWN,
+    ),
+    Column(
+        "throttled_ns",
+        "number",
+        "ns",
+        "time it was stopped because a CPU quota was spent",
+        least=_UNKNOWN,
+    ),
+    Column(
+        "probe_before_ns",
+        "number",
+        "ns",
+        "a loop that fills the execution ports, just before",
+        least=_UNKNOWN,
+    ),
+    Column("probe_after_ns", "number", "ns", "the same just after", least=_UNKNOWN),
+    Column(
+        "chain_before_ns",
+        "number",
+        "ns",
+        "6400 dependent additions (a cycle each) before",
+        least=_UNKNOWN,
+    ),
+    Column("chain_after_ns", "number", "ns", "the same after", least=_UNKNOWN),
 )
 
 

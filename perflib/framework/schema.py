@@ -190,7 +190,7 @@ def _numbers(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) ->
     import numpy as np
     from pandas.api.types import is_bool_dtype, is_complex_dtype, is_integer_dtype, is_numeric_dtype
 
-    whole = column.type == "integer"
+    whole = column.type == "integer" and column.unit in ("", "B")  # a table may have parts of a ns
     if not is_numeric_dtype(values) or is_complex_dtype(values):
         msg = f"the column {column.name!r} holds no numbers, but {_first(values, used)}"
         raise UserError(msg)

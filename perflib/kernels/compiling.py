@@ -29,6 +29,7 @@ _LONGEST_S = 1e6
 _VERSION_CHARACTERS = 200
 _ELF_HEADER_BYTES = 64
 _ELF_64_BIT = 2
+_SHARED = 3  # a library, or a program that may lie anywhere
 
 
 def _patience_s() -> float:
@@ -159,7 +160,8 @@ def _check_linked(made: Path, name: str, symbols: Sequence[str] | None = None) -
             order: Literal["little", "big"] = "little" if header[5] == 1 else "big"
             entry, sections = (int.from_bytes(header[at : at + 8], order) for at in (24, 40))
             size, count = (int.from_bytes(header[at : at + 2], order) for at in (58, 60))
-            wrong = wrong if symbols is not None or entry else "is no program, but a library"
+            shared = int.from_bytes(header[16:18], order) == _SHARED and not entry
+            wrong = wrong if symbols is not None or not shared else "is no program, but a library"
             wrong = "is cut off" if len(data) < sections + size * count else wrong
     if wrong:
         path, version = compiler()

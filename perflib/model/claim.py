@@ -93,8 +93,7 @@ class Claim:
         remarks: Iterable[Reason] = (),
     ) -> Finding:
         """The finding that an interval makes; parameters as of ``found`` and of ``decide``."""
-        if prevented is None and not self.counted and _has_no_width(found):
-            prevented = Reason("ties")
+        remarks = tuple(remarks)
         decision = decide(
             found,
             threshold,
@@ -104,6 +103,8 @@ class Claim:
             to_refute=to_refute,
             remarks=remarks,
         )
+        if decision.verdict != "inconclusive" and not self.counted and _has_no_width(found):
+            decision = Decision("inconclusive", (Reason("ties"), *remarks))
         return self.found(
             decision,
             found,

@@ -150,7 +150,7 @@ def p_above(block_values: Floats, least: float) -> float:
     if not math.isfinite(found.half_width):
         return 1.0
     if found.half_width == 0:
-        return 1.0  # a level of ties is no evidence
+        return 0.0 if found.effect > least else 1.0
     freedom = int(np.isfinite(block_values).sum()) - 1
     error = found.half_width / float(distributions.t.ppf(0.975, freedom))
     return float(distributions.t.sf((found.effect - least) / error, freedom))

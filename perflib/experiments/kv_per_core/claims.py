@@ -110,6 +110,7 @@ TAKEN = Claim(
         "tasks": "Most CPU time there, beside the job: {tasks:list}.",
         "no_run_delay": "The samples do not say how long they waited for the core.",
     },
+    counted=True,  # by the kernel
 )
 
 STOLEN = Claim(
@@ -126,6 +127,7 @@ STOLEN = Claim(
     },
     together={"refuted": "The hypervisor takes next to nothing of any of the {count} cores"},
     reasons={"no_run_delay": "The samples do not say how long they waited for the core."},
+    counted=True,  # by the kernel
 )
 
 SOFTIRQ = Claim(
@@ -141,6 +143,7 @@ SOFTIRQ = Claim(
         "inconclusive": "soft interrupts take about {estimate} of the time of cpu{cpu}",
     },
     together={"refuted": "Soft interrupts take next to nothing of any of the {count} cores"},
+    counted=True,  # by the kernel
 )
 
 TOTAL = Claim(

@@ -238,7 +238,7 @@ class Threads(Experiment):
             "s",
             "of the event loop; of a command: from start to end",
             True,
-            "measured",
+            least=1e-6,
         ),
         Column("wall_s", "number", "s", "from the job's start to its end"),
         Column(

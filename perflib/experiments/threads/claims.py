@@ -109,6 +109,7 @@ LIMITING = Claim(
         "no_wait": "No thread was seen to wait for a lock.",
         "rare": "The interval allows for rare waits of {long_ms:g} ms.",
     },
+    counted=True,  # from the recording
 )
 
 WAITS_AGREE = Claim(
@@ -162,6 +163,7 @@ RUN_QUEUE = Claim(
         "others_took": "The job has {threads} threads and may use {cpus} CPUs: other processes "
         "take what they lack.",
     },
+    counted=True,  # from the recording
 )
 
 SPINNING = Claim(
@@ -176,6 +178,7 @@ SPINNING = Claim(
         "refuted": "threads of {version} hardly spin: {estimate} of their time",
         "inconclusive": "how long threads of {version} spin stays open: {estimate} of their time",
     },
+    counted=True,  # from the recording
 )
 
 SERIAL = Claim(
@@ -198,6 +201,7 @@ SERIAL = Claim(
         "refuted": "{count} versions are hardly serial at their begin and end (widest interval: "
         "{widest})",
     },
+    counted=True,  # from the recording
 )
 
 GAIN = Claim(

@@ -100,9 +100,8 @@ class ThreadTable:
         self.versions = [*(one for one in versions if one in known)]
         self.versions += [one for one in known if one not in self.versions]
         profiled = self.rows[self.rows["configuration"] == PROFILED]
-        for column in _OF_THE_PROFILE:
-            if column not in profiled:  # samples of a user, without a profile
-                profiled = profiled.iloc[:0].assign(**{column: math.nan})
+        unknown = [column for column in _OF_THE_PROFILE if column not in profiled]
+        profiled = profiled.assign(**dict.fromkeys(unknown, math.nan))  # of a user without one
         profiled = profiled.dropna(subset=["locks", "concurrency_s"])
         tables = {"lock_table": [json.loads(text) for text in profiled["locks"]]}
         self._profiled = {

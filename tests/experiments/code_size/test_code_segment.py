@@ -261,7 +261,7 @@ def test_the_command_line_analyses_a_users_table(
     assert "iTLB misses" in out
     samples(rounds=2)[REQUIRED].assign(time_ns=0).to_csv(path, index=False)
     assert call("analyse", "code_segment", "--samples", str(path)) == 2
-    assert "time_ns must be positive; row 1" in capsys.readouterr().err
+    assert "'time_ns' holds 0 ns in row 1" in capsys.readouterr().err
 
 
 # --- two runs ------------------------------------------------------------------------------------

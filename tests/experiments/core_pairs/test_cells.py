@@ -61,14 +61,6 @@ def test_rows_that_are_not_ok_are_left_out() -> None:
         cells_of(table.assign(ok=False))
 
 
-@pytest.mark.parametrize("wrong", [0.0, -3.0, np.nan])
-def test_a_latency_is_positive(wrong: float) -> None:
-    table = samples(flat(2))
-    table.loc[3, "latency_cycles"] = wrong
-    with pytest.raises(UserError, match="latency_cycles must be positive; row 4"):
-        cells_of(table)
-
-
 def test_batches_and_cells_that_come_late() -> None:
     """The coarse rounds know some cells only."""
     table = samples(flat(4), rounds=10, noise=0.0)

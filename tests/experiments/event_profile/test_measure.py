@@ -41,8 +41,8 @@ def pilot(monkeypatch: pytest.MonkeyPatch, events: list[JobEvent]) -> list[list[
     """Pilot runs give these events; the command lines are noted."""
     commands: list[list[str]] = []
 
-    def run_job(argv: list[str], *_: object, **__: object) -> JobResult:
-        commands.append(argv)
+    def run_job(argv: list[str], _: object, conditions: Conditions, **__: object) -> JobResult:
+        commands.append([f"cpu={conditions.cpu}", *argv])
         return JobResult(events, [], 0, ["kv: no", "such event"], 1.0)
 
     monkeypatch.setattr(measure, "run_job", run_job)

@@ -282,7 +282,7 @@ def test_a_command_is_recorded_whatever_it_is() -> None:
 
 def test_a_command_that_cannot_be_started_is_said() -> None:
     needs_backend()
-    with pytest.raises(MeasurementError, match=r"cannot start '/no/such/job'"):
+    with pytest.raises(MeasurementError, match=r"the job '/no/such/job' cannot be started"):
         experiment.measure(
             experiment.params({"job": "command", "job_command": "/no/such/job", "budget_s": 0.2})
         )

@@ -372,7 +372,7 @@ def as_nobody(pid: int, folder: Path) -> str:
     argv += ["--ambient-caps=-all,+dac_read_search"]
     own = folder / "own"
     own.mkdir()
-    own.chmod(0o777)
+    os.chown(own, 65534, 65534)
     argv += [sys.executable, "-c", AS_USER, str(pid), str(own)]
     environment = os.environ | {"PERFLIB_CACHE": str(own / "cache")}  # kernels of the user's own
     done = subprocess.run(

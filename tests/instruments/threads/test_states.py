@@ -530,6 +530,7 @@ def test_no_access_outside_memory() -> None:
     Python itself is not built with them, so their library has to be there before it.
     """
     code = """
+import contextlib
 from pathlib import Path
 import numpy as np, pandas as pd
 from perflib import kernels
@@ -540,6 +541,7 @@ from perflib.instruments.threads.formats import EVENT, LOST, Selection
 from perflib.instruments.threads.intervals import mark_lost, states_in_bins, waits
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.states import StateMachine
+from perflib.model.errors import UserError
 rng = np.random.default_rng(7)
 for turn in range(30):
     machine = StateMachine(start_ns=100, stacks=["a;spin"], spin_functions="spin", cpus=[0, 3])
@@ -565,7 +567,8 @@ for turn in range(30):
     for bins in (1, 7, 10000):
         states_in_bins(made, bins, Selection(50, 7000, [0]))
     assert concurrency(made).sum() == 5900
-    waits(made)
+    with contextlib.suppress(UserError):  # it names stacks that there are not
+        waits(made)
 print("done")
 """
     kernels.build("thread_states", variant="sanitized")

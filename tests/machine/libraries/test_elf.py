@@ -127,7 +127,8 @@ def test_header() -> None:
         assert (found.order == "little") == elf.little_endian
         assert found.kind in (2, 3)
     assert header(Path(__file__)) is None
-    assert header(Path("/dev/null")) is None
+    with pytest.raises(OSError, match="it is a device, not a file"):
+        header(Path("/dev/null"))
 
 
 def test_what_is_no_file_of_this_kind_is_empty(tmp_path: Path) -> None:
