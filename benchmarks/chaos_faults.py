@@ -357,8 +357,12 @@ FAULTS: dict[str, Fault] = {
         Fault("kill -9 of a worker", _kill_worker),
         Fault("kill -9 of the guard", _kill_guard, private=True),
         Fault("kill -9 of all", _kill_all, ends=_KILLED),
-        Fault("kill -9 while compiling", _kill_all, ends=_KILLED, cold=True),
-        Fault("SIGINT to the group", _to_group(signal.SIGINT)),
+        Fault(
+            "kill -9 while compiling", _kill_all, ends=_KILLED, cold=True, once_more=True
+        ),
+        Fault(
+            "SIGINT to the group", _to_group(signal.SIGINT), ends=(*_SENTENCE, -signal.SIGINT)
+        ),
         Fault("SIGTERM", _terminate),
         Fault("SIGHUP to the group", _to_group(signal.SIGHUP)),
         Fault("suspended for 2 s", _suspend),

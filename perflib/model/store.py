@@ -92,6 +92,10 @@ def save(run: Run, path: Path | None = None) -> Path:
                 "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false, "
                 f"KV_METADATA {{perflib: '{text}'}})"
             )
+    except RuntimeError as error:
+        if "interrupted" not in str(error):
+            raise
+        raise KeyboardInterrupt from error  # what DuckDB makes of Ctrl-C
     except (OSError, duckdb.Error) as error:
         msg = f"run {run.id} cannot be saved to {path}: {str(error).splitlines()[0]}"
         raise MeasurementError(msg) from error

@@ -125,6 +125,7 @@ def main() -> None:
                     program,
                     "-merge=1",
                     f"-max_len={_LONGEST // 16}",
+                    f"-artifact_prefix={folder}/",
                     known,
                     seeds,
                     new,
