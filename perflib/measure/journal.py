@@ -126,7 +126,10 @@ class Journal:
     def append(self, trial: dict[str, Any]) -> None:
         """Record one trial; it survives the death of this process from here on."""
         self._write(trial)
-        self.trials.append(trial)
+        self.trials.append(
+            trial
+        )  # before the disk has it, which takes long enough to be interrupted
+        self._sync()
 
     def _write(self, record: dict[str, Any]) -> None:
         line = memoryview(json.dumps(record, separators=(",", ":")).encode() + b"\n")
@@ -134,23 +137,31 @@ class Journal:
         try:
             while line:
                 line = line[self._file.write(line) :]
-            if time.monotonic() - self._synced > _FLUSH_S:
-                os.fdatasync(self._file.fileno())
-                self._synced = time.monotonic()
         except BaseException as error:
             with contextlib.suppress(OSError):  # else the cut line is dropped when it is read
                 os.ftruncate(self._file.fileno(), end)
             if not isinstance(error, OSError):
                 raise
-            remedy = "make room" if error.errno in _FULL else "make it writable"
-            kept = f"Nothing was measured yet: {remedy} and start anew"
-            if self.trials:
-                kept = (
-                    f"The {len(self.trials)} trials before are in it: {remedy}, then "
-                    f"'perflib run --resume {self.path.stem}'"
-                )
-            msg = f"the journal {self.path} cannot be written: {error}. {kept}"
-            raise MeasurementError(msg) from error
+            raise self._refused(error) from error
+
+    def _sync(self) -> None:
+        if time.monotonic() - self._synced > _FLUSH_S:
+            try:
+                os.fdatasync(self._file.fileno())
+            except OSError as error:
+                raise self._refused(error) from error
+            self._synced = time.monotonic()
+
+    def _refused(self, error: OSError) -> MeasurementError:
+        remedy = "make room" if error.errno in _FULL else "make it writable"
+        kept = f"Nothing was measured yet: {remedy} and start anew"
+        if self.trials:
+            kept = (
+                f"The {len(self.trials)} trials before are in it: {remedy}, then "
+                f"'perflib run --resume {self.path.stem}'"
+            )
+        msg = f"the journal {self.path} cannot be written: {error}. {kept}"
+        return MeasurementError(msg)
 
     def close(self, *, remove: bool = False) -> None:
         """Let go of the file; ``remove`` it once its run is saved.

@@ -226,7 +226,7 @@ def test_full_disk_from_the_start_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_interrupted_append_is_whole_or_not_at_all(
+def test_a_trial_that_is_written_is_kept_if_the_disk_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(_descriptor: int) -> None:
@@ -238,6 +238,6 @@ def test_interrupted_append_is_whole_or_not_at_all(
         monkeypatch.setattr(os, "fdatasync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             journal.append({"round": 9})
-        assert journal.trials == TRIALS
+        assert journal.trials == [*TRIALS, {"round": 9}]
     with reopened(path) as journal:
-        assert journal.trials == TRIALS
+        assert journal.trials == [*TRIALS, {"round": 9}]
