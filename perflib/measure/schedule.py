@@ -105,6 +105,7 @@ def take_rounds(
     Why it ended: ``precise enough``, ``budget spent``, ``interrupted`` or ``failed``.
     """
     taken = {(entry["round"], entry["configuration"]) for entry in journal.trials}
+    last_begun = max((number for number, _ in taken), default=-1)
     begin = time.monotonic() - sum(entry["wall_s"] for entry in journal.trials)
     next_check_s = least_s
     width: float | None = None
@@ -145,6 +146,8 @@ def take_rounds(
                     left = _left_s(elapsed, budget_s, width, target)
                     progress(Status(elapsed, left, round_, width, samples))
             round_ += 1
+            if round_ <= last_begun:  # one that was cut off is finished, whatever it takes
+                continue
             elapsed = time.monotonic() - begin
             if elapsed >= budget_s:
                 return "budget spent"

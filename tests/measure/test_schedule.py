@@ -293,6 +293,22 @@ def test_time_before_a_kill_counts(clock: Clock, journal: Journal) -> None:
     assert {status.rounds for status in seen} == {2}
 
 
+def test_a_round_that_was_cut_off_is_finished_whatever_was_spent(
+    clock: Clock, journal: Journal
+) -> None:
+    measure = one_second(clock)
+
+    def killed_in_the_second_round(round_: int, arm: int) -> Columns:
+        if len(journal.trials) == len(ARMS) + 1:
+            raise KeyboardInterrupt
+        columns: Columns = measure(round_, arm)
+        return columns
+
+    assert take(journal, killed_in_the_second_round) == "interrupted"
+    assert take(journal, one_second(clock), budget_s=1.0) == "budget spent"
+    assert len(journal.trials) == 2 * len(ARMS)
+
+
 # --- progress and the table --------------------------------------------------------------------
 
 
