@@ -6,6 +6,7 @@ import contextlib
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -426,3 +427,16 @@ def test_a_strangers_file_cannot_name_a_place(id_: str, tmp_path: Path) -> None:
     path = store.save(run(id_), tmp_path / "stranger.parquet")
     with pytest.raises(UserError, match="no run of perflib is called so"):
         store.load(path)
+
+
+def test_an_interrupted_save_is_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB makes a RuntimeError of Ctrl-C."""
+
+    def interrupted(**_: Any) -> None:
+        msg = "Query interrupted"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr("duckdb.connect", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.save(run())
+    assert list(store.runs_dir().iterdir()) == []
