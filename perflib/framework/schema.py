@@ -203,8 +203,8 @@ def _numbers(values: pd.Series[Any], column: Column, used: NDArray[np.bool_]) ->
             _refuse(values, column, broken, "and it takes whole numbers")
     outside = used & ((numbers < low) | (numbers > high))
     _refuse(values, column, outside, f"and it takes {_number(low)} to {_number(high)}")
-    if column.unit and column.least is None and not whole:
-        tiny = used & (numbers != 0) & (numbers < _LEAST_MEASURED)
+    if column.unit and low >= -1 and not whole:  # -1: not known; others are differences
+        tiny = used & (numbers > 0) & (numbers < _LEAST_MEASURED)
         _refuse(values, column, tiny, "which is too small to be measured")
     if whole and not is_integer_dtype(values) and np.isfinite(numbers).all():
         inside = np.clip(numbers, -(2.0**62), 2.0**62)  # those of rows that are not used

@@ -102,7 +102,7 @@ class ThreadTable:
         profiled = self.rows[self.rows["configuration"] == PROFILED]
         unknown = [column for column in _OF_THE_PROFILE if column not in profiled]
         profiled = profiled.assign(**dict.fromkeys(unknown, math.nan))  # of a user without one
-        profiled = profiled.dropna(subset=["locks", "concurrency_s"])
+        profiled = profiled.dropna(subset=["locks", "concurrency_s", "cpus"])
         tables = {"lock_table": [json.loads(text) for text in profiled["locks"]]}
         self._profiled = {
             str(version): mine.set_index("round")
