@@ -24,8 +24,8 @@ from perflib.model.ownership import (
     check_writable,
     distrust_status,
     make_folder,
-    open_regular,
 )
+from perflib.model.regular import open_regular
 
 __all__ = ["Journal"]
 
@@ -58,7 +58,9 @@ class Journal:
         try:
             check_writable(path.parent)
             make_folder(path.parent)
-            os.close(open_regular(path, os.O_CREAT | os.O_EXCL, 0o644))  # no two runs share one
+            os.close(
+                open_regular(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+            )  # no two runs share one
             journal = cls(path, header, [])
         except OSError as error:
             msg = f"the run's journal cannot be made: {error}"
@@ -177,7 +179,7 @@ class Journal:
 
 def _opened(path: Path) -> io.FileIO:
     """The file, if it is ours: what a journal says is executed (its parameters may name a job)."""
-    file = io.FileIO(open_regular(path, os.O_RDWR | os.O_APPEND), "r+")
+    file = io.FileIO(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW), "r+")
     if problem := distrust_status(os.fstat(file.fileno())):
         file.close()
         msg = f"{path} {problem}: nobody goes on with it, because it may name a job to start"

@@ -20,7 +20,7 @@ from typing import Literal
 
 from perflib.model.errors import UserError
 
-__all__ = ["Group", "check_writable", "distrust", "distrust_status", "make_folder", "open_regular"]
+__all__ = ["Group", "check_writable", "distrust", "distrust_status", "make_folder"]
 
 Group = Literal["none", "private", "any"]
 """Which group may write to what is trusted."""
@@ -107,22 +107,6 @@ def make_folder(folder: Path, mode: int = 0o755) -> None:
     for above in reversed(missing):
         above.mkdir(mode=0o755, exist_ok=True)
     folder.mkdir(mode=mode, exist_ok=True)
-
-
-def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
-    """A descriptor of an ordinary file: no link is followed, no pipe is waited for.
-
-    Raises
-    ------
-    OSError
-        It cannot be opened, or is something else.
-    """
-    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = os.open(path, flags, mode)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, "Is no ordinary file", str(path))
-    return file
 
 
 def _steps(path: Path) -> tuple[list[tuple[Path, os.stat_result]], bool]:

@@ -8,7 +8,7 @@ import stat
 from io import FileIO
 from pathlib import Path
 
-__all__ = ["NO_FILE", "check_regular", "open_to_read"]
+__all__ = ["NO_FILE", "check_regular", "open_regular", "open_to_read"]
 
 NO_FILE = {
     stat.S_IFDIR: "it is a directory, not a file",
@@ -31,14 +31,19 @@ def open_to_read(path: Path) -> FileIO:
     OSError
         There is none, it may not be read, or is no file; ``strerror`` says why.
     """
+    return FileIO(open_regular(path, os.O_RDONLY))
+
+
+def open_regular(path: Path, flags: int, mode: int = 0o600) -> int:
+    """A descriptor of a file, opened as the flags say; raises as `open_to_read`."""
     # A pipe is opened at once so; for files the flag means nothing.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
     try:
         _check(os.fstat(descriptor).st_mode, path)
-        return FileIO(descriptor)
     except BaseException:
         os.close(descriptor)
         raise
+    return descriptor
 
 
 def check_regular(path: Path) -> os.stat_result:

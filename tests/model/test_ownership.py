@@ -19,8 +19,8 @@ from perflib.model.ownership import (
     distrust,
     distrust_status,
     make_folder,
-    open_regular,
 )
+from perflib.model.regular import open_regular
 from tests.users import ORDINARY, as_ordinary, needs_two_users
 
 _TOP = Path(__file__).parents[2]
@@ -177,7 +177,7 @@ def test_only_an_ordinary_file_is_opened(tmp_path: Path) -> None:
     os.close(open_regular(tmp_path / "real", os.O_RDWR))
     for name in ("pipe", "link", "missing"):
         with pytest.raises(OSError, match=name):
-            open_regular(tmp_path / name, os.O_RDWR)
+            open_regular(tmp_path / name, os.O_RDWR | os.O_NOFOLLOW)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
