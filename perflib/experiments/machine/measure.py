@@ -24,8 +24,6 @@ __all__ = ["look", "plan", "take"]
 
 _CAPACITY = 200_000
 
-_200_000ACITY = 200_000
-
 
 def plan(params: NoiseParams) -> dict[str, Any]:
     """The cores."""

@@ -65,7 +65,11 @@ def test_measured_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     run = MACHINE.measure(MACHINE.Params.make({"budget_s": 0.5, "spin_ms": 20.0}))
     table = run.samples
     assert set(table["cpu"]) <= os.sched_getaffinity(0)
-    assert (table["duration_ns"] > 19_000_000).all()
+    # The turn lasts 20 ms by the clock; only the askings after its gaps are left out of it.
+    turns_ns = table.groupby(["round", "cpu"]).agg(
+        duration_ns=("duration_ns", "first"), gaps=("gaps", "sum")
+    )
+    assert (turns_ns["duration_ns"] + turns_ns["gaps"] * 10_000 > 19_000_000).all()
     by_turn = table.groupby(["round", "cpu"])[["gap_ns", "duration_ns"]].agg(
         {"gap_ns": "sum", "duration_ns": "first"}
     )
