@@ -176,7 +176,10 @@ def test_every_development_dependency_is_used() -> None:
     used = distributions(third_party(tests))
     known = core() | extra("report") | extra("lab") | extra("dev")
     assert used - set(known) <= set(extra("hep"))
-    assert set(extra("dev")) - used - set(extra("hep")) == DEVELOPMENT_TOOLS
+    optional = extra("hep") | extra("fleet")
+    assert set(extra("dev")) - used - set(optional) == DEVELOPMENT_TOOLS
+    for name, bound in optional.items():
+        assert extra("dev")[name].partition(";")[0] == bound
 
 
 # --- who imports whom ----------------------------------------------------------------------------
@@ -184,7 +187,7 @@ def test_every_development_dependency_is_used() -> None:
 # The rooms from the ground up: a module imports from its own room and from those before it.
 ROOMS = (
     "stats", "model", "kernels", "machine", "measure", "instruments", "framework", "experiments",
-    "remedies", "investigation", "lab", "batch", "cli", "__main__",
+    "remedies", "investigation", "fleet", "lab", "batch", "cli", "__main__",
 )  # fmt: skip
 ON_SCREEN = {"IPython", "anywidget", "ipywidgets", "matplotlib", "seaborn", "traitlets"}
 HEAVY = {*ON_SCREEN, "duckdb", "numpy", "pandas", "scipy"}

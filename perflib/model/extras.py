@@ -24,6 +24,7 @@ EXTRAS = {
         "traitlets",
         "yaml",
     ),
+    "fleet": ("snakemake", "snakemake_executor_plugin_slurm"),
     "hep": ("pythia8mc",),
 }
 
