@@ -21,6 +21,7 @@ from perflib.machine.files import assignments, fields, integer, kib_of, text
 from perflib.machine.hardware import cgroup, hypervisor, pmu
 from perflib.machine.hardware.caches import Cache, caches
 from perflib.machine.hardware.cpuid import Leaves, leaves_or_reason, signature
+from perflib.machine.hardware.firmware import firmware
 from perflib.machine.hardware.known_tlbs import known_tlbs
 from perflib.machine.hardware.microarch import microarchitecture
 from perflib.machine.hardware.topology import Topology, topology
@@ -69,6 +70,7 @@ def describe(root: Path = Path("/"), *, leaves: Leaves | None = None) -> dict[st
         "architecture": platform.machine() if root == Path("/") else None,
         "kernel": text(root / "proc/sys/kernel/osrelease"),
         "system": assignments(root / "etc/os-release").get("PRETTY_NAME"),
+        "firmware": firmware(root),
         "memory_bytes": kib_of(root / "proc/meminfo", "MemTotal"),
         "hypervisor": host,
         "container": hypervisor.container(root),

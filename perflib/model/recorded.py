@@ -91,6 +91,11 @@ RECORDED = (
     ),
     Recorded("machine", "kernel system hypervisor container", "operating system and what is below"),
     Recorded(
+        "machine.firmware",
+        "product board bios_version bios_date memory_modules",
+        "the mainboard's firmware and its memory modules; no serial numbers",
+    ),
+    Recorded(
         "machine.topology",
         "packages dies cores threads_per_core nodes online offline allowed isolated",
         "how many of what, and which this process may use",

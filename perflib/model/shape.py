@@ -77,6 +77,7 @@ class _Machine(_Shape):
     tlbs: list[_Tlb] = []
     memory_bytes: Count | None = None
     topology: Table | None = None
+    firmware: dict[str, Text] | None = None
     limits: Table | None = None
     pmu: Table | None = None
     frequency: Table | None = None
