@@ -70,6 +70,7 @@ def show_(run_id: str, as_json: bool) -> None:
     RUN is a run's name, the beginning of one, or a file; with -v everything that was recorded.
     """
     from perflib.experiments import get
+    from perflib.model.differences import flat
     from perflib.model.store import load
 
     loaded = load(run_id)
@@ -91,7 +92,7 @@ def show_(run_id: str, as_json: bool) -> None:
     if not quiet():
         shown = {**loaded.provenance} if verbose() else _main_facts(loaded.provenance)
         show("parameters: " + ", ".join(f"{k}={v}" for k, v in loaded.params.items()), "  ", "    ")
-        for name, value in _flat(shown).items():
+        for name, value in flat(shown).items():
             if value and not (isinstance(value, list) and isinstance(value[0], dict | list)):
                 show(visible(f"{name}: {value}"), "  ", "    ")
         more = "tables within: --json" if verbose() else "all that was recorded: -v, --json"
@@ -117,18 +118,19 @@ def compare(first: str, second: str, as_json: bool) -> None:
     between them is listed below what was found.
     """
     from perflib.lab import interface
+    from perflib.model.differences import differences
     from perflib.model.store import load
 
     a, b = load(first), load(second)
     findings = interface.compare(a, b)
-    differences = _differences(a, b)
+    differing = differences(a, b)
     if as_json:
         print_json(
             {
                 "runs": [a.id, b.id],
                 "experiment": a.experiment,
                 "findings": records(findings),
-                "differences": differences,
+                "differences": differing,
             }
         )
         return
@@ -140,14 +142,14 @@ def compare(first: str, second: str, as_json: bool) -> None:
     show("what differs:", "  ")
     shown = {
         name: both
-        for name, both in differences.items()
+        for name, both in differing.items()
         if verbose() or not any(isinstance(value, list | dict) for value in both)
     }
     for name, (here, there) in shown.items():
         show(visible(f"{name}: {here} -> {there}"), "    ", "      ")
-    if len(shown) < len(differences):
-        show(f"({len(differences) - len(shown)} lists and tables more: -v)", "    ")
-    if not differences:
+    if len(shown) < len(differing):
+        show(f"({len(differing) - len(shown)} lists and tables more: -v)", "    ")
+    if not differing:
         show("nothing that was recorded, but the time", "    ")
 
 
@@ -211,28 +213,6 @@ def _newest_here() -> list[tuple[Run, list[Finding]]]:
         except PerflibError as error:
             say(f"left out: run {entry.id}: {error}")
     return list(found.values())
-
-
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Nested records as ``outer.inner`` names; long lists stay what they are."""
-    if isinstance(value, dict) and value:
-        return {
-            key: item
-            for inner, part in value.items()
-            for key, item in _flat(part, f"{name}.{inner}" if name else str(inner)).items()
-        }
-    return {name: value}
-
-
-def _differences(a: Run, b: Run) -> dict[str, tuple[Any, Any]]:
-    """Everything recorded that differs, but what differs between any two runs."""
-    always = ("start", "end", "measured_s", "trials", "plan.", "conditions", "tag")
-    flat = [_flat({"params": run.params, **run.provenance}) for run in (a, b)]
-    return {
-        name: (flat[0].get(name), flat[1].get(name))
-        for name in sorted(flat[0].keys() | flat[1].keys())
-        if flat[0].get(name) != flat[1].get(name) and not name.startswith(always)
-    }
 
 
 @click.command(

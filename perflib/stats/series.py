@@ -1,0 +1,192 @@
+"""A step in a series: on which date did it change, and by how much?
+
+What comes and goes is no change: the load of working hours, a slow drift. Both are fitted beside
+the step. What is left varies from day to day rather than from value to value, so the null
+distribution and the intervals come from whole days put into another order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.stats.interval import Interval
+
+__all__ = ["LEAST_DAYS", "LEAST_VALUES", "Step", "find_step"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LEAST_VALUES = 10
+LEAST_DAYS = 7
+_DAY_S = 86400.0
+_EDGE = 3  # values before the first and after the last step that is looked for
+_MOST_PLACES = 400
+_OUTLYING = 5.0  # robust standard deviations at which a value is cut
+_CONFOUNDED = 0.05  # of a step's variance: what drift and working hours leave of it at least
+_PER_REGRESSOR = 6  # values
+_MOST_CORRELATED = 0.8  # of successive days; more is a random walk as far as so few days can tell
+
+
+@dataclass(frozen=True)
+class Step:
+    """The largest step of a series.
+
+    Parameters
+    ----------
+    at, first, last
+        The index of the first value after it, and the interval of that index.
+    size
+        By how much the values after it are higher, in the values' unit, with its interval.
+    p
+        How often a series without a step shows one as clear.
+    """
+
+    at: int
+    first: int
+    last: int
+    size: Interval
+    p: float
+
+
+def find_step(
+    time_s: Floats,
+    values: Floats,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 999,
+    seed: int = 0,
+) -> Step | None:
+    """The largest step of a series, beside drift, hours of the day and weekends.
+
+    Parameters
+    ----------
+    time_s
+        When each value was taken, seconds since 1970 in UTC, ascending; shape (n,).
+    values
+        For example logarithms of times; shape (n,), finite.
+    confidence
+        Of both intervals.
+    resamples
+        Orders that the days are put into.
+
+    Returns
+    -------
+    The step; ``None``: there are fewer than `LEAST_VALUES` values or `LEAST_DAYS` days, all values
+    are the same, or no step could be told from drift and working hours.
+
+    Notes
+    -----
+    Beside a step the model has a line; hours of the day (harmonics of 24 and 12 hours) from two
+    days on, the weekend from ten days on, where there are values enough. The statistic is the
+    largest squared t of all places; its null distribution comes from permuted days, and where
+    successive days are alike it counts for less by the effective number of days. A series that
+    wanders like a random walk has steps everywhere: the p value is not made for it.
+    """
+    days = np.floor((time_s - time_s[:1]) / _DAY_S)
+    few = len(values) < LEAST_VALUES or len(np.unique(days)) < LEAST_DAYS
+    if few or np.ptp(values) == 0:
+        return None
+    usual = _usual(time_s)
+    basis = np.linalg.qr(usual)[0]
+    values = _cut(values, basis)
+    places, steps, lengths = _steps(len(values), basis)
+    if not places.size:
+        return None
+
+    def best(series: Floats) -> tuple[Ints, Floats, Floats]:
+        """Place, size and clearness of the largest step of each column."""
+        scores = steps.T @ series
+        which = np.argmax(np.abs(scores), axis=0)
+        score = scores[which, np.arange(series.shape[1])]
+        rest = (series**2).sum(axis=0) - ((basis.T @ series) ** 2).sum(axis=0)
+        without = np.maximum(rest - score**2, np.finfo(float).tiny)
+        return which, score / lengths[which], score**2 / without
+
+    column = values[:, None]
+    which, size, clear = best(column)
+    place = int(which[0])
+    fitted = basis @ (basis.T @ column) + steps[:, [place]] * (steps[:, place] @ values)
+    orders = _orders(days, resamples, np.random.default_rng(seed))
+    healthy = column - basis @ (basis.T @ column)
+    left = column - fitted
+    inflation = _inflation(left[:, 0], days)
+    as_clear = best(healthy[orders][:, :, 0])[2] >= clear[0] / inflation
+    p = (1 + int(as_clear.sum())) / (1 + resamples)
+    freedom = max(1, len(values) - usual.shape[1] - 2)
+    left = left[orders][:, :, 0] * math.sqrt(inflation * len(values) / freedom)
+    again, sizes, _ = best(fitted + left)
+    tail = [(1 - confidence) / 2, (1 + confidence) / 2]
+    first, last = np.quantile(places[again], tail, method="nearest")
+    # The resampled sizes scatter around the estimate: mirrored, they are where the truth may lie.
+    low, high = 2 * size[0] - np.quantile(sizes, tail[::-1])
+    return Step(
+        at=int(places[place]),
+        first=int(min(first, places[place])),
+        last=int(max(last, places[place])),
+        size=Interval(float(size[0]), float(low), float(high)),
+        p=float(p),
+    )
+
+
+def _usual(time_s: Floats) -> Floats:
+    """What a healthy series may do: a level, a drift, hours of the day, weekends."""
+    n, days = len(time_s), (time_s - time_s[0]) / _DAY_S
+    columns = [np.ones(n), days / max(days[-1], 1e-9) - 0.5]
+    angle = 2 * np.pi * time_s / _DAY_S
+    daily = [f(k * angle) for k in (1, 2) for f in (np.sin, np.cos)]
+    weekend = ((np.floor(time_s / _DAY_S) + 3) % 7 >= 5).astype(float)  # 1970 began on a Thursday
+    if days[-1] >= 2 and n / (len(columns) + len(daily)) >= _PER_REGRESSOR:
+        columns += daily
+    if days[-1] >= 10 and n / (len(columns) + 1) >= _PER_REGRESSOR:
+        columns += [weekend]
+        if len(columns) > 3 and n / (len(columns) + len(daily)) >= _PER_REGRESSOR:
+            columns += [weekend * one for one in daily]
+    return np.column_stack(columns)
+
+
+def _cut(values: Floats, basis: Floats) -> Floats:
+    """Outlying values are drawn near: one bad run is no step, and hides none."""
+    rest = values - basis @ (basis.T @ values)
+    middle = np.median(rest)
+    scale = 1.4826 * np.median(np.abs(rest - middle))
+    if scale == 0:
+        return values
+    reach = _OUTLYING * scale
+    return values - rest + np.clip(rest, middle - reach, middle + reach)
+
+
+def _steps(n: int, basis: Floats) -> tuple[Ints, Floats, Floats]:
+    """Places of steps, each step without what the usual explains, of length one; those lengths."""
+    every = max(1, math.ceil((n - 2 * _EDGE) / _MOST_PLACES))
+    places = np.arange(_EDGE, n - _EDGE + 1, every)
+    raw = (np.arange(n)[:, None] >= places).astype(float)
+    alone = raw - basis @ (basis.T @ raw)
+    lengths = np.sqrt((alone**2).sum(axis=0))
+    whole = np.sqrt((raw - raw.mean(axis=0)).var(axis=0) * n)
+    told = lengths > math.sqrt(_CONFOUNDED) * whole
+    return places[told], alone[:, told] / lengths[told], lengths[told]
+
+
+def _inflation(left: Floats, days: Floats) -> float:
+    """By how much the variance of means grows because successive days are alike; at least 1."""
+    _, which = np.unique(days, return_inverse=True)
+    daily = np.bincount(which, left) / np.bincount(which)
+    daily = daily - daily.mean()
+    square = float((daily**2).sum())
+    found = float((daily[1:] * daily[:-1]).sum()) / square if square else 0.0
+    alike = found + (1 + 4 * found) / len(daily)  # without the bias of a short series
+    alike = min(max(alike, 0.0), _MOST_CORRELATED)
+    return (1 + alike) / (1 - alike)
+
+
+def _orders(days: Floats, resamples: int, rng: np.random.Generator) -> Ints:
+    """Orders of the values in which days stay together, one a column."""
+    pieces = np.split(np.arange(len(days)), np.flatnonzero(np.diff(days)) + 1)
+    drawn = [
+        np.concatenate([pieces[i] for i in rng.permutation(len(pieces))]) for _ in range(resamples)
+    ]
+    return np.stack(drawn, axis=1)
