@@ -26,6 +26,7 @@ _DAY_S = 86400.0
 _EDGE = 3  # values before the first and after the last step that is looked for
 _MOST_PLACES = 400
 _OUTLYING = 5.0  # robust standard deviations at which a value is cut
+_CUTS = 4
 _CONFOUNDED = 0.05  # of a step's variance: what drift and working hours leave of it at least
 _PER_REGRESSOR = 6  # values
 _MOST_CORRELATED = 0.8  # of successive days; more is a random walk as far as so few days can tell
@@ -150,13 +151,16 @@ def _usual(time_s: Floats) -> Floats:
 
 def _cut(values: Floats, basis: Floats) -> Floats:
     """Outlying values are drawn near: one bad run is no step, and hides none."""
-    rest = values - basis @ (basis.T @ values)
-    middle = np.median(rest)
-    scale = 1.4826 * np.median(np.abs(rest - middle))
-    if scale == 0:
-        return values
-    reach = _OUTLYING * scale
-    return values - rest + np.clip(rest, middle - reach, middle + reach)
+    for _ in range(_CUTS):  # the first fit may follow what is to be cut
+        fitted = basis @ (basis.T @ values)
+        rest = values - fitted
+        middle = np.median(rest)
+        scale = 1.4826 * np.median(np.abs(rest - middle))
+        if scale == 0:
+            break
+        reach = _OUTLYING * scale
+        values = fitted + np.clip(rest, middle - reach, middle + reach)
+    return values
 
 
 def _steps(n: int, basis: Floats) -> tuple[Ints, Floats, Floats]:
