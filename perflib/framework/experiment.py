@@ -6,7 +6,8 @@ imports nothing heavy; its modules do the work, by names that are the same in ev
 ``measure``
     ``plan(params)``, ``pilot(params, plan)`` where there is one, ``take(params, session)``.
 ``analyse``
-    ``findings(run)``, ``tables(run)``, and ``compare(first, second)`` where it has its own.
+    ``findings(run)``, ``tables(run)``, and ``compare(first, second)`` and ``levels(run)`` where
+    it has its own.
 ``figures``
     ``plots(run)``: how each figure is drawn, by name; the table of that name holds its data.
 """
@@ -167,6 +168,26 @@ class Experiment:
             return found
         return [one if one.of.counted else one.prevented(hardly_varies) for one in found]
 
+    def levels(self, run: Run) -> pd.DataFrame:
+        """How slow each core was in each setting, as numbers that machines can be compared by.
+
+        Returns
+        -------
+        Columns ``cpu`` (-1: of no core), ``setting``, ``value`` (positive, larger is slower) and
+        ``unit``; see `perflib.framework.levels`.
+
+        Raises
+        ------
+        UserError
+            A parameter or a value of the samples is not what it should be.
+        """
+        from perflib.framework.levels import levels
+
+        run = self.current(run)
+        own = getattr(self._part("analyse"), "levels", None)
+        found: pd.DataFrame = own(run) if own else levels(run.samples, self.columns)
+        return found
+
     def derived(self, run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
         """How each table of a run is made, by name."""
         tables: dict[str, Callable[[], pd.DataFrame]] = self._part("analyse").tables(
@@ -235,11 +256,18 @@ class Experiment:
         """
         return dataclasses.replace(
             run,
-            params=self._renamed(run.params).model_dump(mode="json"),
+            params=self.current_params(run.params).model_dump(mode="json"),
             samples=self.check_samples(run.samples),
         )
 
-    def _renamed(self, params: Mapping[str, Any]) -> AnyParams:
+    def current_params(self, params: Mapping[str, Any]) -> AnyParams:
+        """A run's parameters by today's names, with all that it lacks.
+
+        Raises
+        ------
+        UserError
+            One is not what it should be.
+        """
         return self.Params.make({self.renamed.get(key, key): params[key] for key in params})
 
     def measure(
@@ -295,7 +323,7 @@ class Experiment:
         journal = Journal.reopen(runs_dir() / f"{run_id}.journal")
         try:
             check_same_machine(journal.header["machine"], describe(), f"run {run_id}")
-            params = self._renamed(journal.header["params"])
+            params = self.current_params(journal.header["params"])
         except BaseException:
             journal.close()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -12,10 +13,11 @@ __all__ = ["replacing"]
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, only_new: bool = False) -> Iterator[Path]:
     """A file beside the wanted one, which takes its place once it is written, and on the disk.
 
-    It is new, and its name cannot be foreseen: nobody can have put a link there.
+    It is new, and its name cannot be foreseen: nobody can have put a link there. With ``only_new``
+    no file is replaced, also none that somebody puts there meanwhile.
 
     Raises
     ------
@@ -28,7 +30,22 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.replace(path)
+        if only_new:
+            _place(temporary, path)
+        else:
+            temporary.replace(path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _place(temporary: Path, path: Path) -> None:
+    """Give a file its name, which no other may have: a link is refused then, and a rename not."""
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        temporary.replace(path)

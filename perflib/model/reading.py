@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,15 @@ def quoted(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path, connection: duckdb.DuckDBPyConnection | None = None) -> Run:
     """Read a saved run.
+
+    Parameters
+    ----------
+    path
+        Its file.
+    connection
+        Of DuckDB, for who reads many: to open one takes longer than to read a run.
 
     Raises
     ------
@@ -55,9 +63,9 @@ def read_run(path: Path) -> Run:
 
     try:
         size = check_regular(path).st_size
-        with duckdb.connect() as connection:
-            record = _record(connection, path)
-            samples = _table(connection, f"read_parquet({quoted(path)})", size, path)
+        with duckdb.connect() if connection is None else nullcontext(connection) as opened:
+            record = _record(opened, path)
+            samples = _table(opened, f"read_parquet({quoted(path)})", size, path)
     except (duckdb.Error, OSError) as error:
         raise _damaged(path, error) from error
     return Run(samples=samples, **record)

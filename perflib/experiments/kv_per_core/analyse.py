@@ -22,6 +22,7 @@ from perflib.experiments.kv_per_core.claims import (
     TOTAL,
 )
 from perflib.experiments.kv_per_core.table import KvTable, kv_table
+from perflib.framework.levels import levels_table
 from perflib.model.changes import changes
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
@@ -31,10 +32,11 @@ from perflib.stats.decide import Reason
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import t_interval
 
-__all__ = ["compare", "findings", "tables", "time_change"]
+__all__ = ["compare", "findings", "levels", "tables", "time_change"]
 
 _MOST_EVENTS_NAMED = 3
 _TICKS_SIGMAS = 1.96
+_SAME_WORK = ("job", "first_event", "events", "code_kib")  # or levels do not compare
 _SAME_PROBES_PERCENT = 2.0  # probes further apart than this are not of one state
 
 
@@ -255,6 +257,18 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
         "drift": table.drift,
         "parts": table.parts,
     }
+
+
+def levels(run: Run) -> pd.DataFrame:
+    """Each core's own time for a mean event; a core that was never alone has none."""
+    table = kv_table(run.samples)
+    setting = " ".join(f"{name}={run.params[name]}" for name in _SAME_WORK)
+    if table.told is None:
+        own_ms = 1e3 * table.seconds_per_event()["clean_s"]
+    else:
+        parts = table.parts().set_index("cpu")
+        own_ms = parts.loc[parts["part"] == "own speed", "ms_per_event"]
+    return levels_table([(cpu, setting, value, "ms") for cpu, value in own_ms.items()])
 
 
 # --- two runs ----------------------------------------------------------------------------------

@@ -1,0 +1,182 @@
+"""Runs from elsewhere into this store: another machine's, another user's, a farm's.
+
+They are as foreign as any file: each is read, and its samples are checked by its experiment's
+schema, before it is copied, byte by byte. Nothing in the store is ever replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import functools
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from perflib.experiments import get
+from perflib.model import store
+from perflib.model.errors import MeasurementError, PerflibError
+from perflib.model.files import replacing
+from perflib.model.ownership import check_writable, make_folder
+from perflib.model.reading import read_run
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from perflib.framework.experiment import Experiment
+
+__all__ = ["Imported", "import_runs"]
+
+_UNFINISHED = re.compile(r"^\..+\.parquet\.[0-9a-f]{8}$", re.MULTILINE)
+_UNFINISHED_S = 3600.0  # no copy takes so long
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of a file.
+
+    Parameters
+    ----------
+    path
+        The file, as it was found.
+    run
+        The run's id; empty where the file is none.
+    state
+        ``imported``; ``there already``: the store has the same file; or ``refused``.
+    reason
+        Why it was refused; of an imported one, what was left behind.
+    """
+
+    path: Path
+    run: str
+    state: Literal["imported", "there already", "refused"]
+    reason: str = ""
+
+
+def import_runs(
+    paths: Iterable[Path], progress: Callable[[int, int], None] | None = None
+) -> list[Imported]:
+    """Copy runs into the store: what can be is, and the rest has a reason.
+
+    Parameters
+    ----------
+    paths
+        Files, folders of files, or stores (folders with a folder ``runs``).
+    progress
+        Called with how many files are done, and how many there are.
+
+    Returns
+    -------
+    One entry a file; one for a path without any.
+
+    Raises
+    ------
+    UserError
+        Another user could exchange what is in the store.
+    MeasurementError
+        The store cannot be written. What was imported before stays; once there is room, the same
+        call goes on.
+    """
+    import duckdb
+
+    found = [one for path in paths for one in _files(path)]
+    folder = store.runs_dir()
+    check_writable(folder)
+    _remove_unfinished(folder)
+    outcomes: list[Imported] = []
+    with duckdb.connect(config={"threads": 1}) as connection:
+        for one in found:
+            outcomes.append(_imported(one, connection) if isinstance(one, Path) else one)
+            if progress is not None:
+                progress(len(outcomes), len(found))
+    return outcomes
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what an import left that was killed; the copies of one that goes on are new."""
+    if not folder.is_dir():
+        return
+    oldest = time.time() - _UNFINISHED_S
+    for left in _UNFINISHED.findall("\n".join(os.listdir(folder))):
+        with contextlib.suppress(OSError):
+            if (folder / left).lstat().st_mtime < oldest:
+                (folder / left).unlink()
+
+
+def _files(path: Path) -> list[Path | Imported]:
+    """What a path names: files to be looked at, and why what else is there is not."""
+    if not path.is_dir():
+        if path.suffix == ".journal":
+            return [_journal(path)]
+        return [path] if path.exists() else [_refused(path, "there is no such file or folder")]
+    try:
+        inside = sorted(one for folder in (path, path / "runs") for one in _listed(folder))
+    except OSError as error:
+        return [_refused(path, f"it cannot be read: {error.strerror}")]
+    found: list[Path | Imported] = []
+    for one in inside:
+        if one.suffix == ".parquet":
+            found.append(one)
+        elif one.suffix == ".journal" and not one.with_suffix(".parquet").exists():
+            found.append(_journal(one))
+    return found or [_refused(path, "it holds no run's file, NAME.parquet, nor a folder 'runs'")]
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What lies in a folder; hidden files are unfinished ones."""
+    if not folder.is_dir():
+        return []
+    return [one for one in folder.iterdir() if not one.name.startswith(".")]
+
+
+def _refused(path: Path, reason: str, run: str = "") -> Imported:
+    return Imported(path, run, "refused", reason)
+
+
+def _journal(path: Path) -> Imported:
+    why = "it is an unfinished run's journal: only the machine that measured it can finish it"
+    return _refused(path, f"{why} ('perflib run --resume {path.stem}')", path.stem)
+
+
+def _imported(path: Path, connection: duckdb.DuckDBPyConnection) -> Imported:
+    try:
+        run = read_run(path, connection)
+        experiment = get(run.experiment)
+        _check_params(experiment, json.dumps(run.params))
+        experiment.check_samples(run.samples)
+    except PerflibError as error:
+        return _refused(path, str(error))
+    target = store.saved_path(run.id)
+    try:
+        if not target.exists():
+            make_folder(target.parent)
+            try:
+                with replacing(target, only_new=True) as temporary:
+                    shutil.copyfile(path, temporary)
+            except FileExistsError:  # somebody else was faster
+                pass
+            else:
+                return Imported(path, run.id, "imported", _left_behind(run.provenance))
+        if filecmp.cmp(path, target, shallow=False):
+            return Imported(path, run.id, "there already")
+    except OSError as error:
+        msg = f"{path} cannot be imported to {target}: {error.strerror or error}"
+        raise MeasurementError(msg) from error
+    why = f"the store has another file of this run, {target}, and replaces none"
+    return _refused(path, f"{why}: see which one you want, and remove the other", run.id)
+
+
+@functools.lru_cache(maxsize=64)
+def _check_params(experiment: Experiment, params: str) -> None:
+    """Parameters as `Experiment.current` takes them; a farm's runs share theirs."""
+    experiment.current_params(json.loads(params))
+
+
+def _left_behind(provenance: dict[str, object]) -> str:
+    return "its recordings of threads were left behind" if provenance.get("recordings") else ""

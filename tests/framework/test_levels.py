@@ -1,0 +1,105 @@
+"""Levels: one positive number a core and setting, from what each experiment measures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.experiments import NAMES, get
+from perflib.framework.levels import levels, levels_table
+from perflib.framework.schema import Column
+from perflib.model import store
+from perflib.model.errors import UserError
+
+RUNS = Path(__file__).parents[1] / "data" / "runs"
+COLUMNS = (
+    Column("round", "integer", "", "round", role="key"),
+    Column("cpu", "integer", "", "core", role="key"),
+    Column("pattern", "text", "", "pattern", role="key"),
+    Column("n", "integer", "", "size", role="key"),
+    Column("repeat", "integer", "", "repeat", role="key"),
+    Column("time_ns", "number", "ns", "time", role="measured"),
+)
+
+
+def test_a_level_is_the_median_of_each_core_and_setting() -> None:
+    table = pd.DataFrame(
+        {
+            "round": [0, 1, 2, 0, 1, 0],
+            "cpu": [8, 8, 8, 9, 9, 9],
+            "pattern": "chase",
+            "n": [2, 2, 2, 2, 2, 4],
+            "repeat": 0,
+            "time_ns": [5.0, 7.0, 600.0, 1.0, 2.0, 9.0],
+        }
+    )
+    found = levels(table, COLUMNS)
+    assert found.to_dict("split")["data"] == [
+        [8, "pattern=chase n=2", 7.0, "ns"],
+        [9, "pattern=chase n=2", 1.5, "ns"],
+        [9, "pattern=chase n=4", 9.0, "ns"],
+    ]
+    assert found.dtypes.astype(str).to_dict() == {
+        "cpu": "int64", "setting": "str", "value": "float64", "unit": "str"
+    }  # fmt: skip
+
+
+def test_rows_that_are_not_ok_do_not_count() -> None:
+    table = pd.DataFrame({"cpu": 0, "time_ns": [5.0, 7.0, 90.0], "ok": [True, True, False]})
+    assert levels(table, COLUMNS)["value"].tolist() == [6.0]
+
+
+def test_without_a_core_or_a_setting_there_is_one_level_of_none() -> None:
+    found = levels(pd.DataFrame({"round": [0, 1], "time_ns": [5.0, 7.0]}), COLUMNS)
+    assert found.to_dict("split")["data"] == [[-1, "", 6.0, "ns"]]
+
+
+def test_what_is_no_positive_number_is_no_level() -> None:
+    found = levels_table([(0, "a", value, "ns") for value in (0.0, -1.0, np.nan, np.inf, 2.0)])
+    assert found["value"].tolist() == [2.0]
+    assert found.index.tolist() == [0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_levels_of_each_experiment(name: str) -> None:
+    """Of the stored runs: as many as cores and settings, all in the unit of what was measured."""
+    experiment, run = get(name), store.load(RUNS / f"{name}.parquet")
+    found = experiment.levels(run)
+    measured = [column for column in experiment.columns if column.role == "measured"]
+    assert list(found) == ["cpu", "setting", "value", "unit"]
+    assert found.empty == (not measured)
+    assert not found.duplicated(["cpu", "setting"]).any()
+    assert (found["value"] > 0).all()
+    units = {"ms"} if name == "kv_per_core" else {column.unit for column in measured}
+    assert set(found["unit"]) <= units
+    slower = run.samples.assign(**{one.name: 2 * run.samples[one.name] for one in measured})
+    doubled = experiment.levels(replace(run, samples=slower))
+    if name != "kv_per_core":  # it has other times beside, see below
+        assert doubled["value"].tolist() == pytest.approx((2 * found["value"]).tolist())
+
+
+def test_kv_has_one_level_a_core_that_follows_what_its_events_take() -> None:
+    kv, run = get("kv_per_core"), store.load(RUNS / "kv_per_core.parquet")
+    times = [name for name in map(str, run.samples) if name.endswith("time_ns")]
+    slow = run.samples.copy()
+    slow[times] = slow[times].astype(float)
+    slow.loc[slow["cpu"] == 1, times] *= 1.12
+    before, after = kv.levels(run), kv.levels(replace(run, samples=slow))
+    assert before["setting"].tolist() == ["job=kernel first_event=0 events=20 code_kib=256"] * 2
+    assert before["cpu"].tolist() == [0, 1]
+    ratio = (after["value"][1] / after["value"][0]) / (before["value"][1] / before["value"][0])
+    assert ratio == pytest.approx(1.12, abs=0.01)
+    assert before["value"].mean() == pytest.approx(
+        1e3 * kv.derived(run)["seconds_per_event"]()["clean_s"].mean()
+    )
+
+
+def test_levels_distrust_samples_as_an_analysis_does() -> None:
+    run = store.load(RUNS / "memory_levels.parquet")
+    broken = run.samples.assign(latency_ns=-1.0)
+    with pytest.raises(UserError, match="latency_ns"):
+        get("memory_levels").levels(replace(run, samples=broken))
