@@ -1,0 +1,179 @@
+"""One machine over days: whether it became slower or faster at once, when, and what else changed.
+
+A series is made of the levels of its runs (`perflib.framework.levels`): logarithms, each core and
+setting relative to its own median, so that runs of other cores or settings can be in it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from perflib.model.claim import Claim
+from perflib.stats.decide import Reason, Witness
+from perflib.stats.interval import NO_INTERVAL, percent
+from perflib.stats.intervals import holm
+from perflib.stats.series import LEAST_DAYS, LEAST_VALUES, Step, find_step
+
+if TYPE_CHECKING:
+    from perflib.model.finding import Finding
+
+__all__ = ["ALL", "STEP", "over_time", "series", "what_changed"]
+
+ALL = "all cores"
+_ALPHA = 0.01  # of all series of a machine together
+_RECORDED = ("machine.", "versions.", "kernel", "program.", "conditions.")
+_MADE_BY_EACH_RUN = ("machine.boot_id", "machine.limits.periods", "machine.limits.throttled")
+
+STEP = Claim(
+    name="step",
+    kind="anomaly",
+    subject="{node} {what} step",
+    quantity="change from one run to the next, beside drift, working hours and weekends",
+    unit="percent",
+    exact="between two runs of {experiment} on {node} the time of {what} changed by more than "
+    "{threshold_unit}, and stayed so",
+    direction="beyond",
+    plain={
+        "supported": "{what} of {node} changed on {day} (between {first} and {last}): {estimate}",
+        "refuted": "{what} of {node} did not change at once: the largest step is {estimate}",
+        "inconclusive": "whether {what} of {node} changed at once stays open",
+    },
+    together={"refuted": "None of {count} series of this machine changed at once"},
+    reasons={
+        "odds": "A series without a step has one as clear with p = {p:.2g}, corrected for "
+        "{series} series.",
+        "chance": "A series without a step has one as clear too often (p = {p:.2g}, corrected for "
+        "{series} series).",
+        "few": "There are {runs} runs of {days} days; it takes {least_runs} runs of {least_days} "
+        "days.",
+        "like_load": "No step could be told from drift and working hours.",
+    },
+)
+
+
+def series(levels: pd.DataFrame) -> pd.DataFrame:
+    """How each run compares with the others of its machine.
+
+    Parameters
+    ----------
+    levels
+        Those of one machine and experiment: ``run, start, cpu, setting, value``.
+
+    Returns
+    -------
+    A row a run, in the order of their starts: ``start``; ``all cores``, the mean over cores and
+    settings of log(value / median of that core and setting); and, where there are several cores,
+    for each of them (``cpu3``) its own mean minus that.
+    """
+    logs = np.log(levels["value"].astype(float))
+    cell = [levels["cpu"], levels["setting"]]
+    relative = levels[["run", "cpu"]].assign(log=logs - logs.groupby(cell).transform("median"))
+    found = relative.groupby("run")["log"].mean().to_frame(ALL)
+    if levels["cpu"].nunique() > 1:
+        by_core = relative.groupby(["run", "cpu"])["log"].mean().unstack()
+        for cpu in by_core:
+            found[f"cpu{cpu}"] = by_core[cpu] - found[ALL]
+    start = pd.to_datetime(levels.groupby("run")["start"].first(), utc=True, format="ISO8601")
+    found.insert(0, "start", start)
+    return found.sort_values("start", kind="stable")
+
+
+def over_time(
+    levels: pd.DataFrame, node: str, experiment: str, threshold_percent: float = 1.0
+) -> list[Finding]:
+    """The largest step of a machine as a whole, and of each core beside the others.
+
+    Parameters
+    ----------
+    levels
+        As of `series`.
+    node, experiment
+        What the sentences call them.
+    threshold_percent
+        Smaller steps are none.
+    """
+    table = series(levels)
+    names = [str(name) for name in table.columns if name != "start"]
+    kept = {name: table[["start", name]].dropna() for name in names}
+    steps = {
+        name: find_step(_seconds(part["start"]), part[name].to_numpy(float))
+        for name, part in kept.items()
+    }
+    found = [(name, step) for name, step in steps.items() if step is not None]
+    corrected = holm(np.array([step.p for _, step in found])) if found else []
+    p_of = {name: float(p) for (name, _), p in zip(found, corrected, strict=True)}
+    about = {"node": node, "experiment": experiment}
+    return [
+        _finding(kept[name], step, p_of.get(name), len(found), {**about, "what": name}, threshold)
+        for name, step in steps.items()
+        for threshold in [threshold_percent]
+    ]
+
+
+def _seconds(start: pd.Series[Any]) -> NDArray[np.float64]:
+    epoch = pd.Timestamp(0, tz="UTC")
+    return ((start - epoch) / pd.Timedelta(seconds=1)).to_numpy(float)
+
+
+def _finding(
+    part: pd.DataFrame,
+    step: Step | None,
+    p: float | None,
+    family: int,
+    about: Mapping[str, Any],
+    threshold: float,
+) -> Finding:
+    start = part["start"]
+    if step is None or p is None:
+        days = int(start.dt.floor("D").nunique())
+        few = len(part) < LEAST_VALUES or days < LEAST_DAYS
+        least = {"least_runs": LEAST_VALUES, "least_days": LEAST_DAYS}
+        why = Reason("few", {"runs": len(part), "days": days, **least})
+        return STEP.decided(
+            NO_INTERVAL, threshold, about=about, prevented=why if few else Reason("like_load")
+        )
+    before, after = max(0, step.first - 1), step.last
+    numbers = {"p": p, "series": family}
+    return STEP.decided(
+        percent(step.size),
+        threshold,
+        about=about,
+        facts={
+            "day": f"{start.iloc[step.at]:%Y-%m-%d}",
+            "first": f"{start.iloc[before]:%Y-%m-%d %H:%M}",
+            "last": f"{start.iloc[after]:%Y-%m-%d %H:%M} UTC",
+        },
+        evidence={
+            "p_holm": p,
+            "runs": len(part),
+            "at": start.iloc[step.at].isoformat(),
+            "last_before": str(part.index[before]),
+            "first_after": str(part.index[after]),
+        },
+        to_support=[Witness(p <= _ALPHA, Reason("chance", numbers), Reason("odds", numbers))],
+    )
+
+
+def what_changed(finding: Finding) -> dict[str, tuple[Any, Any]]:
+    """What the machine's description says differently before and after a step.
+
+    Raises
+    ------
+    UserError
+        A run of the series is no longer in the store.
+    """
+    from perflib.model.differences import differences
+    from perflib.model.store import load
+
+    names = ("last_before", "first_after")
+    before, after = (load(finding.evidence[name]) for name in names)
+    return {
+        name: both
+        for name, both in differences(before, after).items()
+        if name.startswith(_RECORDED) and not name.startswith(_MADE_BY_EACH_RUN)
+    }

@@ -1,0 +1,105 @@
+"""Today against a baseline: simulated runs whose scatter is not the analysis's own model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib import experiments
+from perflib.fleet.baseline import LEAST_RUNS, UNCHANGED, against_baseline, parameters_of
+from perflib.fleet.trend import ALL
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+
+CODE = experiments.get("code_segment")
+
+
+def a_run(
+    rng: np.random.Generator, number: int, *, slower: float = 0.0, core: int | None = None
+) -> Run:
+    """A run whose level, cores and settings scatter with heavy tails, by what a run draws anew."""
+    rows = []
+    of_run = 0.003 * rng.standard_t(5)
+    for cpu in range(4):
+        of_core = (0.001 + 0.001 * cpu) * rng.standard_t(5)
+        for n in (64, 4096):
+            log = of_run + of_core + (slower if core in (None, cpu) else 0.0)
+            for index in range(6):
+                time_ns = 1e5 * n**0.1 * np.exp(log + 0.002 * rng.gamma(1.0))
+                rows.append((index, cpu, "random", "base", n, n * 64, 1000, time_ns))
+    columns = ["round", "cpu", "pattern", "backing", "n", "code_bytes", "steps", "time_ns"]
+    start = pd.Timestamp("2026-03-02", tz="UTC") + pd.Timedelta(days=number)
+    return Run(
+        f"code_segment-{number}",
+        "code_segment",
+        CODE.Params.make({}).model_dump(mode="json"),
+        pd.DataFrame(rows, columns=columns),
+        {"start": start.isoformat()},
+    )
+
+
+def judged(
+    seed: int, runs: int = 5, *, slower: float = 0.0, core: int | None = None
+) -> dict[str, Finding]:
+    rng = np.random.default_rng(seed)
+    baseline = [a_run(rng, number) for number in range(runs)]
+    found = against_baseline(
+        CODE, "good", baseline, a_run(rng, runs, slower=slower, core=core), 2.0
+    )
+    return {one.about["what"]: one for one in found}
+
+
+def test_an_unchanged_machine_is_not_called_changed() -> None:
+    named = sum(
+        any(one.verdict == "supported" for one in judged(seed).values()) for seed in range(60)
+    )
+    assert named <= 2
+
+
+def test_a_change_of_the_whole_machine_is_found() -> None:
+    found = [judged(seed, slower=0.06)[ALL] for seed in range(20)]
+    assert sum(one.verdict == "supported" for one in found) >= 17
+    assert np.median([one.effect for one in found]) == pytest.approx(6.2, abs=1)
+
+
+def test_a_core_that_became_slow_is_named() -> None:
+    found = [judged(seed, runs=8, slower=0.12, core=1) for seed in range(20)]
+    assert sum(one["cpu1"].verdict == "supported" for one in found) >= 17
+
+
+def test_few_runs_give_no_verdict() -> None:
+    for runs in range(1, LEAST_RUNS):
+        found = judged(0, runs, slower=1.0)
+        assert [one.verdict for one in found.values()] == ["inconclusive"]
+        assert f"has {runs} runs" in found[ALL].reason
+
+
+def test_nothing_in_common_gives_no_verdict() -> None:
+    rng = np.random.default_rng(1)
+    baseline = [a_run(rng, number) for number in range(4)]
+    other = a_run(rng, 5)
+    other.samples["cpu"] += 100
+    (found,) = against_baseline(CODE, "good", baseline, other)
+    assert found.verdict == "inconclusive"
+    assert "in common" in found.reason
+
+
+def test_a_baseline_of_one_hour_says_what_it_cannot_know() -> None:
+    rng = np.random.default_rng(2)
+    baseline = [a_run(rng, 0) for _ in range(5)]
+    for number, run in enumerate(baseline):
+        run.id += f"-{number}"
+    found = against_baseline(CODE, "good", baseline, a_run(rng, 9))[0]
+    assert "from day to day" in found.reason
+    assert found.of is UNCHANGED
+
+
+def test_a_baseline_of_different_parameters_is_refused() -> None:
+    rng = np.random.default_rng(3)
+    runs = [a_run(rng, number) for number in range(3)]
+    assert parameters_of(runs) == runs[0].params
+    runs[2].params["budget_s"] = 1.0
+    with pytest.raises(UserError, match="different budget_s"):
+        parameters_of(runs)

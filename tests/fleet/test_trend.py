@@ -1,0 +1,98 @@
+"""One machine over days: simulated levels with drift, working hours, noise, and at most one step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.fleet.trend import ALL, over_time, series
+from perflib.model.finding import Finding
+
+CORES = 4
+
+
+def days_of_levels(
+    seed: int,
+    *,
+    step: float = 0.0,
+    core: int | None = None,
+    days: int = 14,
+    per_day: int = 6,
+    at: int = 40,
+) -> pd.DataFrame:
+    """Levels of a machine whose time grows by ``step`` from run ``at`` on, on one core or all."""
+    rng = np.random.default_rng(seed)
+    n = days * per_day
+    start = pd.Timestamp("2026-03-02 03:00", tz="UTC") + pd.to_timedelta(
+        np.arange(n) * 24 / per_day, unit="h"
+    )
+    busy = (start.hour >= 8) & (start.hour < 17) & (start.day_of_week < 5)
+    common = 0.01 * np.arange(n) / n + 0.01 * busy + 0.002 * rng.standard_t(4, n)
+    rows = []
+    for cpu in range(CORES):
+        for setting, level in (("n=64", 100.0), ("n=128", 300.0)):
+            logs = common + 0.001 * rng.laplace(size=n)
+            if core is None or core == cpu:
+                logs[at:] += step
+            rows += [
+                (f"run{i:03}", start[i], cpu, setting, level * np.exp(logs[i])) for i in range(n)
+            ]
+    return pd.DataFrame(rows, columns=["run", "start", "cpu", "setting", "value"])
+
+
+def findings(levels: pd.DataFrame) -> dict[str, Finding]:
+    return {one.about["what"]: one for one in over_time(levels, "node7", "kv_per_core")}
+
+
+def test_the_series_of_a_machine_and_of_its_cores() -> None:
+    table = series(days_of_levels(1, step=0.2, core=2))
+    assert list(table.columns) == ["start", ALL, "cpu0", "cpu1", "cpu2", "cpu3"]
+    assert table["start"].is_monotonic_increasing
+    after = table.iloc[40:].median(numeric_only=True) - table.iloc[:40].median(numeric_only=True)
+    assert after[ALL] == pytest.approx(0.05, abs=0.02)
+    assert after["cpu2"] == pytest.approx(0.15, abs=0.02)
+
+
+def test_runs_of_other_cores_and_settings_do_not_move_the_series() -> None:
+    levels = days_of_levels(2)
+    fewer = levels[(levels["run"] < "run042") | (levels["setting"] == "n=64")]
+    assert series(fewer)[ALL].iloc[42:].abs().max() < 0.05
+
+
+def test_a_machine_without_a_step_has_none() -> None:
+    verdicts = [one.verdict for seed in range(8) for one in findings(days_of_levels(seed)).values()]
+    assert "supported" not in verdicts
+    assert verdicts.count("refuted") >= len(verdicts) / 2
+
+
+def test_a_step_of_all_cores_is_dated() -> None:
+    found = findings(days_of_levels(3, step=0.05))
+    assert found[ALL].verdict == "supported"
+    assert found[ALL].low < 5.1 < found[ALL].high
+    evidence = found[ALL].evidence
+    assert evidence["last_before"] < "run040" <= evidence["first_after"]
+    assert "2026-03-08" in found[ALL].plain
+    assert {one.verdict for what, one in found.items() if what != ALL} <= {
+        "refuted",
+        "inconclusive",
+    }
+
+
+def test_a_step_of_one_core_is_of_that_core() -> None:
+    found = findings(days_of_levels(4, step=0.08, core=2))
+    assert found["cpu2"].verdict == "supported"
+    assert found["cpu2"].effect == pytest.approx(6, abs=1.5)
+
+
+def test_few_runs_or_days_say_so() -> None:
+    levels = days_of_levels(5, step=0.1)
+    for some in (levels[levels["run"] < "run005"], levels[levels["run"] < "run030"]):
+        found = findings(some)[ALL]
+        assert found.verdict == "inconclusive"
+        assert "it takes 10 runs of 7 days" in found.reason
+
+
+def test_names_are_data() -> None:
+    found = over_time(days_of_levels(6, days=2), "$x_1$\x1b[31m{what}", "kv_per_core")
+    assert "\x1b" not in found[0].plain + found[0].reason + found[0].subject
