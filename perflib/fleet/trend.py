@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from perflib.model.claim import Claim
 from perflib.stats.decide import Reason, Witness
 from perflib.stats.interval import NO_INTERVAL, percent
-from perflib.stats.intervals import holm
-from perflib.stats.series import LEAST_DAYS, LEAST_VALUES, Step, find_step
+from perflib.stats.series import LEAST_DAYS, LEAST_VALUES, Step, find_steps
 
 if TYPE_CHECKING:
     from perflib.model.finding import Finding
@@ -51,7 +50,7 @@ STEP = Claim(
         "{series} series).",
         "few": "There are {runs} runs of {days} days; it takes {least_runs} runs of {least_days} "
         "days.",
-        "like_load": "No step could be told from drift and working hours.",
+        "like_load": "No step could be told from drift and working hours, or no value varies.",
     },
 )
 
@@ -99,19 +98,11 @@ def over_time(
     """
     table = series(levels)
     names = [str(name) for name in table.columns if name != "start"]
-    kept = {name: table[["start", name]].dropna() for name in names}
-    steps = {
-        name: find_step(_seconds(part["start"]), part[name].to_numpy(float))
-        for name, part in kept.items()
-    }
-    found = [(name, step) for name, step in steps.items() if step is not None]
-    corrected = holm(np.array([step.p for _, step in found])) if found else []
-    p_of = {name: float(p) for (name, _), p in zip(found, corrected, strict=True)}
+    steps = find_steps(_seconds(table["start"]), table[names].to_numpy(float))
     about = {"node": node, "experiment": experiment}
     return [
-        _finding(kept[name], step, p_of.get(name), len(found), {**about, "what": name}, threshold)
-        for name, step in steps.items()
-        for threshold in [threshold_percent]
+        _finding(table["start"], step, len(names), {**about, "what": name}, threshold_percent)
+        for name, step in zip(names, steps, strict=True)
     ]
 
 
@@ -121,24 +112,22 @@ def _seconds(start: pd.Series[Any]) -> NDArray[np.float64]:
 
 
 def _finding(
-    part: pd.DataFrame,
+    start: pd.Series[Any],
     step: Step | None,
-    p: float | None,
     family: int,
     about: Mapping[str, Any],
     threshold: float,
 ) -> Finding:
-    start = part["start"]
-    if step is None or p is None:
+    if step is None:
         days = int(start.dt.floor("D").nunique())
-        few = len(part) < LEAST_VALUES or days < LEAST_DAYS
+        few = len(start) < LEAST_VALUES or days < LEAST_DAYS
         least = {"least_runs": LEAST_VALUES, "least_days": LEAST_DAYS}
-        why = Reason("few", {"runs": len(part), "days": days, **least})
+        why = Reason("few", {"runs": len(start), "days": days, **least})
         return STEP.decided(
             NO_INTERVAL, threshold, about=about, prevented=why if few else Reason("like_load")
         )
     before, after = max(0, step.first - 1), step.last
-    numbers = {"p": p, "series": family}
+    numbers = {"p": step.p, "series": family}
     return STEP.decided(
         percent(step.size),
         threshold,
@@ -149,13 +138,13 @@ def _finding(
             "last": f"{start.iloc[after]:%Y-%m-%d %H:%M} UTC",
         },
         evidence={
-            "p_holm": p,
-            "runs": len(part),
+            "p_corrected": step.p,
+            "runs": len(start),
             "at": start.iloc[step.at].isoformat(),
-            "last_before": str(part.index[before]),
-            "first_after": str(part.index[after]),
+            "last_before": str(start.index[before]),
+            "first_after": str(start.index[after]),
         },
-        to_support=[Witness(p <= _ALPHA, Reason("chance", numbers), Reason("odds", numbers))],
+        to_support=[Witness(step.p <= _ALPHA, Reason("chance", numbers), Reason("odds", numbers))],
     )
 
 

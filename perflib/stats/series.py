@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from perflib.stats.interval import Interval
 
-__all__ = ["LEAST_DAYS", "LEAST_VALUES", "Step", "find_step"]
+__all__ = ["LEAST_DAYS", "LEAST_VALUES", "Step", "find_steps"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,7 +43,7 @@ class Step:
     size
         By how much the values after it are higher, in the values' unit, with its interval.
     p
-        How often a series without a step shows one as clear.
+        How often series without a step show one as clear.
     """
 
     at: int
@@ -53,31 +53,32 @@ class Step:
     p: float
 
 
-def find_step(
+def find_steps(
     time_s: Floats,
     values: Floats,
     *,
     confidence: float = 0.95,
     resamples: int = 999,
     seed: int = 0,
-) -> Step | None:
-    """The largest step of a series, beside drift, hours of the day and weekends.
+) -> list[Step | None]:
+    """The largest step of each of several series, beside drift, hours of the day and weekends.
 
     Parameters
     ----------
     time_s
-        When each value was taken, seconds since 1970 in UTC, ascending; shape (n,).
+        When the values were taken, seconds since 1970 in UTC, ascending; shape (n,).
     values
-        For example logarithms of times; shape (n,), finite.
+        For example logarithms of times; shape (n, series). NaN: none was taken.
     confidence
-        Of both intervals.
+        Of all intervals.
     resamples
         Orders that the days are put into.
 
     Returns
     -------
-    The step; ``None``: there are fewer than `LEAST_VALUES` values or `LEAST_DAYS` days, all values
-    are the same, or no step could be told from drift and working hours.
+    The step of each series; ``None``: there are fewer than `LEAST_VALUES` values or `LEAST_DAYS`
+    days, all values are the same, or no step could be told from drift and working hours. Its ``p``
+    is corrected for the number of series: how often the clearest of them all is as clear.
 
     Notes
     -----
@@ -87,50 +88,92 @@ def find_step(
     successive days are alike it counts for less by the effective number of days. A series that
     wanders like a random walk has steps everywhere: the p value is not made for it.
     """
+    count = values.shape[1]
     days = np.floor((time_s - time_s[:1]) / _DAY_S)
-    few = len(values) < LEAST_VALUES or len(np.unique(days)) < LEAST_DAYS
-    if few or np.ptp(values) == 0:
-        return None
+    known = np.isfinite(values)
+    if len(values) < LEAST_VALUES or len(np.unique(days)) < LEAST_DAYS:
+        return [None] * count
     usual = _usual(time_s)
     basis = np.linalg.qr(usual)[0]
-    values = _cut(values, basis)
-    places, steps, lengths = _steps(len(values), basis)
-    if not places.size:
-        return None
-
-    def best(series: Floats) -> tuple[Ints, Floats, Floats]:
-        """Place, size and clearness of the largest step of each column."""
-        scores = steps.T @ series
-        which = np.argmax(np.abs(scores), axis=0)
-        score = scores[which, np.arange(series.shape[1])]
-        rest = (series**2).sum(axis=0) - ((basis.T @ series) ** 2).sum(axis=0)
-        without = np.maximum(rest - score**2, np.finfo(float).tiny)
-        return which, score / lengths[which], score**2 / without
-
-    column = values[:, None]
-    which, size, clear = best(column)
-    place = int(which[0])
-    fitted = basis @ (basis.T @ column) + steps[:, [place]] * (steps[:, place] @ values)
-    orders = _orders(days, resamples, np.random.default_rng(seed))
-    healthy = column - basis @ (basis.T @ column)
-    left = column - fitted
-    inflation = _inflation(left[:, 0], days)
-    as_clear = best(healthy[orders][:, :, 0])[2] >= clear[0] / inflation
-    p = (1 + int(as_clear.sum())) / (1 + resamples)
-    freedom = max(1, len(values) - usual.shape[1] - 2)
-    left = left[orders][:, :, 0] * math.sqrt(inflation * len(values) / freedom)
-    again, sizes, _ = best(fitted + left)
-    tail = [(1 - confidence) / 2, (1 + confidence) / 2]
-    first, last = np.quantile(places[again], tail, method="nearest")
-    # The resampled sizes scatter around the estimate: mirrored, they are where the truth may lie.
-    low, high = 2 * size[0] - np.quantile(sizes, tail[::-1])
-    return Step(
-        at=int(places[place]),
-        first=int(min(first, places[place])),
-        last=int(max(last, places[place])),
-        size=Interval(float(size[0]), float(low), float(high)),
-        p=float(p),
+    places = _steps(len(values), basis)
+    enough = (known.sum(axis=0) >= max(LEAST_VALUES, len(values) / 2)) & bool(places.at.size)
+    medians = np.array(
+        [np.median(values[known[:, i], i]) if enough[i] else 0 for i in range(count)]
     )
+    filled = np.where(known, values, medians)
+    wanted = np.flatnonzero(enough & (np.ptp(filled, axis=0) > 0))
+    orders = _orders(days, resamples, np.random.default_rng(seed))
+    found = {int(i): _searched(_cut(filled[:, i], basis), basis, places, days) for i in wanted}
+    clearest = np.zeros(resamples)
+    for one in found.values():
+        clearest = np.maximum(clearest, _best(one.healthy[orders], basis, places)[2])
+    steps: list[Step | None] = [None] * count
+    freedom = max(1, len(values) - usual.shape[1] - 2)
+    for i, one in found.items():
+        p = (1 + int((clearest >= one.clear / one.inflation).sum())) / (1 + resamples)
+        wider = math.sqrt(one.inflation * len(values) / freedom)
+        again, sizes, _ = _best(one.fitted[:, None] + wider * one.left[orders], basis, places)
+        tail = [(1 - confidence) / 2, (1 + confidence) / 2]
+        first, last = np.quantile(places.at[again], tail, method="nearest")
+        # The resampled sizes scatter around the estimate: mirrored, they are where the truth is.
+        low, high = 2 * one.size - np.quantile(sizes, tail[::-1])
+        steps[i] = Step(
+            at=one.at,
+            first=int(min(first, one.at)),
+            last=int(max(last, one.at)),
+            size=Interval(one.size, float(low), float(high)),
+            p=float(p),
+        )
+    return steps
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where a step is looked for; each step without what the usual explains, of length one."""
+
+    at: Ints
+    steps: Floats
+    lengths: Floats
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A series taken apart: its best step, what is left with it and without."""
+
+    at: int
+    size: float
+    clear: float
+    fitted: Floats
+    left: Floats
+    healthy: Floats
+    inflation: float
+
+
+def _searched(values: Floats, basis: Floats, places: _Places, days: Floats) -> _Found:
+    which, size, clear = _best(values[:, None], basis, places)
+    step = places.steps[:, which[0]]
+    usual = basis @ (basis.T @ values)
+    fitted = usual + step * (step @ values)
+    left = values - fitted
+    return _Found(
+        at=int(places.at[which[0]]),
+        size=float(size[0]),
+        clear=float(clear[0]),
+        fitted=fitted,
+        left=left,
+        healthy=values - usual,
+        inflation=_inflation(left, days),
+    )
+
+
+def _best(series: Floats, basis: Floats, places: _Places) -> tuple[Ints, Floats, Floats]:
+    """Place, size and clearness of the largest step of each column."""
+    scores = places.steps.T @ series
+    which = np.argmax(np.abs(scores), axis=0)
+    score = scores[which, np.arange(series.shape[1])]
+    rest = (series**2).sum(axis=0) - ((basis.T @ series) ** 2).sum(axis=0)
+    without = np.maximum(rest - score**2, np.finfo(float).tiny)
+    return which, score / places.lengths[which], score**2 / without
 
 
 def _usual(time_s: Floats) -> Floats:
@@ -163,8 +206,7 @@ def _cut(values: Floats, basis: Floats) -> Floats:
     return values
 
 
-def _steps(n: int, basis: Floats) -> tuple[Ints, Floats, Floats]:
-    """Places of steps, each step without what the usual explains, of length one; those lengths."""
+def _steps(n: int, basis: Floats) -> _Places:
     every = max(1, math.ceil((n - 2 * _EDGE) / _MOST_PLACES))
     places = np.arange(_EDGE, n - _EDGE + 1, every)
     raw = (np.arange(n)[:, None] >= places).astype(float)
@@ -172,7 +214,7 @@ def _steps(n: int, basis: Floats) -> tuple[Ints, Floats, Floats]:
     lengths = np.sqrt((alone**2).sum(axis=0))
     whole = np.sqrt((raw - raw.mean(axis=0)).var(axis=0) * n)
     told = lengths > math.sqrt(_CONFOUNDED) * whole
-    return places[told], alone[:, told] / lengths[told], lengths[told]
+    return _Places(places[told], alone[:, told] / lengths[told], lengths[told])
 
 
 def _inflation(left: Floats, days: Floats) -> float:

@@ -1,4 +1,4 @@
-"""Steps in simulated series of days; the noise is none that `find_step` assumes."""
+"""Steps in simulated series of days; the noise is none that `find_steps` assumes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats.series import LEAST_DAYS, LEAST_VALUES, Step, find_step
+from perflib.stats.series import LEAST_DAYS, LEAST_VALUES, Step, find_steps
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +40,10 @@ def two_weeks(
     at = int(n * rng.uniform(0.25, 0.75))
     values[at:] += step
     return time_s, values, at
+
+
+def find_step(time_s: Floats, values: Floats, resamples: int = 499) -> Step | None:
+    return find_steps(time_s, values[:, None], resamples=resamples)[0]
 
 
 def is_shown(found: Step | None) -> bool:
@@ -107,3 +111,24 @@ def test_a_long_series_is_searched_at_fewer_places() -> None:
     found = find_step(time_s, values, resamples=99)
     assert found is not None
     assert abs(found.at - at) <= 24
+
+
+def test_a_hundred_series_are_corrected_together() -> None:
+    rng = np.random.default_rng(13)
+    time_s = two_weeks(rng)[0]
+    healthy = np.column_stack([two_weeks(rng, load=0.0)[1] for _ in range(100)])
+    assert not any(map(is_shown, find_steps(time_s, healthy)))
+    healthy[50:, 70] += 0.08
+    healthy[3, 70] = np.nan
+    found = find_steps(time_s, healthy)
+    assert is_shown(found[70])
+    assert not any(is_shown(one) for i, one in enumerate(found) if i != 70)
+
+
+def test_a_series_of_few_values_is_left_out() -> None:
+    rng = np.random.default_rng(14)
+    time_s, values, _ = two_weeks(rng, step=0.1)
+    table = np.column_stack([values, np.where(np.arange(len(values)) < 12, values, np.nan)])
+    whole, few = find_steps(time_s, table)
+    assert whole is not None
+    assert few is None
