@@ -42,6 +42,7 @@ _COMMANDS = {
     "batch": "perflib.cli.notebooks:batch",
     "investigate": "perflib.cli.investigate:investigate",
     "build": "perflib.cli.build:build",
+    "fleet": "perflib.cli.fleet:fleet",
 }
 
 

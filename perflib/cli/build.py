@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perflib.kernels.cache import Build
     from perflib.kernels.sources import Request
 
-__all__ = ["build"]
+__all__ = ["build", "bundled"]
 
 
 @click.command(
@@ -55,25 +55,12 @@ def build(
     All of them, as experiments use them by default and in their presets. Where PERFLIB_KERNELS
     names FOLDER, kernels are taken from there. What it has already is kept.
     """
-    from perflib.kernels import bundling, compiler
-    from perflib.kernels.levels import BASELINE, required_level
-
     if (copies or define) and len(names) != 1:
         msg = "--copies and --define are of one kernel: name it with --kernel"
         raise UserError(msg)
-    compiler()  # there is one
-    begun = bundling.begun(folder)
-    levels = list(dict.fromkeys(map(required_level, marches))) or list(begun) or [BASELINE]
     macros = _macros(define)
     with working("build"):
-        made = {}
-        for level in dict.fromkeys([*levels, *begun]):
-            asked = _wanted(level, names, copies, macros) if level in levels else ()
-            made[level] = _made(level, [*asked, *begun.get(level, [])])
-        built, lacking = _sorted(made)
-        if lacking and (names or not built):
-            raise MeasurementError(next(iter(lacking.values())))
-        bundle = bundling.write(folder, made)
+        bundle, levels, built, lacking = bundled(folder, marches, names, copies, macros)
     size = sum(file.stat().st_size for one in built for file in one.files)
     if as_json:
         sizes = {"builds": len(built), "bytes": size}
@@ -85,6 +72,36 @@ def build(
         error = next((line for line in words if re.search("cannot find|error:", line)), words[0])
         show(f"not in it: {wanted}: {error.strip()}", "  ", "    ")
     show(f"to use it: export PERFLIB_KERNELS={folder.resolve()}")
+
+
+def bundled(
+    folder: Path,
+    marches: tuple[str, ...] = (),
+    names: tuple[str, ...] = (),
+    copies: tuple[int, ...] = (),
+    macros: Mapping[str, int] | None = None,
+) -> tuple[str, list[str], list[Build], dict[str, str]]:
+    """Make a bundle, or add to one: what the options of ``perflib build`` say.
+
+    Returns
+    -------
+    tuple
+        The SHA-256 of its manifest, its levels, what was built, and why what was not.
+    """
+    from perflib.kernels import bundling, compiler
+    from perflib.kernels.levels import BASELINE, required_level
+
+    compiler()  # there is one
+    begun = bundling.begun(folder)
+    levels = list(dict.fromkeys(map(required_level, marches))) or list(begun) or [BASELINE]
+    made = {}
+    for level in dict.fromkeys([*levels, *begun]):
+        asked = _wanted(level, names, copies, dict(macros or {})) if level in levels else ()
+        made[level] = _made(level, [*asked, *begun.get(level, [])])
+    built, lacking = _sorted(made)
+    if lacking and (names or not built):
+        raise MeasurementError(next(iter(lacking.values())))
+    return bundling.write(folder, made), levels, built, lacking
 
 
 def _macros(words: tuple[str, ...]) -> dict[str, int]:

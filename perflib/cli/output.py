@@ -17,13 +17,14 @@ from perflib.cli.names import ASSIGNMENT, PRESET
 from perflib.model.escape import lines, visible
 
 if TYPE_CHECKING:
-    from perflib.measure.progress import Reporter, Working
+    from perflib.measure.progress import Counter, Reporter, Working
     from perflib.model.finding import Finding
 
 __all__ = [
     "WIDTH",
     "Renamed",
     "complain",
+    "counter",
     "examples",
     "json_option",
     "level_options",
@@ -130,6 +131,13 @@ def reporter(title: str) -> Reporter:
     from perflib.measure.progress import Reporter
 
     return Reporter(title, "none" if quiet() else None)
+
+
+def counter(title: str) -> Counter:
+    """Shows how many of many are done; nothing with ``-q``."""
+    from perflib.measure.progress import Counter
+
+    return Counter(title, "none" if quiet() else None)
 
 
 def working(title: str) -> Working:

@@ -12,7 +12,7 @@ from perflib.measure.schedule import Status
 from perflib.model import config
 from perflib.model.escape import visible
 
-__all__ = ["Reporter", "Working"]
+__all__ = ["Counter", "Reporter", "Working"]
 
 _LOG_EVERY_S = 10.0
 
@@ -94,6 +94,33 @@ class Reporter(Working):
             self._bar.set_postfix_str(words)
         elif self._mode == "log":
             self._log(words)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Counter(Working):
+    """Shows how many of a known number are done; use as a context manager and as ``progress``."""
+
+    _bar: Any = None
+
+    def __call__(self, done: int, of: int) -> None:
+        """Show how far it is."""
+        if self._mode == "bar":
+            if self._bar is None:
+                from tqdm.auto import tqdm
+
+                self._bar = tqdm(total=of, desc=self._title, leave=False)
+            self._bar.update(done - self._bar.n)
+        elif self._mode == "log":
+            self._log(f"{done} of {of}")
 
     def __exit__(
         self,

@@ -1,0 +1,333 @@
+"""Commands for many machines: fleet plan, run, status, collect, and the job on a node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perflib.cli.names import EXPERIMENT, OneOf
+from perflib.cli.output import (
+    counter,
+    examples,
+    json_option,
+    level_options,
+    parameter_option,
+    preset_option,
+    print_json,
+    put,
+    quiet,
+    say,
+    show,
+    verbose,
+    working,
+)
+from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.escape import visible
+
+if TYPE_CHECKING:
+    from perflib.fleet.nodes import Node
+    from perflib.fleet.outcomes import Outcome
+
+__all__ = ["fleet"]
+
+_MOST_LISTED = 20
+_PLAN = click.argument("plan", type=click.Path(path_type=Path), metavar="PLAN")
+
+
+class _Fleet(click.Group):
+    """A group whose commands have -v and -q, and that names the nearest one."""
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name."""
+        command = super().get_command(ctx, name)
+        if command is not None:
+            known = {param.name for param in command.params}
+            command.params += [one for one in level_options() if one.name not in known]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but a misspelt name is answered with the nearest one."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            raise UserError(choose("command", args[0], [one for one in names if one != "job"]))
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """In the order in which they are used."""
+        return list(self.commands)
+
+
+@click.group(
+    cls=_Fleet,
+    epilog=examples(
+        "perflib fleet plan nodes.csv -e kv_per_core --out plan",
+        "perflib fleet run plan --on slurm",
+        "perflib fleet status plan",
+        "perflib fleet collect plan",
+    ),
+)
+def fleet() -> None:
+    """Measure many machines, node by node, and say what became of each."""
+
+
+@fleet.command(
+    "plan",
+    epilog=examples(
+        "perflib fleet plan nodes.csv -e kv_per_core -e code_segment --out plan",
+        "perflib fleet plan --from-sinfo --partition batch -e kv_per_core --out plan",
+    ),
+)
+@click.argument("nodes", required=False, type=click.Path(path_type=Path), metavar="[NODES]")
+@click.option("--from-sinfo", is_flag=True, help="The nodes that Slurm has.")
+@click.option("--partition", help="Of one of Slurm's partitions.")
+@click.option("--from-condor", is_flag=True, help="The machines of HTCondor's pool.")
+@click.option(
+    "-e",
+    "--experiment",
+    "names",
+    multiple=True,
+    required=True,
+    type=EXPERIMENT,
+    metavar="NAME",
+    help="What to measure; may be given several times.",
+)
+@parameter_option
+@preset_option
+@click.option(
+    "--limit",
+    "limit_s",
+    type=click.IntRange(1, 10**7),
+    metavar="SECONDS",
+    help="The longest time of one job. [default: 3 × budget_s + 300]",
+)
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    help="Kernels of 'perflib build' that all nodes can read. [default: made in the plan]",
+)
+@click.option("--compile-on-nodes", is_flag=True, help="Nodes compile the kernels themselves.")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The plan's folder, which all nodes can reach.",
+)
+@json_option
+def plan_(
+    nodes: Path | None,
+    from_sinfo: bool,
+    partition: str | None,
+    from_condor: bool,
+    names: tuple[str, ...],
+    assignments: tuple[str, ...],
+    preset: str | None,
+    limit_s: int | None,
+    bundle: Path | None,
+    compile_on_nodes: bool,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Write a plan: every experiment on every node.
+
+    NODES is a CSV table with a column 'node', or a name a line. Columns such as model and rack are
+    kept; 'hostname' is what a node calls itself, where that is another name.
+    """
+    from perflib.fleet.plan import check_free, create, planned
+    from perflib.framework.params import assignments as parsed
+
+    if bundle is not None and compile_on_nodes:
+        msg = "--bundle and --compile-on-nodes exclude each other: give one of them"
+        raise UserError(msg)
+    check_free(out)
+    farm = _nodes(nodes, from_sinfo, partition, from_condor)
+    rows = planned(farm, names, parsed(assignments), preset, limit_s)
+    kernels = None if compile_on_nodes else bundle or _bundle
+    with working("plan"):
+        made = create(out, farm, rows, kernels)
+    if as_json:
+        numbers = {"nodes": len(farm), "rows": len(rows)}
+        print_json({"plan": str(made.folder), **numbers, "bundle": made.bundle})
+        return
+    show(f"{out}: {len(rows)} rows, {len(farm)} nodes", rest="    ")
+    if not quiet():
+        longest = Counter[str]()
+        for row in rows:
+            longest[row.node] += row.limit_s
+        show(f"at most {max(longest.values()) / 3600:.1f} hours on a node", "  ")
+        show(f"perflib fleet run {out}", "to run it: ")
+
+
+def _bundle(folder: Path) -> None:
+    from perflib.cli.build import bundled
+
+    bundled(folder)
+
+
+def _nodes(
+    file: Path | None, from_sinfo: bool, partition: str | None, from_condor: bool
+) -> list[Node]:
+    from perflib.fleet.nodes import ask_condor, ask_sinfo, read
+
+    if (file is not None) + from_sinfo + from_condor != 1:
+        msg = "which nodes? Give one of: a file, --from-sinfo, --from-condor"
+        raise UserError(msg)
+    if partition is not None and not from_sinfo:
+        msg = "--partition is of Slurm: it goes with --from-sinfo"
+        raise UserError(msg)
+    if file is not None:
+        return read(file)
+    return ask_sinfo(partition) if from_sinfo else ask_condor()
+
+
+@fleet.command(
+    epilog=examples(
+        "perflib fleet run plan",
+        "perflib fleet run plan --on slurm --jobs 500",
+        "perflib fleet run plan --on htcondor",
+    )
+)
+@_PLAN
+@click.option(
+    "--on",
+    type=OneOf("scheduler", ("local", "slurm", "htcondor")),
+    default="local",
+    help="local: this host, one job after the other; slurm; htcondor.",
+)
+@click.option("--jobs", default=100, type=click.IntRange(1), help="The most submitted at a time.")
+@click.option(
+    "--deadline",
+    "deadline_h",
+    default=24.0,
+    type=click.FloatRange(0, 8760, min_open=True),
+    help="After how many hours a job that could not begin is given up.",
+)
+def run(plan: Path, on: str, jobs: int, deadline_h: float) -> None:
+    """Measure what is missing, and wait for it.
+
+    Interrupted, or killed, it goes on where it was when it is called again. With --on htcondor it
+    submits, and does not wait.
+    """
+    from perflib.fleet.outcomes import outcomes
+    from perflib.fleet.plan import open_plan
+
+    opened = open_plan(plan)
+    deadline_s = round(3600 * deadline_h)
+    if on == "htcondor":
+        from perflib.fleet.condor import submit
+
+        number = submit(opened, deadline_s)
+        show(f"{number} jobs submitted; 'perflib fleet status {plan}' says how far they are")
+        return
+    from perflib.fleet.engine import run as run_plan
+
+    with counter(f"fleet {plan.name}") as progress:
+        wanted = set(run_plan(opened, on, jobs, deadline_s, progress))
+    found = outcomes(opened)
+    _print_states(found)
+    if others := sum(one.state != "done" and one.key not in wanted for one in found):
+        say(f"{others} rows are of other hosts, and wait: --on slurm or --on htcondor")
+    if missing := sum(one.state != "done" and one.key in wanted for one in found):
+        msg = f"{missing} of {len(found)} rows are not done: 'perflib fleet run {plan}' tries again"
+        raise MeasurementError(msg)
+
+
+@fleet.command(epilog=examples("perflib fleet status plan", "perflib fleet status plan -v"))
+@_PLAN
+@json_option
+def status(plan: Path, as_json: bool) -> None:
+    """Say how far a plan is, and why what is not done is not.
+
+    With -v every row; with -q the numbers alone.
+    """
+    from perflib.fleet.outcomes import outcomes
+    from perflib.fleet.plan import open_plan
+
+    opened = open_plan(plan)
+    found = outcomes(opened)
+    if as_json:
+        states = Counter(one.state for one in found)
+        print_json({"plan": str(plan), "states": states, "rows": [asdict(one) for one in found]})
+        return
+    _print_states(found)
+
+
+def _print_states(found: list[Outcome]) -> None:
+    """The number of rows in each state; then those that somebody must look at."""
+    from perflib.fleet.outcomes import STATES
+
+    numbers = Counter(one.state for one in found)
+    for state in STATES:
+        if numbers[state]:
+            put(f"{numbers[state]:6d}  {state}")
+    if quiet():
+        return
+    listed = [
+        one for one in found if verbose() or one.state not in ("done", "waiting") or one.second
+    ]
+    most = len(listed) if verbose() else _MOST_LISTED
+    for one in listed[:most]:
+        words = f"{one.node} {one.experiment}: {one.state}"
+        show(visible(f"{words}, {one.reason}" if one.reason else words), f"{one.key}  ", "    ")
+    if len(listed) > most:
+        show(f"({len(listed) - most} more: -v)", "    ")
+    if crowded := sum(one.alone is False for one in found):
+        say(f"{crowded} measurements were not alone on their machines")
+    waiting = next((one.reason for one in found if one.state == "waiting" and one.reason), "")
+    if waiting:
+        say(f"waiting: {waiting}")
+
+
+@fleet.command(epilog=examples("perflib fleet collect plan"))
+@_PLAN
+@json_option
+def collect(plan: Path, as_json: bool) -> None:
+    """Import the results into the store.
+
+    Every result is compared with its checksum and with its row. Again changes nothing. The plan's
+    collected.csv says which run belongs to which node.
+    """
+    from perflib.fleet.collect import collect as collected
+    from perflib.fleet.plan import open_plan
+
+    with counter(f"collect {plan.name}") as progress:
+        opened = open_plan(plan)
+        found = collected(opened, progress)
+    numbers = Counter(one.state for one in found)
+    missing = len(opened.rows) - len(found)
+    if as_json:
+        rows = [asdict(one) for one in found]
+        print_json({"plan": str(plan), "states": numbers, "missing": missing, "results": rows})
+        return
+    for state, number in numbers.items():
+        put(f"{number:6d}  {state}")
+    if missing:
+        put(f"{missing:6d}  not done yet")
+    if quiet():
+        return
+    for one in found:
+        if one.state == "refused":
+            show(visible(f"{one.node} {one.experiment}: {one.reason}"), f"{one.key}  ", "    ")
+
+
+@fleet.command(hidden=True, epilog=examples("perflib fleet job plan 502de5fb771b56a0"))
+@_PLAN
+@click.argument("key")
+@click.option("--transferred", is_flag=True, help="The scheduler carries the files.")
+def job(plan: Path, key: str, transferred: bool) -> None:
+    """Do one row of a plan here: what an engine starts on the node."""
+    from perflib.fleet.job import perform
+    from perflib.fleet.plan import open_plan
+
+    opened = open_plan(plan)
+    told = perform(opened, opened.row(key), transferred=transferred)
+    say(f"{key}: {told.state}{told.reason and f', {told.reason}'}")
+    if told.state != "done":
+        raise MeasurementError(told.reason)
+    if not transferred:
+        (opened.folder / "started" / key).touch()
