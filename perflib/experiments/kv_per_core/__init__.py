@@ -12,6 +12,8 @@ from typing import Literal
 from perflib.experiments.kv_per_core.claims import (
     CLOCK,
     INTERFERENCE,
+    NESTED_PAGING,
+    PAIR_PART,
     SHARED,
     SLOWER,
     SOFTIRQ,
@@ -121,7 +123,8 @@ class KvPerCore(Experiment):
     }
 
     claims = (
-        SLOWER, CLOCK, SHARED, TAKEN, STOLEN, SOFTIRQ, TOTAL, INTERFERENCE, TIME_PER_EVENT
+        SLOWER, CLOCK, SHARED, TAKEN, STOLEN, SOFTIRQ, TOTAL, INTERFERENCE, TIME_PER_EVENT,
+        PAIR_PART, NESTED_PAGING
     )  # fmt: skip
     tables = {
         "cores": "each core's slowdown and share of interference, with intervals",

@@ -7,6 +7,8 @@ from perflib.model.claim import Claim
 __all__ = [
     "CLOCK",
     "INTERFERENCE",
+    "NESTED_PAGING",
+    "PAIR_PART",
     "SHARED",
     "SLOWER",
     "SOFTIRQ",
@@ -190,5 +192,45 @@ TIME_PER_EVENT = Claim(
         "supported": "the same events take another time in the second run: {estimate}",
         "refuted": "the same events take as long in both runs: {estimate}",
         "inconclusive": "whether the same events take another time stays open: {estimate}",
+    },
+)
+
+PAIR_PART = Claim(
+    name="pair_part",
+    kind="description",
+    subject="guest {part}",
+    quantity="how much longer the same events take in the guest than on the host, by this part",
+    unit="percent",
+    exact="{part} lengthens the same events by more than {threshold:g} % in the guest, or shortens "
+    "them",
+    direction="beyond",
+    plain={
+        "supported": "guest beside host, {part}: {estimate}",
+        "refuted": "guest beside host, {part}: next to nothing, {estimate}",
+        "inconclusive": "guest beside host, {part}: {estimate}, not known well enough for a "
+        "verdict at {threshold:g} %",
+    },
+    reasons={
+        "other_processor": "The processors are of different kinds ({host} and {guest}): this is no "
+        "pair of a host and its guest.",
+        "no_guest": "Nothing says that the second machine is a virtual one.",
+    },
+)
+
+NESTED_PAGING = Claim(
+    name="nested_paging",
+    kind="description",
+    subject="guest nested paging",
+    quantity="what of the guest's own slowness goes away with huge pages",
+    unit="percent",
+    exact="nested paging of small pages lengthens the same events by more than {threshold:g} %",
+    plain={
+        "supported": "nested paging of small pages costs the guest {estimate}",
+        "refuted": "nested paging of small pages costs the guest next to nothing: {estimate}",
+        "inconclusive": "what nested paging costs the guest is not known: {estimate}",
+    },
+    reasons={
+        "no_huge_pages": "It takes runs of both machines with huge_pages=never and with "
+        "huge_pages=always.",
     },
 )

@@ -1,0 +1,113 @@
+"""A guest beside its host: simulated machines whose differences are known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from perflib.experiments import get
+from perflib.experiments.kv_per_core.pair import pair
+from perflib.model.errors import UserError
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from tests.experiments.simulated import bracketed
+
+KV = get("kv_per_core")
+PARTS = ("own speed", "clock", "interrupts", "sibling", "other tasks", "hypervisor")
+
+
+def machine(name: str, *, pages: str = "default", virtual: bool = False, **given: Any) -> Run:
+    """The same events, whatever is given: the same seed draws the same costs."""
+    params = KV.Params.make({"huge_pages": pages}).model_dump(mode="json")
+    given = {"busy": {0: 0.1, 1: 0.1}, "seconds": 40.0, **given}
+    described = {"hypervisor": "kvm" if virtual else None, "microarchitecture": "Zen 4"}
+    return Run(name, KV.name, params, bracketed(21, **given), {"machine": described})
+
+
+def both(value: float) -> dict[int, float]:
+    return {0: value, 1: value}
+
+
+def found(host: list[Run], guest: list[Run]) -> dict[str, Finding]:
+    return {one.subject.removeprefix("guest "): one for one in pair(host, guest)}
+
+
+def test_the_parts_of_a_guest_are_told_and_multiply_to_the_whole() -> None:
+    host = machine("host")
+    guest = machine(
+        "guest", virtual=True, slow=both(0.06), clock=both(0.03), stolen=both(0.05), seconds=60.0
+    )
+    parts = found([host], [guest])
+    assert list(parts) == ["total", *PARTS, "nested paging"]
+    assert parts["own speed"].low < 6 < parts["own speed"].high
+    assert parts["clock"].low < 3 < parts["clock"].high
+    assert parts["hypervisor"].low < 100 * 0.05 / 0.95 < parts["hypervisor"].high
+    for name in ("own speed", "clock", "hypervisor", "total"):
+        assert parts[name].verdict == "supported", name
+    for name in ("interrupts", "other tasks"):
+        assert parts[name].verdict != "supported", name
+    product = math.prod(1 + parts[name].effect / 100 for name in PARTS)
+    assert product == pytest.approx(1 + parts["total"].effect / 100, rel=2e-3)
+
+
+def test_null_a_machine_beside_itself() -> None:
+    supported = []
+    for share in (0.05, 0.15, 0.2):
+        parts = found([machine("a")], [machine("b", busy=both(share), seconds=30.0)])
+        supported += [n for n, one in parts.items() if one.verdict == "supported"]
+    assert set(supported) <= {"sibling", "total"}  # those differ
+
+
+def test_nested_paging_is_what_goes_away_with_huge_pages() -> None:
+    host = [machine("h4", pages="never", slow=both(0.02)), machine("h2", pages="always")]
+    guest = [
+        machine("g4", pages="never", slow=both(0.12), virtual=True, seconds=50.0),
+        machine("g2", pages="always", slow=both(0.03), virtual=True, seconds=50.0),
+    ]
+    nested = found(host, guest)["nested paging"]
+    assert nested.verdict == "supported"
+    assert nested.low < 100 * (1.12 / 1.02 / 1.03 - 1) < nested.high
+    alone = found(host[:1], guest[:1])["nested paging"]
+    assert alone.verdict == "inconclusive"
+    assert "huge_pages=never and with huge_pages=always" in alone.reason
+
+
+def test_without_probes_the_parts_that_cannot_be_told_are_one() -> None:
+    runs = [machine("host"), machine("guest", virtual=True, slow=both(0.1))]
+    for run in runs:
+        names = [name for name in run.samples if "probe" in name or "chain" in name]
+        run.samples = run.samples.drop(columns=names)
+    parts = found(runs[:1], runs[1:])
+    assert "clock" not in parts
+    assert parts["total"].effect == pytest.approx(10, abs=2)
+
+
+def test_two_physical_machines_of_different_kinds_are_no_pair() -> None:
+    other = machine("other")
+    other.provenance["machine"]["microarchitecture"] = "Haswell"
+    reason = found([machine("host")], [other])["total"].reason
+    assert "different kinds (Zen 4 and Haswell)" in reason
+    assert "virtual one" in reason
+
+
+def test_runs_that_make_no_pair_are_refused() -> None:
+    host, guest = machine("host", seconds=5.0), machine("guest", seconds=5.0)
+    other = machine("other", pages="always", seconds=5.0)
+    with pytest.raises(UserError, match=r"different huge_pages \(host: default and guest: always"):
+        pair([host], [other])
+    with pytest.raises(UserError, match="two runs of the guest have huge_pages=default"):
+        pair([host], [guest, guest])
+    with pytest.raises(UserError, match="no run of the host"):
+        pair([], [guest])
+    guest.params["code_kib"] = 512
+    with pytest.raises(UserError, match="did different work: code_kib"):
+        pair([host], [guest])
+    guest.params["code_kib"] = host.params["code_kib"]
+    guest.samples["event"] += 1000
+    with pytest.raises(UserError, match="no event in common"):
+        pair([host], [guest])
+    guest.experiment = "machine"
+    with pytest.raises(UserError, match="run of machine"):
+        pair([host], [guest])
