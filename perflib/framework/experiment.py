@@ -14,6 +14,7 @@ imports nothing heavy; its modules do the work, by names that are the same in ev
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
@@ -356,11 +357,44 @@ class Experiment:
             journal.close(remove=not any("columns" in trial for trial in journal.trials))
             raise
         journal.close(remove=True)
+        self._say(run)
         if stopped == "failed":
             last = journal.trials[-1]["failed"]
             msg = f"{last}\nWhat was measured before is saved as run {run.id}"
             raise MeasurementError(msg)
         return run
+
+    def said(self, run: Run) -> dict[str, str]:
+        """What the analysis says of a run, as its file carries it (`perflib.model.said`).
+
+        Raises
+        ------
+        UserError
+            A parameter or a value of the samples is not what it should be.
+        """
+        from perflib.model.said import said
+
+        return said(self.analyse(run), self.levels(run))
+
+    def _say(self, run: Run) -> None:
+        """Save a run again, with what its analysis says.
+
+        The run is saved already: whatever becomes of the analysis, or of whom it takes too long,
+        costs nothing that was measured.
+        """
+        from perflib.model.recorded import without_user
+        from perflib.model.store import save
+
+        try:
+            said = self.said(run)
+        except Exception as error:  # noqa: BLE001 an analysis may fail in any way
+            why = str(error).partition("\n")[0] or type(error).__name__
+            why = without_user(f"its analysis failed: {why}")
+            remark = f"the run is saved without findings: {why}"
+            run.provenance["remarks"] = [*run.provenance.get("remarks", []), remark]
+            said = {}
+        with contextlib.suppress(MeasurementError, UserError):  # a disk that is full since then
+            save(run, said=said)
 
     def _run(self, header: dict[str, Any], session: Session, stopped: str) -> Run:
         from importlib.metadata import version

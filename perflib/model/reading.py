@@ -37,8 +37,8 @@ _FIXED = re.compile(
 )
 
 
-def quoted(path: Path) -> str:
-    """A path as DuckDB's SQL has it."""
+def quoted(path: Path | str) -> str:
+    """A path, or a text, as DuckDB's SQL has it."""
     return "'" + str(path).replace("'", "''") + "'"
 
 

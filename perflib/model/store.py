@@ -1,7 +1,7 @@
 """Runs on disk: one Parquet file a run, provenance inside it; DuckDB reads and writes them.
 
 A file is written beside its place, flushed to the disk and moved there, so that a run is saved
-whole or not at all. ``query`` runs SQL over every saved run, without a server.
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import difflib
 import fcntl
 import glob
 import json
-import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,14 +21,15 @@ from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.escape import csv_cell, file_name
 from perflib.model.files import replacing
+from perflib.model.index import indexed
 from perflib.model.ownership import check_writable, make_folder
+from perflib.model.query import query
 from perflib.model.reading import quoted, read_run, read_table
 from perflib.model.recorded import change_texts
 from perflib.model.regular import open_to_read
 from perflib.model.run import Run, experiment_of
 
 if TYPE_CHECKING:  # both take long to import, and who only names a run's file needs neither
-    import duckdb
     import pandas as pd
 
 __all__ = [
@@ -45,7 +46,6 @@ __all__ = [
 ]
 
 _MOST_LISTED = 10
-_PARQUET_END = b"PAR1"
 
 
 def runs_dir() -> Path:
@@ -59,8 +59,17 @@ def saved_path(run_id: str) -> Path:
     return runs_dir() / f"{file_name(run_id)}.parquet"
 
 
-def save(run: Run, path: Path | None = None) -> Path:
+def save(run: Run, path: Path | None = None, said: Mapping[str, str] | None = None) -> Path:
     """Save a run; its journal, if it has one, stays until the caller removes it.
+
+    Parameters
+    ----------
+    run
+        What was measured.
+    path
+        Its file; by default its place in the store.
+    said
+        What its analysis says (`perflib.model.said`).
 
     Raises
     ------
@@ -79,7 +88,8 @@ def save(run: Run, path: Path | None = None) -> Path:
         "provenance": run.provenance,
         "schema": run.schema,
     }
-    text = json.dumps(record).replace("'", "''")
+    metadata = {"perflib": json.dumps(record), **(said or {})}
+    texts = ", ".join(f"{key}: {quoted(text)}" for key, text in metadata.items())
     import duckdb
 
     try:
@@ -90,7 +100,7 @@ def save(run: Run, path: Path | None = None) -> Path:
             connection.execute(
                 f"COPY samples TO {quoted(temporary)} "
                 "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false, "
-                f"KV_METADATA {{perflib: '{text}'}})"
+                f"KV_METADATA {{{texts}}})"
             )
     except RuntimeError as error:
         if "interrupted" not in str(error):
@@ -206,9 +216,18 @@ class Saved:
     stopped: str = ""
 
 
+_LISTED = """
+    SELECT run, experiment, coalesce(node, ''), coalesce(start, ''), samples, coalesce(stopped, '')
+    FROM indexed
+"""
+
+
 def runs() -> list[Saved]:
     """Every run there is, oldest first; damaged files and unfinished journals among them."""
-    found = _saved(list(runs_dir().glob("*.parquet")))
+    with indexed(runs_dir()) as index:
+        rows = index.connection.execute(_LISTED).fetchall()
+        found = [Saved(run, "saved", *values) for run, *values in rows]
+        found += [Saved(index.paths[name].stem, "damaged") for name in index.damaged]
     saved = {entry.id for entry in found}
     found += [
         Saved(path.stem, _unfinished(path), experiment_of(path.stem))
@@ -216,55 +235,6 @@ def runs() -> list[Saved]:
         if path.stem not in saved
     ]
     return sorted(found, key=lambda entry: (entry.start or _start_of(entry.id), entry.id))
-
-
-# Of the record only what the list shows leaves DuckDB: provenance may be long.
-_LISTED = """
-    SELECT file_name, shown[1], coalesce(shown[2], ''), coalesce(shown[3], ''), num_rows,
-           coalesce(shown[4], '')
-    FROM (SELECT file_name, json_type(decode(value), '$.provenance') AS provenance,
-                 json_extract_string(decode(value), [
-                     '$.experiment', '$.provenance.machine.hostname', '$.provenance.start',
-                     '$.provenance.stopped']) AS shown
-          FROM parquet_kv_metadata({files}) WHERE key = 'perflib')
-    JOIN parquet_file_metadata({files}) USING (file_name)
-    WHERE shown[1] IS NOT NULL AND provenance = 'OBJECT'
-"""
-
-
-def _saved(paths: list[Path]) -> list[Saved]:
-    """The lines of saved runs, by as few queries as damaged files allow."""
-    if not paths:
-        return []
-    import duckdb
-
-    def listed(connection: duckdb.DuckDBPyConnection, paths: list[Path]) -> list[Saved]:
-        if not paths:
-            return []
-        files = f"[{', '.join(map(quoted, paths))}]"
-        try:
-            rows = connection.execute(_LISTED.format(files=files)).fetchall()
-        except duckdb.Error:  # of a file that is damaged: looked for among half as many
-            if len(paths) == 1:
-                return []
-            half = len(paths) // 2
-            return listed(connection, paths[:half]) + listed(connection, paths[half:])
-        return [Saved(Path(file).stem, "saved", *values) for file, *values in rows]
-
-    with duckdb.connect() as connection:
-        found = listed(connection, [path for path in paths if _is_ended(path)])
-    whole = {entry.id for entry in found}
-    return found + [Saved(path.stem, "damaged") for path in paths if path.stem not in whole]
-
-
-def _is_ended(path: Path) -> bool:
-    """Whether a file ends as Parquet does: one that was cut off is told without a query."""
-    try:
-        with open_to_read(path) as file:
-            file.seek(-len(_PARQUET_END), os.SEEK_END)
-            return file.read() == _PARQUET_END
-    except OSError:  # it is shorter, or may not be read
-        return False
 
 
 def _unfinished(journal: Path) -> str:
@@ -283,28 +253,3 @@ def _start_of(run_id: str) -> str:
     """The start that a run's id holds, as provenance writes it."""
     match = re.search(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)", run_id)
     return "{}-{}-{}T{}:{}:{}".format(*match.groups()) if match else ""
-
-
-def query(sql: str) -> pd.DataFrame:
-    """Run SQL over the samples of all saved runs: the table ``samples`` has a column ``run``.
-
-    >>> query("SELECT run, cpu, avg(time_ns) FROM samples GROUP BY ALL")  # doctest: +SKIP
-    """
-    files = [entry.id for entry in runs() if entry.status == "saved"]
-    if not files:
-        msg = f"no runs are saved in {runs_dir()}"
-        raise UserError(msg)
-    import duckdb
-
-    listed = ", ".join(quoted(saved_path(name)) for name in files)
-    with duckdb.connect() as connection:
-        connection.execute(
-            "CREATE VIEW samples AS "
-            "SELECT parse_filename(filename, true) AS run, * EXCLUDE filename "
-            f"FROM read_parquet([{listed}], union_by_name = true, filename = true)"
-        )
-        try:
-            return connection.execute(sql).df()
-        except duckdb.Error as error:
-            msg = f"the query fails: {str(error).splitlines()[0]}"
-            raise UserError(msg) from error
