@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from perflib.framework.published import published
     from perflib.lab import counters, profiles, threads
     from perflib.lab.code import built, disassembly
-    from perflib.lab.interface import compare, experiment, ledger, load, report, runs
+    from perflib.lab.interface import compare, experiment, ledger, load, pair, report, runs
     from perflib.lab.investigation import investigate, question
     from perflib.lab.machine import describe, doctor
     from perflib.lab.memory import walks
     from perflib.lab.neighbour import busy_neighbour, cpu_quota
     from perflib.lab.tables import table
     from perflib.lab.theme import show, themed
+    from perflib.lab.trend import trend
     from perflib.machine.activity.noise import GAP_CAUSES
     from perflib.machine.libraries.allocators import allocators
     from perflib.machine.libraries.blas import blas_libraries
@@ -50,8 +51,10 @@ _LAZY = {
     "experiment": "perflib.lab.interface",
     "ledger": "perflib.lab.interface",
     "load": "perflib.lab.interface",
+    "pair": "perflib.lab.interface",
     "report": "perflib.lab.interface",
     "runs": "perflib.lab.interface",
+    "trend": "perflib.lab.trend",
     # from a symptom to a verdict
     "investigate": "perflib.lab.investigation",
     "question": "perflib.lab.investigation",  # what is asked, from a notebook's parameters
@@ -123,6 +126,7 @@ __all__ = [
     "load",
     "naive_interval",
     "pages_by_node",
+    "pair",
     "percent",
     "profiles",
     "published",
@@ -134,6 +138,7 @@ __all__ = [
     "table",
     "themed",
     "threads",
+    "trend",
     "walks",
 ]
 

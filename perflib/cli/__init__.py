@@ -1,7 +1,8 @@
 """The command line: ``perflib run``, ``list``, ``analyse``, ``doctor``, ``batch`` and the rest.
 
 Exit status 0: the measurement was made, whatever it found; 2: what was asked cannot be done as
-asked; 1: the measurement failed. Progress and remarks go to standard error.
+asked; 1: the measurement failed; 3, of `perflib check` alone: something changed. Progress and
+remarks go to standard error.
 
 A command's module is imported when the command is called, and what the command needs when it runs:
 `perflib --help` and TAB completion import click and nothing heavy.
@@ -34,6 +35,8 @@ _COMMANDS = {
     "runs": "perflib.cli.stored:runs",
     "show": "perflib.cli.stored:show_",
     "compare": "perflib.cli.stored:compare",
+    "check": "perflib.cli.over_time:check",
+    "trend": "perflib.cli.over_time:trend",
     "ledger": "perflib.cli.stored:ledger",
     "report": "perflib.cli.stored:report",
     "export": "perflib.cli.stored:export",
@@ -126,7 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             importlib.import_module("perflib.cli.completion")
         words = list(arguments) if arguments is not None else None
         with installed():
-            cli(args=words, prog_name="perflib", standalone_mode=False)
+            # A command that ends by click's Exit gives its status; what others return is none.
+            ended = cli(args=words, prog_name="perflib", standalone_mode=False)
+            code = ended if isinstance(ended, int) else 0
     except PerflibError as error:
         complain(f"perflib: {error}")
         code = error.exit_code

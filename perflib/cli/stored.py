@@ -107,16 +107,30 @@ def _main_facts(provenance: dict[str, Any]) -> dict[str, Any]:
     return {"machine": facts, **{name: provenance.get(name) for name in names}}
 
 
-@click.command(epilog=examples("perflib compare kv_per_core-20261101 kv_per_core-20261108"))
+@click.command(
+    epilog=examples(
+        "perflib compare kv_per_core-20261101 kv_per_core-20261108",
+        "perflib compare --pair node7 vm12",
+    )
+)
 @click.argument("first", type=RUN, metavar="FIRST")
 @click.argument("second", type=RUN, metavar="SECOND")
+@click.option(
+    "--pair", is_flag=True, help="A host and its guest: which part is the clock, stolen time ..."
+)
 @json_option
-def compare(first: str, second: str, as_json: bool) -> None:
+def compare(first: str, second: str, pair: bool, as_json: bool) -> None:
     """Compare two runs of an experiment: two machines, or days.
 
     FIRST and SECOND are names of runs, beginnings of them, or files. What was recorded and differs
     between them is listed below what was found.
+
+    With --pair they are a host and its guest, by runs of kv_per_core or by the machines' names:
+    then the newest runs there are taken, one for each value of huge_pages.
     """
+    if pair:
+        _compare_pair(first, second, as_json)
+        return
     from perflib.lab import interface
     from perflib.model.differences import differences
     from perflib.model.store import load
@@ -151,6 +165,20 @@ def compare(first: str, second: str, as_json: bool) -> None:
         show(f"({len(differing) - len(shown)} lists and tables more: -v)", "    ")
     if not differing:
         show("nothing that was recorded, but the time", "    ")
+
+
+def _compare_pair(host: str, guest: str, as_json: bool) -> None:
+    from perflib.lab import interface
+
+    machines = [interface.runs_of_machine(name) for name in (host, guest)]
+    findings = interface.pair(machines[0], machines[1])
+    ids = [[run.id for run in runs] for runs in machines]
+    if as_json:
+        print_json({"host": ids[0], "guest": ids[1], "findings": records(findings)})
+        return
+    if not quiet():
+        show(f"guest {', '.join(ids[1])} against host {', '.join(ids[0])}", rest="    ")
+    print_findings(findings)
 
 
 @click.command(

@@ -69,7 +69,7 @@ def series(levels: pd.DataFrame) -> pd.DataFrame:
     settings of log(value / median of that core and setting); and, where there are several cores,
     for each of them (``cpu3``) its own mean minus that.
     """
-    logs = np.log(levels["value"].astype(float))
+    logs = pd.Series(np.log(levels["value"].to_numpy(float)), levels.index)
     cell = [levels["cpu"], levels["setting"]]
     relative = levels[["run", "cpu"]].assign(log=logs - logs.groupby(cell).transform("median"))
     found = relative.groupby("run")["log"].mean().to_frame(ALL)
@@ -108,7 +108,7 @@ def over_time(
 
 def _seconds(start: pd.Series[Any]) -> NDArray[np.float64]:
     epoch = pd.Timestamp(0, tz="UTC")
-    return ((start - epoch) / pd.Timedelta(seconds=1)).to_numpy(float)
+    return np.asarray((start - epoch) / pd.Timedelta(seconds=1), dtype=np.float64)
 
 
 def _finding(

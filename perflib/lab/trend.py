@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -201,9 +200,9 @@ def trend(experiment: str, node: str | None = None, threshold_percent: float = 1
     node = str(describe()["hostname"]) if node is None else node
     here = levels[levels["node"] == node]
     if here.empty:
-        known: Mapping[str, int] = levels.groupby("node")["run"].nunique().to_dict()
+        known = sorted({str(name) for name in levels["node"].dropna()})
         msg = f"there is no saved run of {experiment} on {node}"
         if known:
-            msg += "; " + choose("machine", node, list(map(str, known)))
+            msg += "; " + choose("machine", node, known)
         raise UserError(msg)
     return Trend(experiment, node, here.drop(columns="node"), threshold_percent)
