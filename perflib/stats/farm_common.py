@@ -1,0 +1,227 @@
+"""What slow nodes of a farm have in common: a rack, a version, hours of the day."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats as distributions
+
+from perflib.stats.discoveries import Centre, centre, difference, scale, tail_freedom
+from perflib.stats.farm_strata import LEAST_NODES, Halves, Stratum
+from perflib.stats.groups import Group, groups_of
+
+__all__ = [
+    "BINS", "LEAST_SCALE", "POOLED_FREEDOM", "about_units", "beside_own", "compare_groups",
+    "compare_hours",
+]  # fmt: skip
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BINS = ("00–06", "06–12", "12–18", "18–24")  # hours UTC
+LEAST_SCALE = 1e-5  # of any noise, in logs
+POOLED_FREEDOM = 4.0  # what the pooled noise counts for, beside a node's own
+
+_ALPHA = 0.01  # of explaining what nodes share before they are compared
+_LEAST_UNITS = 4  # nodes of a position
+LEAST_GROUP = 3  # nodes of a group, and outside it
+_LEAST_DAYS = 4  # of hours, and outside them
+
+
+def about_units(found: Centre, units: int, threshold: float, quantum: float) -> dict[str, Any]:
+    """Effect, interval and p value of a centre over nodes or days."""
+    enough = units >= _LEAST_UNITS and math.isfinite(found.error)
+    error = max(found.error, quantum / math.sqrt(12 * max(units, 1)), LEAST_SCALE)
+    half = float(distributions.t.ppf(0.975, found.freedom)) * error if enough else math.nan
+    p = float(distributions.t.sf((found.value - threshold) / error, found.freedom))
+    return {
+        "effect": found.value, "low": found.value - half, "high": found.value + half,
+        "threshold": threshold, "p": p if enough else math.nan, "units": units,
+        "why": "" if enough else "few_units",
+    }  # fmt: skip
+
+
+def compare_groups(
+    one: Stratum, known: pd.DataFrame, level: Halves, threshold: float
+) -> tuple[list[dict[str, Any]], Floats]:
+    """Rows of racks and attribute values; and what the groups that stand out explain of a node."""
+    attributes = known.reindex(one.node_names)
+    groups = groups_of(attributes, LEAST_GROUP)
+    racks = attributes.get("rack")
+    between = _rack_scatter(racks, level.mean)
+    shared = np.zeros(len(one.node_names))
+    rows = []
+    for group in groups:
+        row = _group(group, racks, level, threshold, between, one.quantum)
+        rows.append(row)
+        explains = row["p"] * len(groups) < _ALPHA and row["low"] > threshold
+        if explains:
+            mine = group.inside
+            shared[mine] = np.fmax(shared[mine], row["effect"])
+    return rows, shared
+
+
+def _rack_scatter(racks: pd.Series[Any] | None, mean: Floats) -> float:
+    """By how much whole racks differ, in most of them; 0 where there are too few to tell."""
+    if racks is None:
+        return 0.0
+    by_rack = pd.Series(mean, index=racks.index).groupby(racks).median()
+    if len(by_rack) < LEAST_NODES:
+        return 0.0
+    return 1.4826 * float((by_rack - by_rack.median()).abs().median())
+
+
+def _group(
+    group: Group,
+    racks: pd.Series[Any] | None,
+    level: Halves,
+    threshold: float,
+    between: float,
+    quantum: float,
+) -> dict[str, Any]:
+    mean = level.mean
+    inside, outside = group.inside & np.isfinite(mean), group.outside & np.isfinite(mean)
+    units = _units(group, racks)
+    least = between if group.name.startswith("rack ") else 0.0
+
+    def compared(values: Floats) -> Centre:
+        first, second = (_by_unit(values, units, mine) for mine in (inside, outside))
+        found = difference(centre(first), centre(second))
+        error = max(found.error, least, quantum / math.sqrt(12 * min(len(first), len(second))))
+        return Centre(found.value, max(error, LEAST_SCALE), found.freedom)
+
+    whole = compared(mean)
+    both = [compared(half) for half in (level.first, level.second)]
+    tested = [whole, *(half for half in both if math.isfinite(half.error))]
+    finite = math.isfinite(whole.error) and whole.freedom > 0
+    p = max(float(distributions.t.sf((one.value - threshold) / one.error, one.freedom))
+            for one in tested) if finite else math.nan  # fmt: skip
+    half = float(distributions.t.ppf(0.975, whole.freedom)) * whole.error if finite else math.nan
+    return {
+        "kind": "group", "name": group.name, "effect": whole.value, "low": whole.value - half,
+        "high": whole.value + half, "threshold": threshold, "p": p, "units": int(inside.sum()),
+        "separation": _separation(mean[inside], mean[outside]), "same": group.same,
+        "why": "" if finite else "few_units",
+    }  # fmt: skip
+
+
+def _units(group: Group, racks: pd.Series[Any] | None) -> Ints | None:
+    """The rack of each node, where the attribute follows the racks, and several racks have it.
+
+    Then a rack's nodes are no independent witnesses of the attribute. ``None``: nodes are.
+    """
+    if racks is None or racks.isna().any():
+        return None
+    codes = pd.factorize(racks)[0].astype(np.int64)
+    inside, outside = set(codes[group.inside]), set(codes[group.outside])
+    if inside & outside or min(len(inside), len(outside)) < LEAST_GROUP:
+        return None
+    return codes
+
+
+def _by_unit(values: Floats, units: Ints | None, mine: NDArray[np.bool_]) -> Floats:
+    if units is None:
+        return values[mine]
+    return np.asarray(pd.Series(values[mine]).groupby(units[mine]).median(), dtype=float)
+
+
+def _separation(inside: Floats, outside: Floats) -> float:
+    """How often one inside is slower than one outside: 0.5 says nothing, 1 separates all."""
+    if not inside.size or not outside.size:
+        return math.nan
+    ranks = distributions.rankdata(np.concatenate([inside, outside]))
+    above = ranks[: inside.size].sum() - inside.size * (inside.size + 1) / 2
+    return float(above / (inside.size * outside.size))
+
+
+# --- hours of the day ----------------------------------------------------------------------------
+
+
+def beside_own(one: Stratum, known: pd.DataFrame, level: Halves) -> pd.DataFrame:
+    """One row a run: its rack, day and hour, and its level beside its node's own."""
+    if "rack" not in known:
+        return pd.DataFrame()
+    rack = known["rack"].reindex(one.node_names).to_numpy(object)[one.node]
+    columns = {
+        "rack": rack,
+        "day": one.start.dt.floor("D"),
+        "hour": one.start.dt.hour,
+        "node": one.node_names[one.node],
+        "y": one.level - level.mean[one.node],
+    }
+    return pd.DataFrame(columns).dropna()
+
+
+def compare_hours(
+    runs: pd.DataFrame, threshold: float, quantum: float
+) -> tuple[list[dict[str, Any]], pd.DataFrame]:
+    """Within racks: six hours of the day compared with the others, beyond the other racks."""
+    by_hour = runs.groupby(["rack", "hour"], as_index=False).agg(
+        y=("y", "median"), nodes=("node", "nunique")
+    )
+    by_hour["percent"] = 100 * np.expm1(by_hour.pop("y"))
+    runs = runs.assign(bin=(runs["hour"] // 6).astype(int))
+    hall = _blocks(runs, ["day", "bin"])
+    rows = list(_hours_of("all racks", hall, *_block_noise(hall, ["bin"]), threshold, quantum))
+    blocks = _blocks(runs, ["rack", "day", "bin"])
+    if blocks["rack"].nunique() >= LEAST_GROUP:
+        of_racks = blocks.groupby(["rack", "bin"])["y"].median()
+        blocks["y"] -= blocks["bin"].map(of_racks.groupby("bin").median())
+        noise = _block_noise(blocks, ["rack", "bin"])
+        for name, mine in blocks.groupby("rack"):
+            rows += _hours_of(f"rack {name}", mine, *noise, threshold, quantum)
+    return rows, by_hour
+
+
+def _block_noise(blocks: pd.DataFrame, keys: list[str]) -> tuple[float, float]:
+    """How much days differ at the same hours: the scale, and the weight of its tails."""
+    ordered = blocks.sort_values([*keys, "day"])
+    between = ordered.groupby(keys)["y"].diff().to_numpy(float) / math.sqrt(2)
+    return scale(between), tail_freedom(between)
+
+
+def _blocks(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    return runs.groupby(keys)["y"].median().reset_index()
+
+
+def _hours_of(
+    name: str, blocks: pd.DataFrame, noise: float, freedom: float, threshold: float, quantum: float
+) -> Iterator[dict[str, Any]]:
+    """Both halves of the days have to show it, as of a node: one hot afternoon is no finding."""
+    blocks = blocks.sort_values("day")
+    bins, y = blocks["bin"].to_numpy(), blocks["y"].to_numpy(float)
+    for place, words in enumerate(BINS):
+        inside, outside = y[bins == place], y[bins != place]
+        units = min(inside.size, outside.size)
+        if not units:
+            continue
+        row = {"kind": "hours", "name": f"{name}, {words}", "units": units, "threshold": threshold}
+        beside = centre(outside)
+        found = difference(centre(inside), beside)
+        row["effect"] = found.value
+        if units < _LEAST_DAYS:
+            yield {**row, "why": "few_days"}
+            continue
+        own = found.error / math.sqrt(1 / inside.size + 1 / outside.size)
+        each = max(_pulled(own, units, noise), quantum / math.sqrt(12), LEAST_SCALE)
+        middle = (inside.size + 1) // 2
+        halves = [float(np.median(half)) for half in (inside[:middle], inside[middle:])]
+        least = min(halves) - beside.value - threshold
+        p = distributions.t.sf(
+            least / (each * math.sqrt(2 / inside.size + 1 / outside.size)), freedom
+        )
+        error = each * math.sqrt(1 / inside.size + 1 / outside.size)
+        reach = float(distributions.t.ppf(0.975, freedom)) * error
+        low, high = found.value - reach, found.value + reach
+        yield {**row, "low": low, "high": high, "p": float(p) ** 2, "why": ""}
+
+
+def _pulled(own: float, units: int, pooled: float) -> float:
+    """One error, pulled towards the pooled one: few units say little of it."""
+    square = POOLED_FREEDOM * pooled**2 + (units - 1) * own**2
+    return math.sqrt(square / (POOLED_FREEDOM + units - 1))
