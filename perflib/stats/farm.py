@@ -38,7 +38,6 @@ from perflib.stats.farm_common import (
     LEAST_SCALE,
     POOLED_FREEDOM,
     about_units,
-    beside_own,
     compare_groups,
     compare_hours,
 )
@@ -110,15 +109,16 @@ def compare_farm(
     threshold = math.log1p(threshold_percent / 100)
     known = nodes.drop_duplicates("node").set_index("node")
     rows: list[dict[str, Any]] = []
-    tables: dict[str, list[pd.DataFrame]] = {"nodes": [], "cores": [], "hours": [], "beside": []}
-    for one in strata(levels):
-        _compare(one, known, threshold, levels, rows, tables)
-    beside = [part for part in tables.pop("beside") if len(part)]
-    for experiment, runs in pd.concat(beside).groupby("experiment") if beside else ():
-        found, by_hour = compare_hours(runs, threshold, float(runs["quantum"].max()))
-        of = {"experiment": experiment, "model": ""}
-        rows += [{**of, **row} for row in found]
-        tables["hours"].append(by_hour.assign(experiment=experiment))
+    tables: dict[str, list[pd.DataFrame]] = {"nodes": [], "cores": [], "hours": []}
+    parts = list(strata(levels))
+    for experiment in dict.fromkeys(one.experiment for one in parts):
+        mine = [one for one in parts if one.experiment == experiment]
+        found, by_hour = compare_hours(mine, known, threshold)
+        rows += [{"experiment": experiment, "model": "", **row} for row in found]
+        if len(by_hour):
+            tables["hours"].append(by_hour.assign(experiment=experiment))
+        for one in mine:
+            _compare(one, known, threshold, levels, rows, tables)
     effects = pd.DataFrame(rows, columns=[*_COLUMNS])
     for column in ("effect", "low", "high", "threshold", "p", "separation"):
         effects[column] = effects[column].astype(float)
@@ -133,8 +133,8 @@ def compare_farm(
         "hours": ["experiment", "rack", "hour", "percent", "nodes"],
     }
     joined = {
-        name: pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns[name])
-        for name, parts in tables.items()
+        name: pd.concat(some, ignore_index=True) if some else pd.DataFrame(columns=columns[name])
+        for name, some in tables.items()
     }
     return Farm(effects, **joined)
 
@@ -158,7 +158,6 @@ def _compare(
     positions, profile = _positions(one, core, threshold, _sockets(levels, one))
     rows += [{**of, **row} for row in positions]
     rows += [{**of, **row} for row in _cores(one, core, profile, threshold)]
-    tables["beside"].append(beside_own(one, known, level).assign(quantum=one.quantum, **of))
     runs = np.bincount(one.node, minlength=len(one.node_names))
     tables["nodes"].append(
         pd.DataFrame(

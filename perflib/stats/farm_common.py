@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import stats as distributions
 
 from perflib.stats.discoveries import Centre, centre, difference, scale, tail_freedom
-from perflib.stats.farm_strata import LEAST_NODES, Halves, Stratum
+from perflib.stats.farm_strata import LEAST_NODES, Halves, Stratum, halves
 from perflib.stats.groups import Group, groups_of
 
 __all__ = [
-    "BINS", "LEAST_SCALE", "POOLED_FREEDOM", "about_units", "beside_own", "compare_groups",
+    "BINS", "LEAST_SCALE", "POOLED_FREEDOM", "about_units", "compare_groups",
     "compare_hours",
 ]  # fmt: skip
 
@@ -142,40 +142,58 @@ def _separation(inside: Floats, outside: Floats) -> float:
 # --- hours of the day ----------------------------------------------------------------------------
 
 
-def beside_own(one: Stratum, known: pd.DataFrame, level: Halves) -> pd.DataFrame:
-    """One row a run: its rack, day and hour, and its level beside its node's own."""
-    if "rack" not in known:
-        return pd.DataFrame()
-    rack = known["rack"].reindex(one.node_names).to_numpy(object)[one.node]
-    columns = {
-        "rack": rack,
-        "day": one.start.dt.floor("D"),
-        "hour": one.start.dt.hour,
-        "node": one.node_names[one.node],
-        "y": one.level - level.mean[one.node],
-    }
-    return pd.DataFrame(columns).dropna()
-
-
 def compare_hours(
-    runs: pd.DataFrame, threshold: float, quantum: float
+    parts: Sequence[Stratum], known: pd.DataFrame, threshold: float
 ) -> tuple[list[dict[str, Any]], pd.DataFrame]:
-    """Within racks: six hours of the day compared with the others, beyond the other racks."""
-    by_hour = runs.groupby(["rack", "hour"], as_index=False).agg(
+    """Within racks: six hours of the day compared with the others, beyond the other racks.
+
+    Rows, and the table ``rack, hour, percent, nodes``, of all models of one experiment. What warm
+    hours explain is taken out of the levels, lest a node be named for when it was measured.
+    """
+    tables = [] if "rack" not in known else [_beside_own(one, known) for one in parts]
+    runs = pd.concat(tables) if tables else pd.DataFrame()
+    timed = runs.dropna() if len(runs) else runs
+    if timed.empty:
+        return [], pd.DataFrame()
+    by_hour = timed.groupby(["rack", "hour"], as_index=False).agg(
         y=("y", "median"), nodes=("node", "nunique")
     )
     by_hour["percent"] = 100 * np.expm1(by_hour.pop("y"))
-    runs = runs.assign(bin=(runs["hour"] // 6).astype(int))
-    hall = _blocks(runs, ["day", "bin"])
+    quantum = max(one.quantum for one in parts)
+    hall = _blocks(timed, ["day", "bin"])
     rows = list(_hours_of("all racks", hall, *_block_noise(hall, ["bin"]), threshold, quantum))
-    blocks = _blocks(runs, ["rack", "day", "bin"])
+    blocks = _blocks(timed, ["rack", "day", "bin"])
     if blocks["rack"].nunique() >= LEAST_GROUP:
         of_racks = blocks.groupby(["rack", "bin"])["y"].median()
         blocks["y"] -= blocks["bin"].map(of_racks.groupby("bin").median())
         noise = _block_noise(blocks, ["rack", "bin"])
         for name, mine in blocks.groupby("rack"):
             rows += _hours_of(f"rack {name}", mine, *noise, threshold, quantum)
+    warm = {
+        row["name"]: row["effect"]
+        for row in rows
+        if not row["why"] and row["low"] > threshold and row["p"] * len(rows) < _ALPHA
+    }
+    for one, table in zip(parts, tables, strict=True):
+        place = table["bin"].map(dict(enumerate(BINS)))
+        for head in ("all racks", "rack " + table["rack"].astype(str)):
+            one.level -= (head + ", " + place).map(warm).fillna(0.0).to_numpy(float)
     return rows, by_hour
+
+
+def _beside_own(one: Stratum, known: pd.DataFrame) -> pd.DataFrame:
+    """One row a run: its rack, day and hours, and its level beside its node's own."""
+    rack = known["rack"].reindex(one.node_names).to_numpy(object)[one.node]
+    hour = one.start.dt.hour
+    columns = {
+        "rack": rack,
+        "day": one.start.dt.floor("D"),
+        "hour": hour,
+        "bin": hour // 6,
+        "node": one.node_names[one.node],
+        "y": one.level - halves(one, one.level).mean[one.node],
+    }
+    return pd.DataFrame(columns)
 
 
 def _block_noise(blocks: pd.DataFrame, keys: list[str]) -> tuple[float, float]:
@@ -210,8 +228,8 @@ def _hours_of(
         own = found.error / math.sqrt(1 / inside.size + 1 / outside.size)
         each = max(_pulled(own, units, noise), quantum / math.sqrt(12), LEAST_SCALE)
         middle = (inside.size + 1) // 2
-        halves = [float(np.median(half)) for half in (inside[:middle], inside[middle:])]
-        least = min(halves) - beside.value - threshold
+        both = [float(np.median(half)) for half in (inside[:middle], inside[middle:])]
+        least = min(both) - beside.value - threshold
         p = distributions.t.sf(
             least / (each * math.sqrt(2 / inside.size + 1 / outside.size)), freedom
         )
