@@ -111,7 +111,8 @@ def _compared(host: Run, guest: Run) -> dict[str, Interval]:
         raise UserError(msg)
     machines = [_parts(table, float(np.log(table.cost_ns[common].sum()))) for table in tables]
     differences = {}
-    for name in _divided(machines):
+    told = all(table.told is not None and table.told.any_told for table in tables)
+    for name in _divided(machines, told=told):
         before, after = (t_interval(_known(machine[name])) for machine in machines)
         centre = after.effect - before.effect
         half = math.hypot(after.half_width, before.half_width)
@@ -159,17 +160,21 @@ def _cycle(table: KvTable) -> float:
     return min(known, default=math.nan)
 
 
-def _divided(machines: Sequence[Mapping[str, Floats]]) -> list[str]:
-    """The parts that are known of both machines, and that make up the whole."""
+def _divided(machines: Sequence[Mapping[str, Floats]], *, told: bool) -> list[str]:
+    """The parts that are known of both machines, and that make up the whole.
+
+    ``told``: both machines' probes tell when a core was alone. Where one's do not, a sibling that
+    was always busy there would pass for a slow machine.
+    """
 
     def known(*names: str) -> bool:
         return all(_known(one[name]).size > 0 for one in machines for name in names)
 
-    alone = [name for name in ("interrupts", "sibling") if known(name)]
+    alone = ["interrupts", "sibling"]
     both = ["other tasks", "hypervisor"] if known("other tasks", "hypervisor") else []
-    if known(_OWN, _CLOCK) and alone:
+    if told and known(_OWN, _CLOCK, *alone):
         return [_TOTAL, _OWN, _CLOCK, *alone, *both]
-    if known(_WITHOUT_CLOCK) and alone:
+    if told and known(_WITHOUT_CLOCK, *alone):
         return [_TOTAL, _WITHOUT_CLOCK, *alone, *both]
     return [_TOTAL, _UNDIVIDED, *both] if both else [_TOTAL]
 

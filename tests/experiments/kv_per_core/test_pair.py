@@ -80,8 +80,15 @@ def test_without_probes_the_parts_that_cannot_be_told_are_one() -> None:
         names = [name for name in map(str, run.samples) if "probe" in name or "chain" in name]
         run.samples = run.samples.drop(columns=names)
     parts = found(runs[:1], runs[1:])
-    assert "clock" not in parts
-    assert parts["total"].effect == pytest.approx(10, abs=2)
+    assert {"clock", "own speed", "sibling"} & set(parts) == set()
+    assert parts["own speed, clock or sibling"].effect == pytest.approx(10, abs=2)
+
+
+def test_a_machine_that_was_never_alone_is_not_called_slow() -> None:
+    """Its probes see one state: what the sibling takes cannot be told from the machine."""
+    parts = found([machine("host")], [machine("guest", virtual=True, busy=both(1.0))])
+    assert {"own speed", "own speed or clock"} & set(parts) == set()
+    assert parts["own speed, clock or sibling"].effect > 10
 
 
 def test_two_physical_machines_of_different_kinds_are_no_pair() -> None:
