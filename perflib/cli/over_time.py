@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from perflib.cli.output import (
     reporter,
     say,
     show,
+    verbose,
 )
 from perflib.model.errors import UserError
 from perflib.model.escape import visible
@@ -95,6 +97,7 @@ def check(
             if not quiet():
                 show(f"{run.id} against the baseline {visible(baseline)}", rest="    ")
             print_findings(findings)
+            _say_why_not(findings)
     if changed:
         context.exit(_CHANGED)
 
@@ -190,6 +193,13 @@ def _against(
     return run, against_baseline(experiment, baseline, runs, run, threshold)
 
 
+def _say_why_not(findings: Sequence[Finding]) -> None:
+    """Why nothing could be estimated; with -v each finding says it itself."""
+    if not verbose():
+        for reason in dict.fromkeys(one.reason for one in findings if math.isnan(one.effect)):
+            say(f"  {reason}")
+
+
 def _say_elsewhere(first: Run, run: Run) -> None:
     there, here = (one.provenance.get("machine", {}).get("hostname") for one in (first, run))
     if there != here:
@@ -223,6 +233,7 @@ def trend(name: str, node: str | None, threshold: float, out: Path | None, as_js
     if not quiet():
         show(f"{found.runs} runs of {name} on {visible(found.node)}", rest="    ")
     print_findings(found.findings)
+    _say_why_not(found.findings)
     for what, differing in found.changed().items():
         _show_changed(what, differing)
     if out is not None and not quiet():

@@ -59,7 +59,8 @@ UNCHANGED = Claim(
         "unchanged machine lie apart.",
         "one_day": "All runs of the baseline were made within {hours:.1f} h: what differs from day "
         "to day is not in the interval.",
-        "not_common": "The run and the baseline have no core and setting in common.",
+        "not_common": "Only {runs} of {of} runs of the baseline have the cores and settings of this "
+        "one; it takes {least}. (A core that was never alone has no level of its own.)",
     },
 )
 
@@ -118,14 +119,14 @@ def against_baseline(
     less than that of all cores.
     """
     about = {"experiment": experiment.name, "baseline": name}
-    levels = _levels_of(experiment, [*baseline, run])
-    cells = levels.groupby(["cpu", "setting"])["run"].transform("nunique")
-    common = levels[cells == len(baseline) + 1]
+    common = _common(_levels_of(experiment, [*baseline, run]), run.id)
+    runs = common["run"].nunique() - 1
     why = None
     if len(baseline) < LEAST_RUNS:
         why = Reason("few_runs", {"runs": len(baseline), "least": LEAST_RUNS})
-    elif common.empty:
-        why = Reason("not_common")
+    elif runs < LEAST_RUNS:
+        numbers = {"runs": max(0, runs), "of": len(baseline), "least": LEAST_RUNS}
+        why = Reason("not_common", numbers)
     if why is not None:
         return [
             UNCHANGED.decided(
@@ -143,11 +144,25 @@ def against_baseline(
             percent(interval),
             threshold_percent,
             about={**about, "what": what},
-            evidence={"baseline_runs": [one.id for one in baseline], "run": run.id},
+            evidence={"baseline_runs": [str(one) for one in old.index], "run": run.id},
             remarks=remarks,
         )
         for what, interval in zip(names, intervals, strict=True)
     ]
+
+
+def _common(levels: pd.DataFrame, run: str) -> pd.DataFrame:
+    """Levels of the same cores and settings.
+
+    Those of the run that enough of the others have; and of the others those that have all of them.
+    """
+    cell = pd.MultiIndex.from_frame(levels[["cpu", "setting"]])
+    judged = levels["run"] == run
+    of_run = cell.isin(cell[judged])
+    many = levels[of_run].groupby(["cpu", "setting"])["run"].nunique()
+    kept = levels[of_run & cell.isin(many.index[many > LEAST_RUNS])]
+    cells = kept.groupby("run")["value"].transform("size")
+    return kept[cells == (kept["run"] == run).sum()]
 
 
 def _intervals(old: NDArray[np.float64], new: NDArray[np.float64]) -> list[Interval]:

@@ -83,7 +83,19 @@ def test_nothing_in_common_gives_no_verdict() -> None:
     other.samples["cpu"] += 100
     (found,) = against_baseline(CODE, "good", baseline, other)
     assert found.verdict == "inconclusive"
-    assert "in common" in found.reason
+    assert "Only 0 of 4 runs" in found.reason
+
+
+def test_what_some_runs_lack_is_left_out() -> None:
+    """A core without a level in one run costs that run; one that most lack is not compared."""
+    rng = np.random.default_rng(4)
+    baseline = [a_run(rng, number) for number in range(6)]
+    for run in baseline[:5]:
+        run.samples = run.samples[run.samples["cpu"] != 3]
+    baseline[0].samples = baseline[0].samples[baseline[0].samples["cpu"] != 1]
+    found = against_baseline(CODE, "good", baseline, a_run(rng, 9))
+    assert [one.about["what"] for one in found] == [ALL, "cpu0", "cpu1", "cpu2"]
+    assert found[0].evidence["baseline_runs"] == [run.id for run in baseline[1:]]
 
 
 def test_a_baseline_of_one_hour_says_what_it_cannot_know() -> None:
