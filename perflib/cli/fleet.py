@@ -329,5 +329,6 @@ def job(plan: Path, key: str, transferred: bool) -> None:
     say(f"{key}: {told.state}{told.reason and f', {told.reason}'}")
     if told.state != "done":
         raise MeasurementError(told.reason)
-    if not transferred:
+    if not transferred:  # Snakemake's mark; it removes the folder when a job fails
+        (opened.folder / "started").mkdir(exist_ok=True)
         (opened.folder / "started" / key).touch()

@@ -119,8 +119,7 @@ def find(program: str) -> None:
 def _mark(plan: Plan, keys: Iterable[str]) -> None:
     """Tell Snakemake what is missing: no mark of a started job stands for a result."""
     (plan.folder / "todo.txt").write_text("".join(f"{key}\n" for key in keys))
-    for key in keys:
-        (plan.folder / "started" / key).unlink(missing_ok=True)
+    shutil.rmtree(plan.folder / "started", ignore_errors=True)
 
 
 def _snakemake(
@@ -147,7 +146,7 @@ def _snakemake(
         ) as process,
     ):  # fmt: skip
         try:
-            last = _follow(process, log, number, progress)
+            began, last = _follow(process, log, number, progress)
         except KeyboardInterrupt:
             _interrupt(process, log)
             msg = (
@@ -156,9 +155,8 @@ def _snakemake(
             )
             raise MeasurementError(msg) from None
         status = process.wait()
-        started = any((plan.folder / "started").iterdir()) or "steps" in last or "rror" in last
-    if status and not started:
-        msg = f"Snakemake did not start: {last or f'status {status}'} (see {log.name})"
+    if status and not began:
+        msg = f"Snakemake did not start any job: {last or f'status {status}'} (see {log.name})"
         raise MeasurementError(msg)
 
 
@@ -167,17 +165,21 @@ def _follow(
     log: IO[str],
     number: int,
     progress: Callable[[int, int], None] | None,
-) -> str:
-    """Keep what Snakemake says, which also tells how far it is: nothing is polled meanwhile."""
+) -> tuple[bool, str]:
+    """Keep what Snakemake says, which also tells how far it is: nothing is polled meanwhile.
+
+    Whether it began a job, and its last line.
+    """
     assert process.stdout is not None
-    last = ""
+    began, last = False, ""
     for line in process.stdout:
         log.write(line)
         log.flush()
         last = line.strip() or last
+        began |= line.startswith(("rule ", "localrule "))
         if progress is not None and (match := _STEPS.match(line)):
             progress(min(int(match[1]), number), number)
-    return last
+    return began, last
 
 
 def _interrupt(process: subprocess.Popen[str], log: IO[str]) -> None:

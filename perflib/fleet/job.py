@@ -280,13 +280,13 @@ def _answer(row: Row, environment: dict[str, str], folder: Path) -> dict[str, An
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to put back what it set, and end; then end it."""
+    """Ask it to put back what it set, and end; then end it. What it started may hold its pipe."""
     process.terminate()
     try:
-        process.communicate(timeout=_GRACE_S)
+        process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def _short(words: str) -> str:

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_HOSTLIST = re.compile(r"[A-Za-z0-9._-]+\[[0-9,-]+\]")  # Slurm's short form of several names
 _RESERVED = ("node", "hostname")
 _TITLES = ("nodes", "name", "host", "hostname", "machine")  # what a list may have above its names
 _MOST_NODES = 100_000
@@ -203,7 +204,7 @@ def _checked(nodes: list[Node], origin: str) -> list[Node]:
         for name in (node.name, node.hostname):
             if not _NAME.fullmatch(name):
                 msg = f"{origin}: node {number} is called {name!r}, which is no host's name"
-                if "[" in name:
+                if _HOSTLIST.fullmatch(name):
                     msg += f": write each by itself ('scontrol show hostnames {name}' lists them)"
                 raise UserError(msg)
         if node.name in seen:

@@ -34,7 +34,7 @@ from perflib.model.errors import UserError, choose
 
 __all__ = ["FOLDERS", "Plan", "check_free", "create", "open_plan", "planned"]
 
-FOLDERS = ("results", "second", "attempts", "incoming", "started", "logs")
+FOLDERS = ("results", "second", "attempts", "incoming", "logs")
 _FORMAT = 1
 _LIMIT_TIMES, _LIMIT_MORE_S = 3, 300  # beside the budget a job prepares, and compiles perhaps
 

@@ -33,7 +33,9 @@ rule measure:
     output: "started/{key}"
     resources:
         perf_slot=1,
-        cpus_per_task=-1,  # all that the node has
+        cpus_per_task=-1,  # all that the node has; of memory, too
+        mem_mb=0,
+        disk_mb=0,
         runtime=lambda wildcards: math.ceil(int(ROWS[wildcards.key]["limit_s"]) / 60) + 2,
         slurm_extra=lambda wildcards: "--nodelist={} --exclusive --deadline={}".format(
             ROWS[wildcards.key]["node"], DEADLINE
@@ -64,12 +66,11 @@ cores: 1
 # Your cluster's partition and account, if it wants them:
 # default-resources: [slurm_partition=batch, slurm_account=physics]
 executor: slurm
-default-resources: []
 retries: 1
 slurm-no-account: true
 # Without accounting sacct says nothing, for ever; squeue does, with MinJobAge above a minute.
 slurm-status-command: squeue
-slurm-init-seconds-before-status-checks: 5
+slurm-init-seconds-before-status-checks: 3
 slurm-requeue: true  # a job of a lost node waits for it: with retries its own node is excluded
 slurm-logdir: logs/slurm
 {_COMMON}""",

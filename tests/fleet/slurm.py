@@ -1,0 +1,180 @@
+"""A virtual Slurm: a controller and four nodes, all of this machine, in a folder of its own.
+
+Every daemon is a child of the test's process and dies with it. Nothing needs root, munge or a
+configuration of the system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from perflib.measure.conditions import Conditions
+from perflib.measure.launch import command
+
+__all__ = ["NODES", "PROGRAMS", "Slurm", "slurm", "wait_until"]
+
+NODES = ("node1", "node2", "node3", "node4")
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
+_WAIT_S = 120.0  # other tests run beside
+
+_CONFIGURATION = """\
+ClusterName=virtual
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+SwitchType=switch/none
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
+ReturnToService=2
+SlurmdTimeout=5
+KillWait=2
+MinJobAge=300
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+{nodes}
+PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def wait_until(what: str, holds: Callable[[], bool], limit_s: float = _WAIT_S) -> None:
+    """Wait for a condition; fail with its name."""
+    end = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.2)
+
+
+def _free_ports(number: int) -> list[int]:
+    with contextlib.ExitStack() as open_ones:
+        sockets = [open_ones.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+class Slurm:
+    """The daemons, and questions to them; use `slurm`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.host = os.uname().nodename
+        (folder / "state").mkdir()
+        controller, *ports = _free_ports(1 + len(NODES))
+        nodes = [
+            f"NodeName={name} NodeHostname={self.host} NodeAddr=127.0.0.1 Port={port} CPUs=2 "
+            "RealMemory=2000 State=UNKNOWN"
+            for name, port in zip(NODES, ports, strict=True)
+        ]
+        self.configuration = folder / "slurm.conf"
+        self.configuration.write_text(
+            _CONFIGURATION.format(
+                host=self.host, controller=controller, user=getpass.getuser(), folder=folder,
+                nodes="\n".join(nodes),
+            )
+        )  # fmt: skip
+        self.environment = {**os.environ, "SLURM_CONF": str(self.configuration)}
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        # Snakemake takes SLURM_* away from what srun starts, also where the configuration lies.
+        self.path = folder / "bin"
+        self.path.mkdir()
+        for name in (*PROGRAMS, "sacct", "sacctmgr"):
+            if real := shutil.which(name):
+                place = self.path / name
+                place.write_text(f'#!/bin/sh\nSLURM_CONF="{self.configuration}" exec {real} "$@"\n')
+                place.chmod(0o755)
+        self.environment["PATH"] = f"{self.path}:{self.environment['PATH']}"
+
+    def start(self, name: str) -> None:
+        """Start a daemon: ``slurmctld``, or a node's."""
+        words = ["slurmctld", "-D", "-i"] if name == "slurmctld" else ["slurmd", "-D", "-N", name]
+        argv, _ = command(Conditions(aslr=True), words)
+        log = (self.folder / f"{name}.said").open("ab")
+        with log:
+            self.daemons[name] = subprocess.Popen(
+                argv, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def kill(self, name: str) -> None:
+        """Kill a daemon as a power cut would, with all that it started."""
+        daemon = self.daemons.pop(name)
+        daemon.kill()
+        daemon.wait()
+
+    def ask(self, *words: str) -> str:
+        """What one of Slurm's programs answers."""
+        answer = subprocess.run(
+            words, env=self.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        return answer.stdout.strip()
+
+    def states(self) -> list[str]:
+        """The nodes' states."""
+        return self.ask("sinfo", "--noheader", "--Node", "--format=%T").split()
+
+    def jobs(self, state: str) -> dict[str, str]:
+        """The jobs in a state: their numbers, by node that was wanted."""
+        lines = self.ask("squeue", "--noheader", f"--states={state}", "--format=%A %n").splitlines()
+        return {words[1]: words[0] for line in lines if len(words := line.split()) == 2}
+
+    def end(self) -> None:
+        """End everything: jobs first, so that they leave nothing."""
+        if "slurmctld" in self.daemons:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.ask("scancel", "--user", getpass.getuser())
+                wait_until("no job", lambda: not self.ask("squeue", "--noheader", "-o%A"), 20.0)
+        for daemon in self.daemons.values():
+            daemon.terminate()
+        for daemon in self.daemons.values():
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        _kill_left(str(self.folder))
+
+
+def _kill_left(folder: str) -> None:
+    """Steps that a killed daemon left: they know the configuration's place."""
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            mine = process.environ().get("SLURM_CONF", "").startswith(folder)
+            if mine and process.pid != os.getpid():
+                process.kill()
+
+
+@contextlib.contextmanager
+def slurm(folder: Path) -> Iterator[Slurm]:
+    """Four idle nodes; everything is ended afterwards."""
+    virtual = Slurm(folder)
+    try:
+        for name in ("slurmctld", *NODES):
+            virtual.start(name)
+        wait_until("four idle nodes", lambda: virtual.states() == ["idle"] * len(NODES))
+        yield virtual
+    finally:
+        virtual.end()

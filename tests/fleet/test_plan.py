@@ -1,0 +1,222 @@
+"""Plans: what is in the folder, keys, and that nothing is written where something is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perflib.cli import main
+from perflib.fleet import manifest
+from perflib.fleet.manifest import key_of
+from perflib.fleet.nodes import Node
+from perflib.fleet.plan import Plan, create, open_plan, planned
+from perflib.model.errors import UserError
+
+FARM = [Node(f"n{number}", f"n{number}", {"rack": "A"}) for number in range(3)]
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["fleet", *words])
+    assert isinstance(end.value.code, int)
+    return end.value.code
+
+
+def test_every_experiment_on_every_node_with_the_parameters_that_it_has() -> None:
+    rows = planned(
+        FARM, ["kv_per_core", "memory_levels"], {"budget_s": "7", "events": "5"}, None, 0
+    )
+    assert len({row.key for row in rows}) == len(rows) == 6
+    assert [(row.node, row.experiment) for row in rows[:2]] == [
+        ("n0", "kv_per_core"),
+        ("n0", "memory_levels"),
+    ]
+    assert rows[0].params["events"] == 5
+    assert "events" not in rows[1].params
+    assert {row.params["budget_s"] for row in rows} == {7.0}
+    assert {row.limit_s for row in rows} == {321}
+    quick = planned(FARM[:1], ["kv_per_core"], {}, "quick", 99)
+    assert quick[0].params["budget_s"] < rows[0].params["budget_s"] * 10
+    assert quick[0].limit_s == 99
+
+
+def test_a_key_is_what_its_row_says() -> None:
+    key = key_of("n1", "kv_per_core", {"a": 1, "b": [1, 2]})
+    assert key == key_of("n1", "kv_per_core", {"b": [1, 2], "a": 1})
+    others = [
+        key_of("n2", "kv_per_core", {"a": 1, "b": [1, 2]}),
+        key_of("n1", "coherence", {"a": 1, "b": [1, 2]}),
+        key_of("n1", "kv_per_core", {"a": 1, "b": [2, 1]}),
+    ]
+    assert len({key, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "preset", "says"),
+    [
+        (["kv_per_cor"], {}, None, "did you mean 'kv_per_core'"),
+        (["kv_per_core"], {"budget": "60"}, None, "did you mean 'budget_s'"),
+        (["kv_per_core"], {"budget_s": "soon"}, None, "budget_s"),
+        (["memory_levels"], {"events": "5"}, None, "unknown parameter 'events'"),
+        (["kv_per_core"], {}, "quik", "did you mean 'quick'"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_at_once(
+    names: Sequence[str], given: dict[str, str], preset: str | None, says: str
+) -> None:
+    with pytest.raises(UserError, match=says):
+        planned(FARM, names, given, preset, None)
+
+
+def test_a_plan_is_read_back(tmp_path: Path, kernels: Path) -> None:
+    rows = planned(FARM, ["kv_per_core"], {}, None, None)
+    made = create(tmp_path / "plan", FARM, rows, kernels)
+    again = open_plan(tmp_path / "plan")
+    assert again == made
+    assert list(again.rows.values()) == rows
+    assert again.nodes() == FARM
+    assert Path(again.bundle_folder) == kernels
+    with (tmp_path / "plan" / "manifest.csv").open(newline="") as file:
+        first = next(csv.DictReader(file))
+    assert json.loads(first["params"]) == rows[0].params
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+
+
+def test_a_bundle_that_is_made_lies_in_the_plan(tmp_path: Path) -> None:
+    rows = planned(FARM[:1], ["kv_per_core"], {}, None, None)
+
+    def make(folder: Path) -> None:
+        from perflib.cli.build import bundled
+
+        bundled(folder, names=("clock_gaps",))
+
+    made = create(tmp_path / "plan", FARM[:1], rows, make)
+    assert made.bundle_folder == "bundle"
+    assert (tmp_path / "plan" / "bundle" / "bundle.json").is_file()
+    assert len(made.bundle) == 64
+    assert create(tmp_path / "other", FARM[:1], rows, None).bundle == ""
+
+
+def test_nothing_is_left_of_a_plan_that_fails(tmp_path: Path) -> None:
+    rows = planned(FARM, ["kv_per_core"], {}, None, None)
+
+    def fail(folder: Path) -> None:
+        folder.mkdir()
+        msg = "no compiler"
+        raise UserError(msg)
+
+    for bundle in (fail, tmp_path / "nowhere"):
+        with pytest.raises(UserError):
+            create(tmp_path / "plan", FARM, rows, bundle)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_stays(plan: Plan) -> None:
+    before = sorted(plan.folder.rglob("*"))
+    with pytest.raises(UserError, match="there is a plan in"):
+        create(plan.folder, FARM, [], None)
+    assert sorted(plan.folder.rglob("*")) == before
+
+
+def test_a_manifest_that_was_changed_is_refused(plan: Plan) -> None:
+    path = plan.folder / "manifest.csv"
+    text = path.read_text()
+    path.write_text(text.replace(",n1,", ",n2,"))
+    with pytest.raises(UserError, match="is not what its key says"):
+        _ = open_plan(plan.folder).rows
+    path.write_text(text[:-20])
+    with pytest.raises(UserError, match="damaged"):
+        _ = open_plan(plan.folder).rows
+    path.write_text(text)
+    assert open_plan(plan.folder).rows == plan.rows
+    with pytest.raises(UserError, match="unknown key"):
+        plan.row("0" * 16)
+
+
+def test_a_folder_that_is_no_plan(tmp_path: Path, plan: Plan) -> None:
+    with pytest.raises(UserError, match="make one with 'perflib fleet plan'"):
+        open_plan(tmp_path)
+    place = plan.folder / "plan.json"
+    for text, says in (("{", "damaged"), ("[]", "damaged"), ('{"format": 99}', "format 99")):
+        place.write_text(text)
+        with pytest.raises(UserError, match=says):
+            open_plan(plan.folder)
+
+
+def test_the_command(
+    tmp_path: Path,
+    kernels: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.csv").write_text("node,rack\nn1,A\nn2,B\n")
+    words = ["plan", "nodes.csv", "-e", "kv_per_core", "--out", "plan", "--bundle", str(kernels)]
+    assert call(*words, "-p", "budget_s=60", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["nodes"], said["rows"]) == (2, 2)
+    assert call("status", "plan", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["states"] == {"waiting": 2}
+    assert said["rows"][0]["reason"] == "'perflib fleet run plan' goes on"
+    assert call("status", "plan") == 0
+    assert "     2  waiting" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("plan", "nodes.csv", "--out", "x"), "Missing option '-e'"),
+        (("plan", "-e", "kv_per_core", "--out", "x"), "which nodes?"),
+        (("plan", "nodes.csv", "--from-sinfo", "-e", "kv_per_core", "--out", "x"), "which nodes?"),
+        (("plan", "none.csv", "-e", "kv_per_core", "--out", "x"), "No such file"),
+        (("plan", "nodes.csv", "-e", "kv_per_cor", "--out", "x"), "did you mean 'kv_per_core'"),
+        (("plan", "nodes.csv", "-e", "kv_per_core", "-p", "x=1", "--out", "x"), "parameter 'x'"),
+        (("plan", "nodes.csv", "--partition", "a", "-e", "numa", "--out", "x"), "--from-sinfo"),
+        (
+            (
+                "plan",
+                "nodes.csv",
+                "-e",
+                "numa",
+                "--out",
+                "x",
+                "--bundle",
+                ".",
+                "--compile-on-nodes",
+            ),
+            "exclude each other",
+        ),
+        (("plan", "nodes.csv", "-e", "numa", "--out", "x", "--bundle", "."), "no bundle"),
+        (("plan", "nodes.csv", "-e", "numa", "--out", "nodes.csv"), "something in nodes.csv"),
+        (("stauts", "x"), "did you mean 'status'"),
+        (("status", "x"), "there is no plan in x"),
+        (("run", "x"), "there is no plan in x"),
+        (("run", "x", "--on", "slurn"), "did you mean 'slurm'"),
+        (("collect", "x"), "there is no plan in x"),
+        (("job", "x", "abc"), "there is no plan in x"),
+    ],
+)
+def test_a_mistake_is_a_sentence_and_nothing_is_written(
+    words: Sequence[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.csv").write_text("n1\n")
+    assert call(*words) == 2
+    assert says in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["nodes.csv"]
+
+
+def test_the_manifest_is_read_as_it_was_written(tmp_path: Path, plan: Plan) -> None:
+    rows = [replace(row, limit_s=5) for row in plan.rows.values()]
+    manifest.write(rows, tmp_path / "m.csv")
+    assert manifest.read(tmp_path / "m.csv") == rows
