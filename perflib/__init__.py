@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from perflib.framework.published import published
     from perflib.lab import counters, profiles, threads
     from perflib.lab.code import built, disassembly
+    from perflib.lab.farm import farm, simulated_farm
+    from perflib.lab.farm_report import write_farm_report
     from perflib.lab.interface import compare, experiment, ledger, load, pair, report, runs
     from perflib.lab.investigation import investigate, question
     from perflib.lab.machine import describe, doctor
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from perflib.machine.libraries.blas import blas_libraries
     from perflib.measure.pages.placement import pages_by_node
     from perflib.model.errors import MeasurementError, PerflibError, UserError
+    from perflib.model.query import query
     from perflib.remedies import (
         alias_free,
         alias_free_allocator,
@@ -52,12 +55,17 @@ _LAZY = {
     "ledger": "perflib.lab.interface",
     "load": "perflib.lab.interface",
     "pair": "perflib.lab.interface",
+    "query": "perflib.model.query",
     "report": "perflib.lab.interface",
     "runs": "perflib.lab.interface",
     "trend": "perflib.lab.trend",
     # from a symptom to a verdict
     "investigate": "perflib.lab.investigation",
     "question": "perflib.lab.investigation",  # what is asked, from a notebook's parameters
+    # many machines
+    "farm": "perflib.lab.farm",
+    "simulated_farm": "perflib.lab.farm",
+    "write_farm_report": "perflib.lab.farm_report",
     # this machine
     "describe": "perflib.lab.machine",
     "doctor": "perflib.lab.machine",
@@ -120,6 +128,7 @@ __all__ = [
     "doctor",
     "erasure",
     "experiment",
+    "farm",
     "investigate",
     "layout_offsets",
     "ledger",
@@ -130,16 +139,19 @@ __all__ = [
     "percent",
     "profiles",
     "published",
+    "query",
     "question",
     "report",
     "runs",
     "show",
+    "simulated_farm",
     "sweep_offsets",
     "table",
     "themed",
     "threads",
     "trend",
     "walks",
+    "write_farm_report",
 ]
 
 

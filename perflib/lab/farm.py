@@ -115,7 +115,9 @@ class FarmView:
         """What was compared, and what came of it."""
         from perflib.lab.tables import table
 
-        return table(outliers.overview(self.compared))
+        words = {"cannot_tell": "cannot tell", "largest_percent": "largest, %"}
+        found = outliers.overview(self.compared).round({"largest_percent": 2})
+        return table(found.rename(columns=words))
 
     def in_common(self, most: int = 12) -> Table:
         """Attributes by how well they separate slow nodes from fast ones: an association."""

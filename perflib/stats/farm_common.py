@@ -160,15 +160,9 @@ def compare_hours(
     )
     by_hour["percent"] = 100 * np.expm1(by_hour.pop("y"))
     quantum = max(one.quantum for one in parts)
-    hall = _blocks(timed, ["day", "bin"])
-    rows = list(_hours_of("all racks", hall, *_block_noise(hall, ["bin"]), threshold, quantum))
-    blocks = _blocks(timed, ["rack", "day", "bin"])
-    if blocks["rack"].nunique() >= LEAST_GROUP:
-        of_racks = blocks.groupby(["rack", "bin"])["y"].median()
-        blocks["y"] -= blocks["bin"].map(of_racks.groupby("bin").median())
-        noise = _block_noise(blocks, ["rack", "bin"])
-        for name, mine in blocks.groupby("rack"):
-            rows += _hours_of(f"rack {name}", mine, *noise, threshold, quantum)
+    rows: list[dict[str, Any]] = []
+    for place in range(len(BINS)):
+        rows += _hours_of_racks(_beside_other_hours(timed, place), place, threshold, quantum)
     warm = {
         row["name"]: row["effect"]
         for row in rows
@@ -191,9 +185,32 @@ def _beside_own(one: Stratum, known: pd.DataFrame) -> pd.DataFrame:
         "hour": hour,
         "bin": hour // 6,
         "node": one.node_names[one.node],
+        "level": one.level,
         "y": one.level - halves(one, one.level).mean[one.node],
     }
     return pd.DataFrame(columns)
+
+
+def _beside_other_hours(runs: pd.DataFrame, place: int) -> pd.DataFrame:
+    """With ``y``: each run's level beside its node's at other hours, or at all if it has none."""
+    others = runs[runs["bin"] != place].groupby("node")["level"].median()
+    own = runs["node"].map(others)
+    return runs.assign(y=(runs["level"] - own).where(own.notna(), runs["y"]))
+
+
+def _hours_of_racks(
+    runs: pd.DataFrame, place: int, threshold: float, quantum: float
+) -> Iterator[dict[str, Any]]:
+    hall = _blocks(runs, ["day", "bin"])
+    yield from _hours_of("all racks", hall, place, *_block_noise(hall, ["bin"]), threshold, quantum)
+    blocks = _blocks(runs, ["rack", "day", "bin"])
+    if blocks["rack"].nunique() < LEAST_GROUP:
+        return
+    of_racks = blocks.groupby(["rack", "bin"])["y"].median()
+    blocks["y"] -= blocks["bin"].map(of_racks.groupby("bin").median())
+    noise = _block_noise(blocks, ["rack", "bin"])
+    for name, mine in blocks.groupby("rack"):
+        yield from _hours_of(f"rack {name}", mine, place, *noise, threshold, quantum)
 
 
 def _block_noise(blocks: pd.DataFrame, keys: list[str]) -> tuple[float, float]:
@@ -208,35 +225,40 @@ def _blocks(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _hours_of(
-    name: str, blocks: pd.DataFrame, noise: float, freedom: float, threshold: float, quantum: float
+    name: str,
+    blocks: pd.DataFrame,
+    place: int,
+    noise: float,
+    freedom: float,
+    threshold: float,
+    quantum: float,
 ) -> Iterator[dict[str, Any]]:
     """Both halves of the days have to show it, as of a node: one hot afternoon is no finding."""
     blocks = blocks.sort_values("day")
     bins, y = blocks["bin"].to_numpy(), blocks["y"].to_numpy(float)
-    for place, words in enumerate(BINS):
-        inside, outside = y[bins == place], y[bins != place]
-        units = min(inside.size, outside.size)
-        if not units:
-            continue
-        row = {"kind": "hours", "name": f"{name}, {words}", "units": units, "threshold": threshold}
-        beside = centre(outside)
-        found = difference(centre(inside), beside)
-        row["effect"] = found.value
-        if units < _LEAST_DAYS:
-            yield {**row, "why": "few_days"}
-            continue
-        own = found.error / math.sqrt(1 / inside.size + 1 / outside.size)
-        each = max(_pulled(own, units, noise), quantum / math.sqrt(12), LEAST_SCALE)
-        middle = (inside.size + 1) // 2
-        both = [float(np.median(half)) for half in (inside[:middle], inside[middle:])]
-        least = min(both) - beside.value - threshold
-        p = distributions.t.sf(
-            least / (each * math.sqrt(2 / inside.size + 1 / outside.size)), freedom
-        )
-        error = each * math.sqrt(1 / inside.size + 1 / outside.size)
-        reach = float(distributions.t.ppf(0.975, freedom)) * error
-        low, high = found.value - reach, found.value + reach
-        yield {**row, "low": low, "high": high, "p": float(p) ** 2, "why": ""}
+    inside, outside = y[bins == place], y[bins != place]
+    units = min(inside.size, outside.size)
+    if not units:
+        return
+    beside = centre(outside)
+    found = difference(centre(inside), beside)
+    row = {
+        "kind": "hours", "name": f"{name}, {BINS[place]}", "units": units, "threshold": threshold,
+        "effect": found.value,
+    }  # fmt: skip
+    if units < _LEAST_DAYS:
+        yield {**row, "why": "few_days"}
+        return
+    own = found.error / math.sqrt(1 / inside.size + 1 / outside.size)
+    each = max(_pulled(own, units, noise), quantum / math.sqrt(12), LEAST_SCALE)
+    middle = (inside.size + 1) // 2
+    both = [float(np.median(half)) for half in (inside[:middle], inside[middle:])]
+    of_half = each * math.sqrt(2 / inside.size + 1 / outside.size)
+    p = float(distributions.t.sf((min(both) - beside.value - threshold) / of_half, freedom)) ** 2
+    error = each * math.sqrt(1 / inside.size + 1 / outside.size)
+    reach = float(distributions.t.ppf(0.975, freedom)) * error
+    low, high = found.value - reach, found.value + reach
+    yield {**row, "low": low, "high": high, "p": p, "why": ""}
 
 
 def _pulled(own: float, units: int, pooled: float) -> float:
