@@ -59,7 +59,7 @@ UNCHANGED = Claim(
         "unchanged machine lie apart.",
         "one_day": "All runs of the baseline were made within {hours:.1f} h: what differs from day "
         "to day is not in the interval.",
-        "not_common": "Only {runs} of {of} runs of the baseline have the cores and settings of this "
+        "not_common": "Of the baseline's {of} runs only {runs} have the cores and settings of this "
         "one; it takes {least}. (A core that was never alone has no level of its own.)",
     },
 )
@@ -72,10 +72,10 @@ def baseline_tag(name: str) -> str:
 
 def runs_of_baseline(name: str) -> pd.DataFrame:
     """The saved runs of a baseline, oldest first: ``run, experiment, start``."""
-    from perflib.model import store
+    from perflib.model.query import query
 
     tag = baseline_tag(name).replace("'", "''")
-    return store.query(
+    return query(
         "SELECT run, experiment, start FROM runs "
         f"WHERE json_extract_string(provenance, '$.tag') = '{tag}' ORDER BY start, run"
     )

@@ -398,8 +398,9 @@ def runs_of_machine(name: str) -> list[Run]:
         There is neither.
     """
     from perflib.model import store
+    from perflib.model.query import query
 
-    known = store.query(
+    known = query(
         "SELECT run, node, json_extract_string(params, '$.huge_pages') AS pages FROM runs "
         "WHERE experiment = 'kv_per_core' ORDER BY start"
     )

@@ -190,10 +190,10 @@ def trend(experiment: str, node: str | None = None, threshold_percent: float = 1
     """
     from perflib.experiments import get
     from perflib.machine.describe import describe
-    from perflib.model import store
+    from perflib.model.query import query
 
     get(experiment)  # a wrong name is told here
-    levels = store.query(
+    levels = query(
         "SELECT run, node, start, cpu, setting, value FROM levels "
         f"WHERE experiment = '{experiment}'"
     )
