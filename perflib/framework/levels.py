@@ -68,5 +68,5 @@ def levels_table(rows: Sequence[tuple[Any, str, Any, str]]) -> pd.DataFrame:
 
     table: pd.DataFrame = pd.DataFrame(rows, columns=["cpu", "setting", "value", "unit"])
     table = table.astype({"cpu": "int64", "setting": "str", "value": "float64", "unit": "str"})
-    known = table[np.isfinite(table["value"]) & (table["value"] > 0)]
+    known: pd.DataFrame = table[np.isfinite(table["value"]) & (table["value"] > 0)]
     return known.reset_index(drop=True)

@@ -10,14 +10,15 @@ again: an index that is damaged, of another perflib, or of somebody else is not 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from perflib.model.errors import PerflibError
+from perflib.model.errors import PerflibError, UserError
 from perflib.model.files import replacing
 from perflib.model.ownership import check_writable
 from perflib.model.reading import quoted
@@ -27,7 +28,9 @@ from perflib.model.said import FINDINGS, LEVELS
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["INDEX", "Indexed", "indexed"]
+__all__ = ["INDEX", "Indexed", "ask", "indexed"]
+
+Answer = TypeVar("Answer")
 
 INDEX = ".index"
 _FORMAT = "1"  # raised when the columns, or what they hold, change
@@ -140,6 +143,46 @@ class Indexed:
     damaged: Sequence[str]
     source: str
 
+    def is_whole(self) -> bool:
+        """Whether all of the index can be read."""
+        import duckdb
+
+        try:
+            self.connection.execute(f"SELECT max(hash(one)) FROM read_parquet('{self.source}') one")
+        except duckdb.Error:
+            return False
+        return True
+
+
+def ask(folder: Path, question: Callable[[Indexed], Answer]) -> Answer:
+    """The answer to a question, which is asked again where the index turns out to be damaged.
+
+    A part of it that the question alone reads may be; and DuckDB opens it by its name, which it has
+    lost where another process replaced it.
+    """
+    import duckdb
+
+    tries = 3
+    while True:
+        tries -= 1
+        with indexed(folder) as index:
+            try:
+                return question(index)
+            except (duckdb.Error, UserError) as error:
+                cause = error.__cause__ or error
+                if not tries or not index.source or not _may_be_damage(cause) or index.is_whole():
+                    raise
+            with contextlib.suppress(OSError):
+                if _is_still(index.source, folder):
+                    (folder / INDEX).unlink()
+
+
+def _may_be_damage(error: BaseException) -> bool:
+    import duckdb
+
+    of_sql = (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException)
+    return isinstance(error, duckdb.Error) and not isinstance(error, of_sql)
+
 
 @contextlib.contextmanager
 def indexed(folder: Path, said: Mapping[str, Mapping[str, str]] | None = None) -> Iterator[Indexed]:
@@ -155,8 +198,10 @@ def indexed(folder: Path, said: Mapping[str, Mapping[str, str]] | None = None) -
     """
     import duckdb
 
-    files = _files(folder)
     with duckdb.connect() as connection, contextlib.ExitStack() as opened:
+        if said:  # what others add meanwhile is added to what this adds, not replaced by it
+            opened.enter_context(_alone(folder))
+        files = _files(folder)
         connection.execute("SET temp_directory = ''")  # nothing is written anywhere
         _make_tables(connection, files, said or {})
         source = _kept(connection, folder, len(files), opened)
@@ -167,8 +212,15 @@ def indexed(folder: Path, said: Mapping[str, Mapping[str, str]] | None = None) -
         connection.execute(
             f"CREATE VIEW indexed AS SELECT {_NAMES} FROM kept UNION ALL SELECT {_NAMES} FROM fresh"
         )
-        if said or len(added) > max(_ENOUGH, _ENOUGH_SHARE * len(files)):
-            _write(connection, folder, needed=bool(said))
+        if said:
+            _write(connection, folder)
+        elif len(added) > max(_ENOUGH, _ENOUGH_SHARE * len(files)):
+            with (
+                contextlib.suppress(OSError, PerflibError, duckdb.Error),
+                _alone(folder, wait=False),
+            ):
+                if _is_still(source, folder):
+                    _write(connection, folder)
         damaged = [name for name in new if name not in added]
         paths = {name: folder / name for name in files}
         yield Indexed(connection, paths, damaged, source)
@@ -212,25 +264,30 @@ def _make_tables(
 def _kept(
     connection: duckdb.DuckDBPyConnection, folder: Path, count: int, opened: contextlib.ExitStack
 ) -> str:
-    """Make the view ``kept``, of the rows that still count; returns the file that it opens.
-
-    The file is opened once: whoever replaces the index meanwhile does not change what is read.
-    """
-    import duckdb
-
-    source = ""
-    with contextlib.suppress(OSError, duckdb.Error):
-        descriptor = open_regular(folder / INDEX, os.O_RDONLY | os.O_NOFOLLOW)
-        opened.callback(os.close, descriptor)
-        source = f"/proc/self/fd/{descriptor}"
-        if not _is_ours(os.fstat(descriptor), folder) or not _fits(connection, source, count):
-            source = ""
+    """Make the view ``kept``, of the rows that still count; returns the file that it opens."""
+    source = _opened(connection, folder, count, opened)
     rows = f"SELECT {_NAMES} FROM read_parquet('{source}')" if source else "SELECT * FROM fresh"
     connection.execute(
         f"CREATE VIEW kept AS {rows} SEMI JOIN here USING (name, size, mtime_ns) "
         f"ANTI JOIN said USING (name) {'' if source else 'WHERE false'}"
     )
     return source
+
+
+def _opened(
+    connection: duckdb.DuckDBPyConnection, folder: Path, count: int, opened: contextlib.ExitStack
+) -> str:
+    """The index, if it is one; whoever replaces it meanwhile does not change what is read."""
+    import duckdb
+
+    try:
+        descriptor = open_regular(folder / INDEX, os.O_RDONLY | os.O_NOFOLLOW)
+        opened.callback(os.close, descriptor)
+        source = f"/proc/self/fd/{descriptor}"
+        ours = _is_ours(os.fstat(descriptor), folder) and _fits(connection, source, count)
+    except (OSError, duckdb.Error):
+        return ""
+    return source if ours else ""
 
 
 def _is_ours(status: os.stat_result, folder: Path) -> bool:
@@ -298,24 +355,48 @@ def _is_ended(path: Path) -> bool:
         return False
 
 
-def _write(connection: duckdb.DuckDBPyConnection, folder: Path, *, needed: bool) -> None:
-    """Replace the index; where it cannot be written everything works without, but slower.
+@contextlib.contextmanager
+def _alone(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """While nobody else replaces the index; without waiting it raises where somebody does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise
+        except OSError:  # a file system without locks: the index is replaced whole all the same
+            pass
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_still(source: str, folder: Path) -> bool:
+    """Whether the index is the one that was opened: one that came later knows more."""
+    try:
+        now = (folder / INDEX).lstat()
+    except FileNotFoundError:
+        return True
+    return not source or os.path.samestat(now, Path(source).stat())
+
+
+def _write(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Replace the index.
 
     Raises
     ------
     OSError, UserError, duckdb.Error
-        It cannot be written, and is needed.
+        It cannot be written. Everything works without, but slower.
     """
-    import duckdb
-
+    check_writable(folder)
+    # Otherwise all rows of an old and a new index are in memory at once.
+    connection.execute("SET preserve_insertion_order = false")
     try:
-        check_writable(folder)
         with replacing(folder / INDEX) as temporary:
             connection.execute(
                 f"COPY (SELECT {_NAMES} FROM indexed) TO {quoted(temporary)} "
                 "(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 2048, USE_TMP_FILE false, "
                 f"KV_METADATA {{perflib_index: '{_FORMAT}'}})"
             )
-    except (OSError, PerflibError, duckdb.Error):
-        if needed:
-            raise
+    finally:
+        connection.execute("RESET preserve_insertion_order")

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 from perflib.model import config
 from perflib.model.errors import UserError
-from perflib.model.index import Indexed, indexed
+from perflib.model.index import Indexed, ask
 from perflib.model.reading import quoted
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
 
-__all__ = ["query"]
+__all__ = ["query", "tables"]
 
 _MOST_COLUMNS = 40  # of a table, in a sentence
-_TRIES = 3
-_REPLACED = "/proc/self/fd"  # DuckDB cannot read an index that was replaced since it was opened
+_INNER = ("fresh", "here", "indexed", "kept", "said")  # what the index is made of
 _OF_RUN = 'run, experiment, node, "start"'
 
 
@@ -74,19 +73,39 @@ def query(sql: str) -> pd.DataFrame:
     >>> query("SELECT node, count(*) FROM findings WHERE kind = 'anomaly' "
     ...       "AND verdict = 'supported' GROUP BY ALL")  # doctest: +SKIP
     """
+    _check_statement(sql)
+    return ask(config.runs_dir().value, lambda index: _answer(index, sql))
+
+
+def tables() -> dict[str, list[str]]:
+    """The tables that a query may name, each with its columns.
+
+    Raises
+    ------
+    UserError
+        There is no run, or samples cannot be read.
+    """
+    return ask(config.runs_dir().value, _described)
+
+
+def _described(index: Indexed) -> dict[str, list[str]]:
     import duckdb
 
-    _check_statement(sql)
-    for _ in range(_TRIES - 1):
+    _check_runs(index)
+    found = {}
+    for name, experiment in _tables(index).items():
         try:
-            return _answer(sql)
-        except duckdb.PermissionException as error:
-            if _REPLACED not in str(error):
-                raise _failed(error) from error
-    try:
-        return _answer(sql)
-    except duckdb.PermissionException as error:
-        raise _failed(error) from error
+            _make_view(index, name, experiment)
+            found[name] = _columns(index.connection, name)
+        except duckdb.Error as error:
+            raise _failed(error) from error
+    return found
+
+
+def _check_runs(index: Indexed) -> None:
+    if len(index.damaged) == len(index.paths):
+        msg = f"no runs are saved in {config.runs_dir().value}"
+        raise UserError(msg)
 
 
 def _failed(error: Exception, more: str = "") -> UserError:
@@ -112,46 +131,41 @@ def _check_statement(sql: str) -> None:
         raise UserError(msg)
 
 
-def _answer(sql: str) -> pd.DataFrame:
+def _answer(index: Indexed, sql: str) -> pd.DataFrame:
     import duckdb
 
-    folder = config.runs_dir().value
-    with indexed(folder) as index:
-        if len(index.damaged) == len(index.paths):
-            msg = f"no runs are saved in {folder}"
-            raise UserError(msg)
-        connection = index.connection
-        named = set(re.findall(r"\w+", sql.lower()))
-        tables = _tables(index)
-        used = [name for name in tables if name.lower() in named]
-        files: set[str] = {index.source} - {""}
-        try:
-            for name in used:
-                files |= _make_view(index, name, tables[name])
-            columns = {name: _columns(connection, name) for name in used}
-            _lock(connection, files)
-        except duckdb.Error as error:
-            raise _failed(error) from error
-        try:
-            return connection.execute(sql).df()
-        except duckdb.PermissionException as error:
-            if _REPLACED in str(error):
-                raise
-            raise _failed(error, "; a query reads the saved runs and no other file") from error
-        except duckdb.Error as error:
-            raise _failed(error, _what_there_is(tables, columns)) from error
-        except RuntimeError as error:
-            if "interrupted" not in str(error):
-                raise
-            raise KeyboardInterrupt from error  # what DuckDB makes of Ctrl-C
+    _check_runs(index)
+    connection = index.connection
+    named = set(re.findall(r"\w+", sql.lower()))
+    every = _tables(index)
+    used = [name for name in every if name.lower() in named]
+    files: set[str] = {index.source} - {""}
+    try:
+        for name in used:
+            files |= _make_view(index, name, every[name])
+        columns = {name: _columns(connection, name) for name in used}
+        _lock(connection, files)
+    except duckdb.Error as error:
+        raise _failed(error) from error
+    try:
+        return connection.execute(sql).df()
+    except duckdb.PermissionException as error:
+        raise _failed(error, "; a query reads the saved runs and no other file") from error
+    except duckdb.Error as error:
+        raise _failed(error, _what_there_is(every, columns)) from error
+    except RuntimeError as error:
+        if "interrupted" not in str(error):
+            raise
+        raise KeyboardInterrupt from error  # what DuckDB makes of Ctrl-C
 
 
 def _tables(index: Indexed) -> dict[str, str]:
     """Every table by name, with the experiment whose samples it holds; ``samples`` has all."""
     rows = index.connection.execute("SELECT DISTINCT experiment FROM indexed ORDER BY 1").fetchall()
-    names = [*_VIEWS, "samples"]
-    names += [one for (one,) in rows if re.fullmatch(r"[A-Za-z_]\w*", one) and one not in names]
-    return {name: "" if name in (*_VIEWS, "samples") else name for name in names}
+    own = (*_VIEWS, "samples")
+    experiments = [one for (one,) in rows if re.fullmatch("[a-z_][a-z0-9_]*", one)]
+    taken = {*own, *_INNER}
+    return {**dict.fromkeys(own, ""), **{one: one for one in experiments if one not in taken}}
 
 
 def _make_view(index: Indexed, name: str, experiment: str) -> set[str]:

@@ -21,7 +21,7 @@ from perflib.model import config
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.escape import csv_cell, file_name
 from perflib.model.files import replacing
-from perflib.model.index import indexed
+from perflib.model.index import Indexed, ask
 from perflib.model.ownership import check_writable, make_folder
 from perflib.model.query import query
 from perflib.model.reading import quoted, read_run, read_table
@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # both take long to import, and who only names a run's file n
 
 __all__ = [
     "Saved",
+    "csv_text",
     "find",
     "load",
     "query",
@@ -197,10 +198,15 @@ def _listed(run_ids: list[str]) -> str:
     return ", ".join(run_ids[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
+def csv_text(table: pd.DataFrame) -> str:
+    """A table as CSV in which no text is a formula: `read_table` reads the same texts."""
+    safe: pd.DataFrame = change_texts(table, csv_cell).rename(columns=csv_cell)
+    return safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
+
+
 def write_csv(samples: pd.DataFrame, path: Path) -> None:
-    """Write samples as CSV in which no text is a formula: `read_table` reads the same texts."""
-    safe = change_texts(samples, csv_cell).rename(columns=csv_cell)
-    safe.to_csv(path, index=False, quoting=csv.QUOTE_NONNUMERIC)
+    """Write samples as `csv_text` makes them."""
+    path.write_text(csv_text(samples), newline="")
 
 
 @dataclass(frozen=True)
@@ -224,10 +230,13 @@ _LISTED = """
 
 def runs() -> list[Saved]:
     """Every run there is, oldest first; damaged files and unfinished journals among them."""
-    with indexed(runs_dir()) as index:
+
+    def listed(index: Indexed) -> list[Saved]:
         rows = index.connection.execute(_LISTED).fetchall()
-        found = [Saved(run, "saved", *values) for run, *values in rows]
-        found += [Saved(index.paths[name].stem, "damaged") for name in index.damaged]
+        damaged = [Saved(index.paths[name].stem, "damaged") for name in index.damaged]
+        return [Saved(run, "saved", *values) for run, *values in rows] + damaged
+
+    found = ask(runs_dir(), listed)
     saved = {entry.id for entry in found}
     found += [
         Saved(path.stem, _unfinished(path), experiment_of(path.stem))

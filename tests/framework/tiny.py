@@ -17,6 +17,7 @@ import pytest
 
 from perflib import kernels
 from perflib.framework.experiment import Experiment, Session
+from perflib.framework.levels import levels_table
 from perflib.framework.params import Params as BaseParams
 from perflib.framework.params import parameter
 from perflib.framework.schema import Column
@@ -110,6 +111,10 @@ class Tiny(Experiment):
     def analyse(self, run: Run) -> list[Finding]:  # noqa: ARG002
         """Nothing to say."""
         return []
+
+    def levels(self, run: Run) -> pd.DataFrame:  # noqa: ARG002
+        """Nothing to compare machines by."""
+        return levels_table([])
 
     def compare(self, first: Run, second: Run) -> list[Finding]:
         """Nothing to compare."""
