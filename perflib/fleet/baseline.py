@@ -32,6 +32,7 @@ __all__ = [
     "against_baseline",
     "baseline_tag",
     "parameters_of",
+    "prediction",
     "runs_of_baseline",
 ]
 
@@ -136,7 +137,7 @@ def against_baseline(
     table = series(common)
     old, new = table.drop(index=run.id), table.loc[run.id]
     names = [str(column) for column in table if column != "start"]
-    intervals = _intervals(old[names].to_numpy(float), new[names].to_numpy(float))
+    intervals = prediction(old[names].to_numpy(float), new[names].to_numpy(float))
     hours = (old["start"].max() - old["start"].min()) / pd.Timedelta(hours=1)
     remarks = [Reason("one_day", {"hours": hours})] if hours < _SAME_DAY_H else []
     return [
@@ -165,7 +166,7 @@ def _common(levels: pd.DataFrame, run: str) -> pd.DataFrame:
     return kept[cells == (kept["run"] == run).sum()]
 
 
-def _intervals(old: NDArray[np.float64], new: NDArray[np.float64]) -> list[Interval]:
+def prediction(old: NDArray[np.float64], new: NDArray[np.float64]) -> list[Interval]:
     """The change of each column, and how far one more unchanged run may lie from the mean.
 
     Parameters

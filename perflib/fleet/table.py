@@ -40,11 +40,11 @@ def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     UserError
         There are no runs, the plan was not collected, or it is no plan.
     """
-    from perflib.model import store
+    from perflib.model.query import query
 
     listed = _of_plan(plan) if plan is not None else None
-    runs = store.query("SELECT run, node, model, start, provenance FROM runs")
-    levels = store.query("SELECT run, experiment, start, cpu, setting, value FROM levels")
+    runs = query("SELECT run, node, model, start, provenance FROM runs")
+    levels = query("SELECT run, experiment, start, cpu, setting, value FROM levels")
     if listed is not None:
         runs = runs[runs["run"].isin(list(listed))].assign(
             node=lambda rows: rows["run"].map(listed)
@@ -71,7 +71,7 @@ def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _nodes(runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row a node, of its last run; and the socket of each cpu."""
-    last = runs.sort_values("start").drop_duplicates("node", keep="last")
+    last = runs.sort_values("start").drop_duplicates("node", keep="last").sort_values("node")
     rows, sockets = [], []
     for node, model, provenance in zip(
         last["node"], last["model"], last["provenance"], strict=True

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
+
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 
@@ -118,10 +120,21 @@ class Slurm:
             )
 
     def kill(self, name: str) -> None:
-        """Kill a daemon as a power cut would, with all that it started."""
+        """Take a node's power away: its daemon, its steps, and what they run."""
+        jobs = self.jobs("RUNNING").get(name, "none")
         daemon = self.daemons.pop(name)
         daemon.kill()
         daemon.wait()
+        _kill(lambda one: one.cmdline()[:1] == [f"slurmstepd: [{jobs}.batch]"])
+        _kill(lambda one: one.cmdline()[:1] == [f"slurmstepd: [{jobs}.0]"])
+        _kill(lambda one: self._of(one) and one.environ().get("SLURMD_NODENAME") == name)
+
+    def _of(self, process: psutil.Process) -> bool:
+        """Whether a process is of this Slurm; it is no daemon that this process started."""
+        known = process.environ()
+        here = str(self.folder)
+        mine = known.get("SLURM_CONF", "").startswith(here) or here in known.get("PATH", "")
+        return mine and process.pid != os.getpid()
 
     def ask(self, *words: str) -> str:
         """What one of Slurm's programs answers."""
@@ -153,17 +166,13 @@ class Slurm:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
-        _kill_left(str(self.folder))
+        _kill(self._of)  # steps that a killed daemon left
 
 
-def _kill_left(folder: str) -> None:
-    """Steps that a killed daemon left: they know the configuration's place."""
-    import psutil
-
+def _kill(wanted: Callable[[psutil.Process], bool]) -> None:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            mine = process.environ().get("SLURM_CONF", "").startswith(folder)
-            if mine and process.pid != os.getpid():
+            if wanted(process):
                 process.kill()
 
 
