@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from perflib.framework.plots import ABOVE, drawn
 from perflib.lab.theme import themed
+from perflib.model.escape import in_legend, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,14 +70,14 @@ def heatmap_figure(
                 )  # fmt: skip
                 _name_rows(axes, list(table.index), set(marked))
                 _mark_positions(axes, list(table), [cpu for of, cpu in positions if of == model])
-                axes.set_title(f"{model}: {nodes['model'].eq(model).sum()} nodes", pad=22)
+                axes.set_title(f"{visible(model)}: {nodes['model'].eq(model).sum()} nodes", pad=22)
                 axes.set_xlabel("core")
                 axes.grid(visible=False)
             panels[0].set_ylabel("nodes, the slowest on top")
             _bar(figure, image, list(panels), "slower than the model's median (%)")
             left_out = len(models) - len(shown)
             more = f" ({left_out} more models are left out)" if left_out else ""
-            figure.suptitle(f"{title}{more}")
+            figure.suptitle(f"{visible(title)}{more}")
             return figure
 
     return drawn(draw)
@@ -110,7 +111,7 @@ def _name_rows(axes: Axes, names: list[str], marked: set[str]) -> None:
         places = [place for place, name in enumerate(names) if name in marked][:_MOST_MARKED]
         least = len(names) / 45  # so that names do not overlap
         places = [p for k, p in enumerate(places) if not k or p - places[k - 1] >= least]
-    axes.set_yticks(places, [names[place] for place in places], fontsize="x-small")
+    axes.set_yticks(places, [visible(names[place]) for place in places], fontsize="x-small")
 
 
 def _mark_positions(axes: Axes, cpus: list[int], found: Sequence[int]) -> None:
@@ -153,12 +154,14 @@ def node_figure(cores: pd.DataFrame, nodes: pd.DataFrame, node: str, title: str)
             share = 100 * (np.arange(len(mine)) + 0.5) / len(mine)
             left.plot(share, mine["percent"], ".", color="0.6", ms=4)
             here = mine["node"].to_numpy() == node
-            left.plot(share[here], mine["percent"][here], "D", color="C3", label=node)
-            left.set_xlabel(f"share of the {len(mine)} nodes of {model} (%)")
+            left.plot(
+                share[here], mine["percent"][here], "D", color="C3", label=in_legend(visible(node))
+            )
+            left.set_xlabel(f"share of the {len(mine)} nodes of {visible(model)} (%)")
             left.set_ylabel("slower than the model's median (%)")
             left.legend(**ABOVE)
             _bands(right, by_core, node)
-            figure.suptitle(title)
+            figure.suptitle(visible(title))
             return figure
 
     return drawn(draw)
@@ -176,7 +179,9 @@ def _bands(axes: Axes, cores: pd.DataFrame, node: str) -> None:
                       label="half of the nodes")  # fmt: skip
     axes.plot(by_cpu.index, by_cpu[0.5], color="C0", lw=1)
     mine = cores[cores["node"] == node]
-    axes.plot(mine["cpu"], mine["percent"], "o-", color="C3", ms=3, lw=0.8, label=node)
+    axes.plot(
+        mine["cpu"], mine["percent"], "o-", color="C3", ms=3, lw=0.8, label=in_legend(visible(node))
+    )
     axes.set_xlabel("core")
     axes.set_ylabel("slower than the node's\nother cores (%)")
     axes.legend(**ABOVE, ncols=3)
@@ -208,14 +213,14 @@ def hours_figure(hours: pd.DataFrame, title: str) -> Figure:
                 cmap=sns.color_palette(_COLOURS, as_cmap=True).with_extremes(bad=_MISSING),
             )  # fmt: skip
             step = max(1, len(table) // _MOST_NAMED)
-            names = [str(name) for name in table.index]
+            names = [visible(str(name)) for name in table.index]
             axes.set_yticks(range(0, len(names), step), names[::step], fontsize="x-small")
             axes.set_xticks(range(0, 24, 3))
             axes.set_xlabel("hour (UTC)")
             axes.set_ylabel("rack")
             axes.grid(visible=False)
             _bar(figure, image, [axes], "slower than\nat other hours (%)")
-            figure.suptitle(title)
+            figure.suptitle(visible(title))
             return figure
 
     return drawn(draw)
