@@ -1,4 +1,4 @@
-"""Commands for many machines: fleet plan, run, status, collect, and the job on a node."""
+"""Commands for many machines: fleet plan, run, status, collect, report, and the job on a node."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ class _Fleet(click.Group):
         "perflib fleet run plan --on slurm",
         "perflib fleet status plan",
         "perflib fleet collect plan",
+        "perflib fleet report plan",
     ),
 )
 def fleet() -> None:
@@ -313,6 +314,50 @@ def collect(plan: Path, as_json: bool) -> None:
     for one in found:
         if one.state == "refused":
             show(visible(f"{one.node} {one.experiment}: {one.reason}"), f"{one.key}  ", "    ")
+
+
+@fleet.command(epilog=examples("perflib fleet report plan --out monday.html"))
+@_PLAN
+@click.option(
+    "--out",
+    default=Path("farm.html"),
+    type=click.Path(path_type=Path),
+    help="The file.",
+)
+@click.option(
+    "--threshold",
+    default=1.0,
+    type=click.FloatRange(0, 1000, min_open=True),
+    help="Smallest slowdown that matters, in %.",
+)
+@json_option
+def report(plan: Path, out: Path, threshold: float, as_json: bool) -> None:
+    """Say which nodes, cores, models and dates stand out: one HTML file.
+
+    It is of the runs that were collected, and lists the rows that are not done.
+    """
+    from perflib.fleet.outcomes import table
+    from perflib.fleet.plan import open_plan
+    from perflib.fleet.table import farm_table
+    from perflib.lab.farm_report import write_farm_report
+
+    opened = open_plan(plan)
+    with working("report"):
+        levels, nodes = farm_table(opened.folder)
+        told = write_farm_report(
+            levels,
+            nodes,
+            out,
+            title=f"The farm of {plan.name}",
+            outcomes=table(opened),
+            threshold_percent=threshold,
+        )
+    if as_json:
+        print_json({"plan": str(plan), "sentences": told, "report": str(out)})
+        return
+    for sentence in told:
+        show(sentence, "  ", "    ")
+    put(f"report: {out}")
 
 
 @fleet.command(hidden=True, epilog=examples("perflib fleet job plan 502de5fb771b56a0"))
