@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perflib.framework.published import published
     from perflib.lab import counters, profiles, threads
     from perflib.lab.code import built, disassembly
-    from perflib.lab.farm import farm, simulated_farm
+    from perflib.lab.farm import farm, farm_question, simulated_farm
     from perflib.lab.farm_report import write_farm_report
     from perflib.lab.interface import compare, experiment, ledger, load, pair, report, runs
     from perflib.lab.investigation import investigate, question
@@ -64,6 +64,7 @@ _LAZY = {
     "question": "perflib.lab.investigation",  # what is asked, from a notebook's parameters
     # many machines
     "farm": "perflib.lab.farm",
+    "farm_question": "perflib.lab.farm",
     "simulated_farm": "perflib.lab.farm",
     "write_farm_report": "perflib.lab.farm_report",
     # this machine
@@ -129,6 +130,7 @@ __all__ = [
     "erasure",
     "experiment",
     "farm",
+    "farm_question",
     "investigate",
     "layout_offsets",
     "ledger",

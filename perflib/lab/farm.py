@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -14,6 +14,7 @@ from perflib.fleet import outliers
 from perflib.fleet.simulated import SIMULATED, SimulatedFarm, simulated_farm
 from perflib.fleet.table import farm_table
 from perflib.lab.interface import Findings, Sentences
+from perflib.lab.notebook import given_names
 from perflib.model.errors import UserError, choose
 from perflib.model.extras import installed
 from perflib.stats.farm import ALPHA, THRESHOLD_PERCENT, Farm, compare_farm
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     from perflib.lab.farm_view import View
     from perflib.lab.tables import Table
 
-__all__ = ["FarmView", "farm", "simulated_farm"]
+__all__ = ["FarmView", "farm", "farm_question", "simulated_farm"]
 
+_ASKED = ("nodes", "cores", "days", "seed", "plan", "threshold_percent")  # by the notebook
+
+_LEAST = {"nodes": 40, "cores": 10, "days": 1, "seed": 0}  # with fewer its figures show nothing
 _LEVELS = {"node", "model", "cpu", "start", "experiment", "setting", "value", "run"}
 _NODES = {"node", "model"}
 _ORDER = {kind: place for place, kind in enumerate(outliers.CLAIMS)}
@@ -64,6 +68,24 @@ def farm(
             msg = f"the table of {name} lacks {', '.join(missing)}: see perflib.stats.farm"
             raise UserError(msg)
     return FarmView(levels, nodes, threshold_percent)
+
+
+def farm_question(namespace: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Validate the parameters cell of the farm's notebook; call it with ``globals()`` right after.
+
+    Raises
+    ------
+    UserError
+        A name is no parameter (the nearest one is given), or a number is too small.
+    """
+    given_names(namespace, _ASKED)
+    asked = {name: namespace[name] for name in _ASKED if name in namespace}
+    for name, least in _LEAST.items():
+        value = asked.get(name, least)
+        if not isinstance(value, int) or value < least:
+            msg = f"parameter {name!r}: {value!r}: a whole number from {least} on"
+            raise UserError(msg)
+    return asked
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,11 @@ SMALL: dict[str, dict[str, Any]] = {
 # Measured on the way in another's notebook, whose parameters are those of the cell.
 SECOND = {"alias_map"}
 FIRST = [name for name in experiments.NAMES if name not in SECOND]
-INVESTIGATION = "investigation"  # the notebook of no experiment
+INVESTIGATION, FARM = "investigation", "farm"  # the notebooks of no experiment
+_OF_NONE: dict[str, dict[str, Any]] = {  # and what lets them take seconds
+    INVESTIGATION: {"minutes": 0.1},
+    FARM: {"nodes": 44, "cores": 12, "days": 6},
+}
 # Each runs beside the others, but those that need the machine's huge pages one by one.
 _HUGE = {"code_segment", "memory_levels", "random_calls"}
 RUN = [
@@ -83,8 +87,8 @@ _LEAST_PROSE = 0.4
 
 
 def path_of(name: str) -> Path:
-    """The notebook of an experiment, or of the investigation."""
-    stem = name if name == INVESTIGATION else experiments.get(name).notebook
+    """The notebook of an experiment, or of none."""
+    stem = name if name in _OF_NONE else experiments.get(name).notebook
     return notebooks_dir() / f"{stem}.ipynb"
 
 
@@ -101,6 +105,7 @@ def tagged(notebook: Any, tag: str) -> list[Any]:
 
 def test_every_experiment_has_its_notebook() -> None:
     assert {path_of(name) for name in experiments.NAMES} <= set(NOTEBOOKS)
+    assert {path.stem for path in NOTEBOOKS} >= set(_OF_NONE)
     assert set(_SMALLER) <= set(experiments.NAMES)
 
 
@@ -144,6 +149,13 @@ def test_the_parameter_cell_of_the_investigation_says_the_defaults() -> None:
     assert said == {name: one.default for name, one in asked.items()}
 
 
+def test_the_parameter_cell_of_the_farm_says_what_may_be_asked() -> None:
+    (cell,) = tagged(read(path_of(FARM)), "parameters")
+    said: dict[str, Any] = {}
+    exec(cell.source, {}, said)
+    assert pl.farm_question(dict(said)) == said
+
+
 # --- through papermill ---------------------------------------------------------------------------
 
 
@@ -158,7 +170,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def needs(name: str) -> None:
     """Skip where this machine lacks what the experiment cannot do without."""
-    if name != INVESTIGATION and (why := experiments.get(name).unavailable()):
+    if name not in _OF_NONE and (why := experiments.get(name).unavailable()):
         pytest.skip(why)
 
 
@@ -208,6 +220,17 @@ def test_papermill_investigates(minutes: float, measured: set[str], tmp_path: Pa
 
 
 @pytest.mark.usefixtures("home")
+def test_papermill_compares_a_farm(tmp_path: Path) -> None:
+    outcome = execute(FARM, _OF_NONE[FARM], tmp_path)
+    assert outcome.state == "succeeded", outcome.message
+    cells = {cell.id: cell for cell in read(outcome.output).cells}
+    assert "core 8 of model A is found" in cells["checked"].outputs[0]["text"]
+    assert "no runs are saved" in cells["yours"].outputs[0]["text"]
+    for name in ("heatmap", "node", "hours"):
+        assert "image/png" in cells[name].outputs[0]["data"]
+
+
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("name", "parameters", "sentence"),
     [
@@ -215,6 +238,8 @@ def test_papermill_investigates(minutes: float, measured: set[str], tmp_path: Pa
         ("kv_per_core", {"events": 0}, "parameter 'events': 0: "),
         ("event_profile", {"job": "running"}, "job=running, job_pid=... and job_log"),
         (INVESTIGATION, {"minuets": 3}, "unknown parameter 'minuets': did you mean 'minutes'?"),
+        (FARM, {"nodse": 40}, "unknown parameter 'nodse': did you mean 'nodes'?"),
+        (FARM, {"cores": 2}, "parameter 'cores': 2: a whole number from 10 on"),
         (INVESTIGATION, {"core": 4095}, "--core 4095: the cores that may be used here are"),
     ],
 )
@@ -232,12 +257,12 @@ def test_papermill_with_a_wrong_parameter_measures_nothing(
 
 @pytest.mark.slow  # papermill runs the same cells
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("name", [*RUN, INVESTIGATION])
+@pytest.mark.parametrize("name", [*RUN, INVESTIGATION, FARM])
 def test_nbval_runs_every_cell(name: str, tmp_path: Path) -> None:
     needs(name)
     notebook = read(path_of(name))
     (cell,) = tagged(notebook, "parameters")
-    smaller = SMALL.get(name, {"minutes": 0.1})
+    smaller = SMALL.get(name) or _OF_NONE[name]
     cell.source += "\n" + "\n".join(f"{key} = {value!r}" for key, value in smaller.items())
     nbformat.write(notebook, tmp_path / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax"]
