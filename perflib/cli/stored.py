@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perflib.cli.names import RUN
+from perflib.cli.names import RUN, OneOf
 from perflib.cli.output import (
     WIDTH,
     examples,
@@ -259,24 +259,40 @@ def report(run_ids: tuple[str, ...], out: Path) -> None:
     put(f"report: {out}")
 
 
-@click.command(epilog=examples("perflib export kv_per_core-20261101 --out runs --anonymous"))
+@click.command(
+    epilog=examples(
+        "perflib export kv_per_core-20261101 --out runs --anonymous",
+        "perflib export kv_per_core-20261101 --out /var/lib/node_exporter --format openmetrics",
+    )
+)
 @click.argument("run_ids", nargs=-1, required=True, type=RUN, metavar="RUN...")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the files.")
+@click.option(
+    "--format",
+    "form",
+    default="run",
+    type=OneOf("format", ["run", "csv", "json", "parquet", "openmetrics"]),
+    help="The run's file, or tables of its samples, findings and levels for other programs.",
+)
 @click.option(
     "--anonymous",
     is_flag=True,
     help="Without names of hosts, users and tasks, paths and the job's command line.",
 )
 @json_option
-def export(run_ids: tuple[str, ...], out: Path, anonymous: bool, as_json: bool) -> None:
+def export(run_ids: tuple[str, ...], out: Path, form: str, anonymous: bool, as_json: bool) -> None:
     """Copy saved runs into a folder, for somebody else.
 
     Placeholders such as host-1 tell the machines of one export apart. Recordings of threads, which
-    lie beside a run, are left out.
+    lie beside a run, are left out. With --format openmetrics the file perflib.prom, for
+    Prometheus's textfile collector, is replaced; no other file is.
     """
+    from perflib.experiments import get
     from perflib.model.export import export as exported
 
-    files = exported(run_ids, out, anonymous=anonymous)
+    files = exported(
+        run_ids, out, anonymous=anonymous, form=form, say=lambda run: get(run.experiment).said(run)
+    )
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return

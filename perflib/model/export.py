@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from perflib.model import store
-from perflib.model.errors import MeasurementError, UserError
+from perflib.model.errors import MeasurementError, PerflibError, UserError
 from perflib.model.escape import file_name
 from perflib.model.files import replacing
+from perflib.model.formats import METRICS, Part, parts
 from perflib.model.recorded import change_texts, is_fixed, names_of_user, row_of
 from perflib.model.run import Run, host_of
 
@@ -41,7 +43,14 @@ _NOBODYS = {
 }  # fmt: skip
 
 
-def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> list[Path]:
+def export(
+    names: Iterable[str],
+    folder: Path,
+    *,
+    anonymous: bool = False,
+    form: str = "run",
+    say: Callable[[Run], Mapping[str, str]] | None = None,
+) -> list[Path]:
     """Copy saved runs into a folder.
 
     Parameters
@@ -49,9 +58,14 @@ def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> li
     names
         Runs as `store.find` finds them.
     folder
-        Made if it is not there; nothing in it is replaced.
+        Made if it is not there; nothing in it is replaced but metrics, which are always the newest.
     anonymous
         Without names of hosts and users, paths and command lines: see `Anonymous`.
+    form
+        ``run``: the runs' files; others: see `perflib.model.formats`.
+    say
+        What the analysis says of a run (`Experiment.said`); without it anonymous runs are copied
+        without findings, as those of the original hold names.
 
     Raises
     ------
@@ -60,33 +74,59 @@ def export(names: Iterable[str], folder: Path, *, anonymous: bool = False) -> li
     MeasurementError
         A run is damaged, or the folder cannot be written.
     """
+    import duckdb
+
     paths = dict.fromkeys(store.find(name) for name in names)
     runs = [store.load(path) for path in paths]
     if anonymous:
         nobody = Anonymous()
         runs = [nobody.run(one) for one in runs]
-    targets = [folder / f"{file_name(one.id)}.parquet" for one in runs]
-    if there := [str(target) for target in targets if target.exists()]:
-        msg = f"there is {', '.join(there)} already: name another folder, or remove it"
-        raise UserError(msg)
-    if len(set(targets)) < len(targets):
+    if len({one.id for one in runs}) < len(runs):
         msg = "two of these files are of one run: name each run once"
+        raise UserError(msg)
+    if form == "run":
+        files = {
+            f"{file_name(one.id)}.parquet": _copied(one, path, anonymous, say)
+            for one, path in zip(runs, paths, strict=True)
+        }
+    elif say is None:
+        msg = f"format {form!r} needs the findings"
+        raise UserError(msg)
+    else:
+        files = parts(form, runs, say)
+    targets = [folder / name for name in files]
+    if there := [str(one) for one in targets if one.exists() and one.name != METRICS]:
+        msg = f"there is {', '.join(there)} already: name another folder, or remove it"
         raise UserError(msg)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, one, target in zip(paths, runs, targets, strict=True):
-            if anonymous:
-                store.save(one, target)
-            else:
-                with replacing(target) as temporary:
-                    shutil.copyfile(path, temporary)
+        for target, write in zip(targets, files.values(), strict=True):
+            with replacing(target) as temporary:
+                write(temporary)
     except FileExistsError as error:
         msg = f"{folder} is no folder: name another --out"
         raise UserError(msg) from error
-    except OSError as error:
-        msg = f"the runs cannot be copied to {folder}: {error.strerror or error}"
+    except (OSError, duckdb.Error) as error:
+        why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        msg = f"the runs cannot be copied to {folder}: {why}"
         raise MeasurementError(msg) from error
     return targets
+
+
+def _copied(
+    run: Run, path: Path, anonymous: bool, say: Callable[[Run], Mapping[str, str]] | None
+) -> Part:
+    """What writes a run's file: byte by byte, or anew where it is another run now."""
+    if not anonymous:
+        return lambda target: _copy(path, target)
+    said: Mapping[str, str] = {}
+    with contextlib.suppress(PerflibError):  # a run that cannot be analysed is copied without
+        said = say(run) if say is not None else {}
+    return lambda target: store.write_run(run, target, said)
+
+
+def _copy(path: Path, target: Path) -> None:
+    shutil.copyfile(path, target)
 
 
 class Anonymous:

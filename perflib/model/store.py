@@ -44,6 +44,8 @@ __all__ = [
     "save",
     "saved_path",
     "write_csv",
+    "write_parquet",
+    "write_run",
 ]
 
 _MOST_LISTED = 10
@@ -82,27 +84,13 @@ def save(run: Run, path: Path | None = None, said: Mapping[str, str] | None = No
     if path is None:
         path = saved_path(run.id)
         check_writable(path.parent)
-    record = {
-        "id": run.id,
-        "experiment": run.experiment,
-        "params": run.params,
-        "provenance": run.provenance,
-        "schema": run.schema,
-    }
-    metadata = {"perflib": json.dumps(record), **(said or {})}
-    texts = ", ".join(f"{key}: {quoted(text)}" for key, text in metadata.items())
     import duckdb
 
     try:
         make_folder(path.parent)
         _remove_unfinished(path)
-        with replacing(path) as temporary, duckdb.connect() as connection:
-            connection.register("samples", run.samples)
-            connection.execute(
-                f"COPY samples TO {quoted(temporary)} "
-                "(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false, "
-                f"KV_METADATA {{{texts}}})"
-            )
+        with replacing(path) as temporary:
+            write_run(run, temporary, said or {})
     except RuntimeError as error:
         if "interrupted" not in str(error):
             raise
@@ -111,6 +99,32 @@ def save(run: Run, path: Path | None = None, said: Mapping[str, str] | None = No
         msg = f"run {run.id} cannot be saved to {path}: {str(error).splitlines()[0]}"
         raise MeasurementError(msg) from error
     return path
+
+
+def write_run(run: Run, path: Path, said: Mapping[str, str]) -> None:
+    """Write a run's file as it is; `save` puts it in its place, whole."""
+    record = {
+        "id": run.id,
+        "experiment": run.experiment,
+        "params": run.params,
+        "provenance": run.provenance,
+        "schema": run.schema,
+    }
+    write_parquet(run.samples, path, {"perflib": json.dumps(record), **said})
+
+
+def write_parquet(table: pd.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
+    """Write a table, with texts beside it; raises as DuckDB does."""
+    import duckdb
+
+    texts = ", ".join(f"{key}: {quoted(text)}" for key, text in metadata.items())
+    beside = f", KV_METADATA {{{texts}}}" if texts else ""
+    with duckdb.connect() as connection:
+        connection.register("given", table)
+        connection.execute(
+            f"COPY given TO {quoted(path)} "
+            f"(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false{beside})"
+        )
 
 
 def _remove_unfinished(path: Path) -> None:

@@ -1,0 +1,167 @@
+"""perflib query, import and export --format: what they print, and how they end."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from perflib.cli import main
+from perflib.experiments import get
+from perflib.model import store
+from perflib.model.run import Run
+
+RUNS = Path(__file__).parents[1] / "data" / "runs"
+HOSTILE = "=1\x1b[2J\n\u202eé"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
+    return tmp_path / "home"
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    code = end.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def saved(name: str = "kv_per_core", *, analysed: bool = True) -> Run:
+    run = store.load(RUNS / f"{name}.parquet")
+    store.save(run, said=get(name).said(run) if analysed else None)
+    return run
+
+
+def test_a_query_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    saved()
+    sql = "SELECT subject, effect, NULL AS none, start FROM findings WHERE claim = 'slower'"
+    assert call("query", sql) == 0
+    out, err = capsys.readouterr()
+    head, *rows = out.splitlines()
+    assert head.split() == ["subject", "effect", "none", "start"]
+    assert [row.split()[0] for row in rows] == ["cpu0", "cpu1"]
+    assert [row.split()[2][:5] for row in rows] == ["2026-"] * 2
+    assert err == ""
+    assert call("query", "SELECT plain FROM findings") == 0
+    assert "…" in capsys.readouterr().out
+    assert call("query", "-v", "SELECT plain FROM findings") == 0
+    assert "…" not in capsys.readouterr().out
+
+
+def test_a_query_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    saved()
+    sql = "SELECT cpu, value, 'nan'::DOUBLE AS n, [1, 2] AS l FROM levels ORDER BY cpu"
+    assert call("query", sql, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    levels = store.query("SELECT value FROM levels ORDER BY cpu")["value"].tolist()
+    assert found["columns"] == ["cpu", "value", "n", "l"]
+    assert found["rows"] == [[cpu, levels[cpu], None, [1, 2]] for cpu in (0, 1)]
+    assert call("query", sql, "--csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [float(row["value"]) for row in rows] == levels
+    assert call("query", sql, "--csv", "--json") == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [[], ["-v"], ["--csv"], ["--json"], ["-q"]])
+def test_hostile_texts_are_data(how: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    samples = pd.DataFrame({"name": [HOSTILE], HOSTILE: [1]})
+    store.save(Run("x-1", "x", {}, samples, {"machine": {"hostname": HOSTILE}}))
+    assert call("query", "SELECT * FROM samples", *how) == 0
+    assert call("query", "SELECT node FROM runs", *how) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert (r"\x1b[2J" in out) != (how == ["--json"])
+    if how == ["--csv"]:
+        assert "'=1" in out
+
+
+def test_a_query_without_rows_and_with_equal_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    saved()
+    assert call("query", "SELECT 1 AS a, 'x' AS a WHERE false") == 0
+    assert len(capsys.readouterr().out.split()) == 2
+    assert call("query", "SELECT a.run, b.run FROM runs a, runs b", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"][0]) == 2
+
+
+def test_mistakes_are_sentences(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("query", "SELECT 1") == 2
+    assert "no runs are saved in" in capsys.readouterr().err
+    saved()
+    for sql, said in {
+        "SELECT clam FROM findings": "findings has run, experiment",
+        "DROP TABLE runs": "a query is one SELECT",
+        "SELECT * FROM '/etc/hostname'": "the query fails",
+    }.items():
+        assert call("query", sql) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert "Traceback" not in error
+
+
+def test_without_sql_the_tables_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    saved()
+    assert call("query", "-q") == 0
+    names = capsys.readouterr().out.split()
+    assert names == ["runs", "findings", "levels", "samples", "kv_per_core"]
+    assert call("query", "--json") == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    assert tables["levels"][-2:] == ["value", "unit"]
+    assert call("query") == 0
+    assert "findings: run, experiment, node, start" in capsys.readouterr().out
+
+
+def test_runs_without_findings_are_told_and_analysed(capsys: pytest.CaptureFixture[str]) -> None:
+    saved(analysed=False)
+    saved("machine")
+    count = "SELECT count(*) AS n FROM findings WHERE experiment = 'kv_per_core'"
+    assert call("query", count) == 0
+    out, err = capsys.readouterr()
+    assert out.split() == ["n", "0"]
+    assert "1 of 2 runs have no findings: 'perflib query --analyse'" in " ".join(err.split())
+    assert call("query", "--analyse", count) == 0
+    out, err = capsys.readouterr()
+    assert (out.split(), err) == (["n", "4"], "")
+
+
+def test_runs_are_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other"
+    run = store.load(RUNS / "machine.parquet")
+    store.save(replace(run, id="machine-1"), other / "a.parquet")
+    assert call("import", str(other)) == 0
+    assert capsys.readouterr().out.splitlines() == ["1 imported, 0 there already"]
+    assert call("import", str(other), "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)["imported"]
+    assert entry == {
+        "path": str(other / "a.parquet"), "run": "machine-1", "state": "there already", "reason": ""
+    }  # fmt: skip
+    other.joinpath("b.parquet").write_text("no run")
+    assert call("import", str(other)) == 1
+    out, err = capsys.readouterr()
+    assert f"refused: {other / 'b.parquet'}: " in out
+    assert "0 imported, 1 there already" in out
+    assert "1 of 2 were refused" in err
+    assert call("import", str(tmp_path / "none")) == 1
+    assert "there is no such file or folder" in capsys.readouterr().out
+
+
+def test_export_has_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = saved()
+    out = tmp_path / "out"
+    assert call("export", run.id, "--out", str(out), "--format", "openmetrics", "--json") == 0
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert Path(file).read_text().endswith("# EOF\n")
+    assert call("export", run.id, "--out", str(out), "--format", "cvs") == 2
+    assert "unknown format 'cvs': did you mean 'csv'" in capsys.readouterr().err
