@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,7 @@ _MOST_MARKED = 12  # names beside very many rows
 _LEAST_RANGE = 3.0  # percent: colours do not make mountains of noise
 _COLOURS = "vlag"
 _MISSING = "0.8"
+_BANDS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the nodes
 
 
 def heatmap_figure(
@@ -69,7 +70,9 @@ def heatmap_figure(
                     cmap=sns.color_palette(_COLOURS, as_cmap=True).with_extremes(bad=_MISSING),
                 )  # fmt: skip
                 _name_rows(axes, list(table.index), set(marked))
-                _mark_positions(axes, list(table), [cpu for of, cpu in positions if of == model])
+                _mark_positions(
+                    axes, [*table.columns], [cpu for of, cpu in positions if of == model]
+                )
                 axes.set_title(f"{visible(model)}: {nodes['model'].eq(model).sum()} nodes", pad=22)
                 axes.set_xlabel("core")
                 axes.grid(visible=False)
@@ -114,7 +117,7 @@ def _name_rows(axes: Axes, names: list[str], marked: set[str]) -> None:
     axes.set_yticks(places, [visible(names[place]) for place in places], fontsize="x-small")
 
 
-def _mark_positions(axes: Axes, cpus: list[int], found: Sequence[int]) -> None:
+def _mark_positions(axes: Axes, cpus: list[Hashable], found: Sequence[int]) -> None:
     for cpu in found:
         if cpu in cpus:
             axes.annotate(
@@ -172,7 +175,7 @@ def _bands(axes: Axes, cores: pd.DataFrame, node: str) -> None:
     if cores.empty:
         axes.set_axis_off()
         return
-    by_cpu = cores.groupby("cpu")["percent"].quantile([0.05, 0.25, 0.5, 0.75, 0.95]).unstack()
+    by_cpu = cores.groupby("cpu")["percent"].quantile(np.array(_BANDS)).unstack()
     axes.fill_between(by_cpu.index, by_cpu[0.05], by_cpu[0.95], color="C0", alpha=0.2, lw=0,
                       label="90 % of the nodes")  # fmt: skip
     axes.fill_between(by_cpu.index, by_cpu[0.25], by_cpu[0.75], color="C0", alpha=0.35, lw=0,
@@ -184,7 +187,7 @@ def _bands(axes: Axes, cores: pd.DataFrame, node: str) -> None:
     )
     axes.set_xlabel("core")
     axes.set_ylabel("slower than the node's\nother cores (%)")
-    axes.legend(**ABOVE, ncols=3)
+    axes.legend(**{**ABOVE, "ncols": 3})
 
 
 def hours_figure(hours: pd.DataFrame, title: str) -> Figure:

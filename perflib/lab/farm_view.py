@@ -22,7 +22,7 @@ _IMAGE = widgets.Layout(max_width="100%")
 _CHOOSE = "choose a run"
 
 
-class View(widgets.VBox):  # type: ignore[misc]
+class View(widgets.VBox):
     """What ``farm.view()`` shows. ``experiment``, ``rows``, ``node`` and ``run`` may be set."""
 
     def __init__(self, farm: FarmView) -> None:

@@ -169,9 +169,9 @@ def compare_hours(
         if not row["why"] and row["low"] > threshold and row["p"] * len(rows) < _ALPHA
     }
     for one, table in zip(parts, tables, strict=True):
-        place = table["bin"].map(dict(enumerate(BINS)))
+        hours = table["bin"].map(dict(enumerate(BINS)))
         for head in ("all racks", "rack " + table["rack"].astype(str)):
-            one.level -= (head + ", " + place).map(warm).fillna(0.0).to_numpy(float)
+            one.level -= (head + ", " + hours).map(warm).fillna(0.0).to_numpy(float)
     return rows, by_hour
 
 

@@ -92,9 +92,9 @@ def test_a_farm_of_400_nodes_and_128_cores_is_drawn_readably() -> None:
 def test_a_node_is_shown_among_its_model(view: FarmView) -> None:
     figure = view.node("n0005")
     left, right = figure.axes
-    (here,) = left.lines[1].get_ydata()
+    (here,) = np.asarray(left.lines[1].get_ydata())
     assert here == pytest.approx(6, abs=1.5)
-    own = right.lines[-1].get_ydata()
+    own = np.asarray(right.lines[-1].get_ydata())
     assert own[8] == max(own)
     assert "n0005" in words(figure)
     with pytest.raises(UserError, match="n0005"):
