@@ -105,7 +105,7 @@ def fleet() -> None:
     "limit_s",
     type=click.IntRange(1, 10**7),
     metavar="SECONDS",
-    help="The longest time of one job. [default: 3 × budget_s + 300]",
+    help="The longest time of one job. [default: 300, and three times budget_s]",
 )
 @click.option(
     "--bundle",

@@ -21,17 +21,26 @@ def write(folder: Path, version: str) -> list[Path]:
     """Write every page; returns where they lie."""
     folder.mkdir(parents=True, exist_ok=True)
     top = click.Context(cli, info_name="perflib", **cli.context_settings)
-    contexts = [top]
-    for name in cli.list_commands(top):
-        command = cli.get_command(top, name)
-        assert command is not None
-        contexts.append(click.Context(command, info_name=name, parent=top))
     paths = []
-    for context in contexts:
+    for context in _contexts(top):
         path = folder / f"{_title(context)}.1"
         path.write_text(page(context, version), encoding="utf-8")
         paths.append(path)
     return paths
+
+
+def _contexts(context: click.Context) -> Iterator[click.Context]:
+    """A command, and those below it that help shows."""
+    yield context
+    for name, command in _commands(context):
+        yield from _contexts(click.Context(command, info_name=name, parent=context))
+
+
+def _commands(context: click.Context) -> Iterator[tuple[str, click.Command]]:
+    group = context.command
+    if isinstance(group, click.Group):
+        found = ((name, group.get_command(context, name)) for name in group.list_commands(context))
+        yield from ((name, one) for name, one in found if one is not None and not one.hidden)
 
 
 def _title(context: click.Context) -> str:
@@ -50,10 +59,8 @@ def page(context: click.Context, version: str) -> str:
     records = (param.get_help_record(context) for param in command.get_params(context))
     lines += [".SH OPTIONS", *_items(record for record in records if record)]
     if isinstance(command, click.Group):
-        names = command.list_commands(context)
-        found = ((name, command.get_command(context, name)) for name in names)
-        short = ((name, one.get_short_help_str(200)) for name, one in found if one)
-        lines += [".SH COMMANDS", *_items((f"perflib-{name}(1)", text) for name, text in short)]
+        short = ((name, one.get_short_help_str(200)) for name, one in _commands(context))
+        lines += [".SH COMMANDS", *_items((f"{title}-{name}(1)", text) for name, text in short)]
     head, _, examples = (command.epilog or "").partition("Examples:\n")
     del head
     if examples:

@@ -1,7 +1,7 @@
 """Attempts: one small file each, to which a line is added when it begins and one when it ends.
 
-A line is a JSON object. A file with one line is an attempt that runs, or was killed: nothing that
-a killed job leaves behind looks like an end.
+A line is a JSON object; of several ends the last counts. A file with one line is an attempt that
+runs, or was killed: nothing that a killed job leaves behind looks like an end.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import filecmp
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from perflib.experiments.importing import import_runs
+from perflib.experiments.importing import Imported, import_runs
 from perflib.fleet import results
 from perflib.fleet.incoming import take_in
 from perflib.fleet.job import same_host
@@ -20,6 +21,7 @@ from perflib.model.errors import MeasurementError
 from perflib.model.escape import csv_cell
 from perflib.model.files import replacing
 from perflib.model.reading import quoted
+from perflib.model.store import saved_path
 
 __all__ = ["Collected", "collect"]
 
@@ -59,8 +61,11 @@ def collect(plan: Plan, progress: Callable[[int, int], None] | None = None) -> l
         said = _said(list(whole))
         twice = _twice(said)
         wrong = {path: _mistaken(row, said.get(path), twice) for path, row in whole.items()}
-        taken = import_runs([path for path, why in wrong.items() if not why], progress)
-        imported = {one.path: one for one in taken}
+        there = {path for path, one in said.items() if not wrong[path] and _is_there(path, one)}
+        new = [path for path, why in wrong.items() if not why and path not in there]
+        imported = {one.path: one for one in import_runs(new, progress)}
+        for path in there:
+            imported[path] = Imported(path, said[path]["run"], "there already")
         found = []
         for path, row in whole.items():
             one = imported.get(path)
@@ -73,6 +78,12 @@ def collect(plan: Plan, progress: Callable[[int, int], None] | None = None) -> l
         msg = f"{plan.folder}: {error.strerror or error}"
         raise MeasurementError(msg) from error
     return found
+
+
+def _is_there(path: Path, said: dict[str, Any]) -> bool:
+    """Whether the store has this very file: it was checked when it was imported."""
+    target = saved_path(said["run"])
+    return target.exists() and filecmp.cmp(path, target, shallow=False)
 
 
 def _write(path: Path, found: list[Collected]) -> None:
@@ -123,7 +134,7 @@ def _twice(said: dict[Path, dict[str, Any]]) -> set[str]:
 
 def _mistaken(row: Row, said: dict[str, Any] | None, twice: set[str]) -> str:
     """Why a file is not the result of its row; empty: it is."""
-    if said is None:
+    if said is None or None in said.values():
         return "it is no run's file"
     if said["run"] in twice:
         return f"several keys have run {said['run']} as their result"

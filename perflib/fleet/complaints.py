@@ -21,7 +21,7 @@ _NOT_SUBMITTED = re.compile(r"sbatch: error: (.*)")
 _STATES = {
     "CANCELLED": ("cancelled", "its Slurm job was cancelled"),
     "TIMEOUT": ("too slow", "its Slurm job ran into the time limit"),
-    "DEADLINE": ("unreachable", "its node did not take the job before the deadline (is it down?)"),
+    "DEADLINE": ("unreachable", "its node did not take the job before the deadline: is it down?"),
     "NODE_FAIL": ("lost", "its node failed"),
     "OUT_OF_MEMORY": ("failed", "its Slurm job ran out of memory"),
 }
@@ -75,11 +75,11 @@ def _complaint(message: str, said: str) -> Complaint:
     status = _STATUS.search(message)
     if status and (known := _STATES.get(status[1])):
         return Complaint(*known)
-    words = said or message
+    words = (said or message).strip().removesuffix("'.")
     if "nvalid node name" in words or "odes specified" in words or "odes not available" in words:
-        return Complaint("unreachable", f"Slurm says: {words.strip()}")
+        return Complaint("unreachable", f"Slurm says: {words}")
     if said:
-        return Complaint("failed", f"its job was not accepted: {said}")
+        return Complaint("failed", f"its job was not accepted: {words}")
     if words in ("", "None"):
         words = "its job ended before perflib began (see logs/)"
     return Complaint("failed", words)

@@ -60,7 +60,7 @@ def run(
     plan: Plan,
     on: str,
     jobs: int,
-    deadline_s: int,
+    within_s: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
     """Start what is missing, and wait until everything has ended.
@@ -73,7 +73,7 @@ def run(
         ``local``: the rows of this host, one after the other; ``slurm``.
     jobs
         The most that are submitted at a time.
-    deadline_s
+    within_s
         When a job that could not begin is given up.
     progress
         Called with the number of jobs that are done and that of all.
@@ -99,7 +99,7 @@ def run(
         keys = to_do(plan, here=on == "local")
         if keys:
             _mark(plan, keys)
-            _snakemake(plan, on, jobs, deadline_s, len(keys), progress)
+            _snakemake(plan, on, jobs, within_s, len(keys), progress)
         return keys
 
 
@@ -126,16 +126,15 @@ def _snakemake(
     plan: Plan,
     on: str,
     jobs: int,
-    deadline_s: int,
+    within_s: int,
     number: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     words = [sys.executable, "-m", "snakemake", "--profile", f"profiles/{on}"]
     if on != "local":
-        words += ["--jobs", str(jobs)]
+        words += ["--jobs", str(jobs), "--config", f"within_s={within_s}"]
     argv, _ = command(Conditions(aslr=True), words)  # it dies with this process
-    environment = {**os.environ, "PERFLIB_FLEET_DEADLINE": f"now+{deadline_s}"}
-    environment.pop("SNAKEMAKE_PROFILE", None)
+    environment = {key: os.environ[key] for key in os.environ if key != "SNAKEMAKE_PROFILE"}
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     with (
         (plan.folder / "logs" / f"driver-{stamp}-{time.time_ns() % 10**9:09}.log").open("w") as log,

@@ -40,6 +40,7 @@ _CLOCK_S = 60.0  # a clock may be wrong by this: node and file server are seldom
 _GRACE_S = 20.0  # to put settings back
 _ALONE = 0.1  # CPU seconds a second of all others: a tenth of a core
 _MOST_WORDS = 500
+_BY_SIGNAL = "its job was ended by a signal: cancelled, or at the scheduler's time limit"
 
 # All that a measured process is given: the same on each node, whatever started it. Snakemake
 # limits threads by variables, Slurm adds two dozen; the size of an environment moves the stack.
@@ -102,8 +103,7 @@ def perform(plan: Plan, row: Row, *, transferred: bool = False) -> Told:
         except _OtherwiseError as error:
             told = Told(error.state, str(error), facts)
         except KeyboardInterrupt:
-            why = "its job was ended by a signal: cancelled, or at the scheduler's time limit"
-            told = Told("cancelled", why, facts)
+            told = Told("cancelled", _BY_SIGNAL, facts)
         except (PerflibError, OSError) as error:
             told = Told("failed", _short(str(error)), facts)
         facts["seconds"] = round(time.monotonic() - began, 1)
@@ -144,7 +144,7 @@ def _measure(
         if kernels is not None:
             environment["PERFLIB_KERNELS"] = str(kernels)
         beside, began = Beside(), time.monotonic()
-        answer = _answer(row, environment, folder)
+        answer = _answer(row, environment, folder, attempt)
         spent = time.monotonic() - began
         facts |= beside.report()
         facts["alone"] = facts["others_cpu_s"] < _ALONE * spent and not facts["slurm_jobs_beside"]
@@ -241,7 +241,9 @@ def _jobs_beside() -> int | None:
 # --- the measured process ------------------------------------------------------------------------
 
 
-def _answer(row: Row, environment: dict[str, str], folder: Path) -> dict[str, Any]:
+def _answer(
+    row: Row, environment: dict[str, str], folder: Path, attempt: Attempt
+) -> dict[str, Any]:
     """Measure; what the process says at its end. It dies with this one."""
     words = [sys.executable, "-m", "perflib.fleet.measured"]
     argv, _ = command(Conditions(aslr=True), words)
@@ -259,6 +261,10 @@ def _answer(row: Row, environment: dict[str, str], folder: Path) -> dict[str, An
             _end(process)
             msg = f"not done within its {row.limit_s} s (limit_s in the manifest)"
             raise _OtherwiseError(msg, "too slow") from None
+        except KeyboardInterrupt:
+            attempt.ended("cancelled", _BY_SIGNAL)  # at once: a scheduler may soon kill
+            _end(process)
+            raise
         except BaseException:
             _end(process)
             raise
@@ -274,8 +280,7 @@ def _answer(row: Row, environment: dict[str, str], folder: Path) -> dict[str, An
     if "error" in answer:
         raise _OtherwiseError(_short(answer["error"]), "failed")
     if answer["stopped"] == "interrupted":
-        msg = "the measurement was ended by a signal"
-        raise _OtherwiseError(msg, "cancelled")
+        raise _OtherwiseError(_BY_SIGNAL, "cancelled")
     return answer
 
 

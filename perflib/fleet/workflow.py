@@ -12,12 +12,22 @@ _SNAKEFILE = """\
 # perflib knows: 'perflib fleet run' writes todo.txt, and each job looks for its result first.
 import csv
 import math
-import os
 import sys
 
 with open("manifest.csv", newline="") as file:
     ROWS = {row["key"]: row for row in csv.DictReader(file)}
-DEADLINE = os.environ.get("PERFLIB_FLEET_DEADLINE", "now+1days")
+WITHIN_S = int(config.get("within_s", 86400))
+
+
+def minutes(wildcards):
+    return math.ceil(int(ROWS[wildcards.key]["limit_s"]) / 60) + 2
+
+
+def place(wildcards, attempt):
+    # Slurm gives a job up when it can no longer end by its deadline: because its node is down.
+    within_s = WITHIN_S if attempt == 1 else min(WITHIN_S, 600)
+    node, seconds = ROWS[wildcards.key]["node"], within_s + 60 * minutes(wildcards)
+    return f"--nodelist={node} --exclusive --deadline=now+{seconds}"
 
 
 def todo(_):
@@ -36,10 +46,8 @@ rule measure:
         cpus_per_task=-1,  # all that the node has; of memory, too
         mem_mb=0,
         disk_mb=0,
-        runtime=lambda wildcards: math.ceil(int(ROWS[wildcards.key]["limit_s"]) / 60) + 2,
-        slurm_extra=lambda wildcards: "--nodelist={} --exclusive --deadline={}".format(
-            ROWS[wildcards.key]["node"], DEADLINE
-        ),
+        runtime=minutes,
+        slurm_extra=place,
     params:
         python=sys.executable,
     shell:

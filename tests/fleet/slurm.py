@@ -48,7 +48,7 @@ CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
 ReturnToService=2
 SlurmdTimeout=5
-KillWait=2
+KillWait=10
 MinJobAge=300
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n

@@ -27,8 +27,6 @@ from tests.disk import small_disk
 from tests.fleet.made import made
 from tests.fleet.slurm import wait_until
 
-Answer = Callable[[Row, dict[str, str], Path], dict[str, Any]]
-
 
 def only(plan: Plan) -> Row:
     (row,) = plan.rows.values()
@@ -49,7 +47,7 @@ def end(plan: Plan) -> dict[str, Any]:
 def quick(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan whose measurements take no time: a recorded run, as its row wants it."""
 
-    def answer(row: Row, _environment: dict[str, str], folder: Path) -> dict[str, Any]:
+    def answer(row: Row, _environment: object, folder: Path, _attempt: object) -> dict[str, Any]:
         path = made(folder, row)
         return {"run": path.stem, "file": str(path), "stopped": "budget spent"}
 
@@ -93,7 +91,7 @@ def test_the_measured_process_has_the_same_environment_whatever_started_it(
 ) -> None:
     seen: dict[str, dict[str, str]] = {}
 
-    def answer(_row: Row, environment: dict[str, str], _folder: Path) -> dict[str, Any]:
+    def answer(_row: Row, environment: dict[str, str], *_: object) -> dict[str, Any]:
         seen[os.environ.get("OMP_NUM_THREADS", "")] = environment
         raise KeyboardInterrupt
 

@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from perflib.fleet import attempts, results
@@ -35,16 +36,15 @@ LOG = """\
 rule measure:
     output: started/{0}
     jobid: 2
-Error message: Command 'sbatch' returned non-zero exit status 1.
-sbatch: error: Batch job submission failed: Invalid node name specified
 Error in rule measure:
-    message: SLURM sbatch failed. The error message was 'sbatch: error: ...'
+    message: SLURM sbatch failed. The message was 'sbatch: error: Invalid node name specified'.
+    sbatch call:
+        sbatch --parsable --nodelist=n0
     jobid: 2
     output: started/{0}
 Trying to restart job 2.
-sbatch: error: Batch job submission failed: Invalid node name specified
 Error in rule measure:
-    message: None
+    message: SLURM sbatch failed. The message was 'sbatch: error: Invalid node name specified'.
     jobid: 2
     output: started/{0}
 Error in rule measure:
@@ -72,7 +72,7 @@ def test_what_the_engine_says_is_a_state_and_a_reason(farm: Plan) -> None:
     keys = list(farm.rows)
     found = read_log(LOG.format(*keys))
     assert found[keys[0]].state == "unreachable"
-    assert "Invalid node name specified" in found[keys[0]].reason
+    assert found[keys[0]].reason == "Slurm says: Invalid node name specified"
     assert found[keys[1]] == Complaint("cancelled", "its Slurm job was cancelled")
     assert found[keys[2]].state == "unreachable"
     assert "deadline" in found[keys[2]].reason
@@ -163,12 +163,18 @@ def test_a_file_of_another_node_or_of_none_is_refused(farm: Plan, home: Path) ->
     results.publish(farm, rows[2].key, first, "a")  # somebody copied it
     shutil.copy(__file__, home / "no.parquet")
     results.publish(farm, rows[3].key, home / "no.parquet", "a")
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT 1 AS x) TO '{home}/bare.parquet' (FORMAT parquet, "
+            'KV_METADATA {perflib: \'{"id": "../../x", "experiment": "kv_per_core"}\'})'
+        )
+    results.publish(farm, rows[4].key, home / "bare.parquet", "a")
     found = [(one.state, one.reason) for one in collect(farm)]
     assert {state for state, _ in found} == {"refused"}
     assert found[0][1] == "it was measured on n9.farm.org, not on n0.farm.org"
     assert "several keys have run" in found[1][1]
     assert "several keys have run" in found[2][1]
-    assert found[3][1] == "it is no run's file"
+    assert found[3][1] == found[4][1] == "it is no run's file"
     assert store.runs() == []
 
 
