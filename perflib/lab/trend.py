@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Trend", "trend"]
 
+_COLUMNS = ("run", "experiment", "node", "start", "cpu", "setting", "value")
 _HOURS = 24
 _MOST_DAYS = 120  # of a calendar, the last ones
 
@@ -171,7 +172,12 @@ def _draw_calendar(axes: Axes, calendar: pd.DataFrame) -> None:
     axes.figure.colorbar(image, ax=axes, label="slower than\nthe median (%)", extend="both")
 
 
-def trend(experiment: str, node: str | None = None, threshold_percent: float = 1.0) -> Trend:
+def trend(
+    experiment: str,
+    node: str | None = None,
+    threshold_percent: float = 1.0,
+    levels: pd.DataFrame | None = None,
+) -> Trend:
     """All saved runs of an experiment on one machine, as a series.
 
     Parameters
@@ -182,21 +188,27 @@ def trend(experiment: str, node: str | None = None, threshold_percent: float = 1
         The host; this one if it is not given.
     threshold_percent
         Smaller steps are none.
+    levels
+        A table to take in place of the saved runs: ``run, experiment, node, start, cpu, setting,
+        value``, as `perflib.lab.farm.FarmView` has it.
 
     Raises
     ------
     UserError
-        There are no such runs; says of which machines there are.
+        There are no such runs (says of which machines there are), or a column is missing.
     """
     from perflib.experiments import get
     from perflib.machine.describe import describe
     from perflib.model.query import query
 
     get(experiment)  # a wrong name is told here
-    levels = query(
-        "SELECT run, node, start, cpu, setting, value FROM levels "
-        f"WHERE experiment = '{experiment}'"
-    )
+    if levels is None:
+        columns = ", ".join(_COLUMNS)
+        levels = query(f"SELECT {columns} FROM levels WHERE experiment = '{experiment}'")
+    if missing := [name for name in _COLUMNS if name not in levels]:
+        msg = f"the table of levels lacks {', '.join(missing)}"
+        raise UserError(msg)
+    levels = levels[levels["experiment"] == experiment]
     node = str(describe()["hostname"]) if node is None else node
     here = levels[levels["node"] == node]
     if here.empty:
@@ -205,4 +217,4 @@ def trend(experiment: str, node: str | None = None, threshold_percent: float = 1
         if known:
             msg += "; " + choose("machine", node, known)
         raise UserError(msg)
-    return Trend(experiment, node, here.drop(columns="node"), threshold_percent)
+    return Trend(experiment, node, here, threshold_percent)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import perflib as pl
 from perflib.fleet.trend import ALL, over_time, series
 from perflib.model.finding import Finding
 
@@ -91,6 +92,18 @@ def test_few_runs_or_days_say_so() -> None:
         found = findings(some)[ALL]
         assert found.verdict == "inconclusive"
         assert "it takes 10 runs of 7 days" in found.reason
+
+
+def test_a_table_takes_the_place_of_saved_runs() -> None:
+    levels = days_of_levels(3, step=0.05).assign(node="node7", experiment="kv_per_core")
+    found = pl.trend("kv_per_core", "node7", levels=levels)
+    assert (found.runs, found.findings[0].verdict) == (84, "supported")
+    with pytest.raises(pl.UserError, match="did you mean 'node7'"):
+        pl.trend("kv_per_core", "node8", levels=levels)
+    with pytest.raises(pl.UserError, match="lacks cpu, value"):
+        pl.trend("kv_per_core", levels=levels.drop(columns=["cpu", "value"]))
+    with pytest.raises(pl.UserError, match="did you mean 'kv_per_core'"):
+        pl.trend("kv_per_cor", levels=levels)
 
 
 def test_names_are_data() -> None:
