@@ -1,4 +1,4 @@
-"""One machine over days: simulated levels with drift, working hours, noise, and at most one step."""
+"""One machine over days: simulated levels with drift, working hours, noise, one step or none."""
 
 from __future__ import annotations
 
