@@ -13,11 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from perflib import experiments
 from perflib.experiments.core_pairs.claims import GROUPS
 from perflib.experiments.core_pairs.numa import experiment
+from perflib.experiments.kv_per_core.pair import pair
 from perflib.model.run import Run
 from perflib.model.store import load
 from tests.numa.guest import Guest, prepare
+from tests.numa.inside.whole import EVENTS
 from tests.numa.kernel import MissingError
 from tests.numa.layouts import LAYOUTS
 
@@ -55,7 +58,7 @@ def test_in_a_guest(name: str, guests: dict[str, Guest]) -> None:
 def test_a_guest_s_run_is_analysed_and_drawn_here(name: str, guests: dict[str, Guest]) -> None:
     """Its last run, which lost a core: all are named, and so are the nodes along the edges."""
     guests[name].answer(LIMIT_S)
-    run = last_run(guests[name].out)
+    run = last_run(guests[name].out, "numa")
     layout = LAYOUTS[name]
     groups = next(found for found in experiment.analyse(run) if found.of is GROUPS)
     assert groups.evidence["cpus"] == list(range(len(layout.nodes)))
@@ -69,5 +72,24 @@ def test_a_guest_s_run_is_analysed_and_drawn_here(name: str, guests: dict[str, G
     assert [text for text in written if text.startswith("node")] == nodes
 
 
-def last_run(out: Path) -> Run:
-    return load(max((out / "data").rglob("numa-*.parquet"), key=lambda path: path.name))
+@pytest.mark.timeout(LIMIT_S + 60)
+def test_a_guest_is_compared_with_this_machine(
+    guests: dict[str, Guest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logic alone: an emulated processor is slower by far, and its parts say nothing."""
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    guests["two"].answer(LIMIT_S)
+    there = last_run(guests["two"].out, "kv_per_core")
+    kv = experiments.get("kv_per_core")
+    here = kv.measure(kv.Params.make({"events": EVENTS, "budget_s": 5.0}))
+    found = {one.about.get("part"): one for one in pair([here], [there])}
+    assert found["total"].effect > 100
+    assert "is no pair of a host and its guest" in found["total"].reason
+    parts = [one.effect for part, one in found.items() if part not in (None, "total")]
+    product = np.prod([1 + effect / 100 for effect in parts])
+    assert product == pytest.approx(1 + found["total"].effect / 100, rel=0.05)
+
+
+def last_run(out: Path, experiment_name: str) -> Run:
+    found = (out / "data").rglob(f"{experiment_name}-*.parquet")
+    return load(max(found, key=lambda path: path.name))

@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from perflib import kernels
+from perflib import experiments, kernels
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 from tests.numa.kernel import PACKAGES, Kernel, MissingError, find_kernel, first_root, read_module
@@ -222,8 +222,10 @@ class Guest:
         cls, name: str, layout: Layout, kernel: Kernel, first_root: Path, out: Path
     ) -> Self:
         """A guest that runs the tests inside."""
-        for compiled in COMPILED:
-            folder = kernels.build(compiled).library.parent
+        kv = experiments.get("kv_per_core")
+        copies = kv.plan(kv.Params.make({"cores": [0]}))["copies"]
+        for built in [*map(kernels.build, COMPILED), kernels.build("kv", copies=copies)]:
+            folder = built.library.parent
             shutil.copytree(folder, out / "cache" / folder.name)
         for version in folder.parent.glob("compiler-*"):
             shutil.copy(version, out / "cache")
