@@ -13,8 +13,10 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Imported", "import_runs"]
 
-_UNFINISHED = re.compile(r"^\..+\.parquet\.[0-9a-f]{8}$", re.MULTILINE)
+_MOST_WORKERS, _WORTH_A_WORKER = 4, 100  # files; a process takes a second to start
+_UNFINISHED = re.compile(r"\..+\.parquet\.[0-9a-f]{8}")
 _UNFINISHED_S = 3600.0  # no copy takes so long
 
 
@@ -83,16 +86,16 @@ def import_runs(
         The store cannot be written. What was imported before stays; once there is room, the same
         call goes on.
     """
-    import duckdb
-
     found = [one for path in paths for one in _files(path)]
     folder = store.runs_dir()
     check_writable(folder)
     _remove_unfinished(folder)
+    files = [one for one in found if isinstance(one, Path)]
+    workers = min(_MOST_WORKERS, len(os.sched_getaffinity(0)), len(files) // _WORTH_A_WORKER)
     outcomes: list[Imported] = []
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with contextlib.closing(_by_workers(files, workers) if workers > 1 else _here(files)) as made:
         for one in found:
-            outcomes.append(_imported(one, connection) if isinstance(one, Path) else one)
+            outcomes.append(next(made) if isinstance(one, Path) else one)
             if progress is not None:
                 progress(len(outcomes), len(found))
     return outcomes
@@ -103,10 +106,76 @@ def _remove_unfinished(folder: Path) -> None:
     if not folder.is_dir():
         return
     oldest = time.time() - _UNFINISHED_S
-    for left in _UNFINISHED.findall("\n".join(os.listdir(folder))):
-        with contextlib.suppress(OSError):
-            if (folder / left).lstat().st_mtime < oldest:
-                (folder / left).unlink()
+    for left in folder.iterdir():
+        if _UNFINISHED.fullmatch(left.name):
+            with contextlib.suppress(OSError):
+                if left.lstat().st_mtime < oldest:
+                    left.unlink()
+
+
+def _here(files: Iterable[Path]) -> Generator[Imported]:
+    import duckdb
+
+    with duckdb.connect(config={"threads": 1}) as connection:
+        for one in files:
+            yield _imported(one, connection)
+
+
+def _by_workers(files: Sequence[Path], count: int) -> Generator[Imported]:
+    """The same by processes of their own: to check samples keeps one core busy."""
+    workers = [_Worker(files[number::count]) for number in range(count)]
+    try:
+        for number, path in enumerate(files):
+            line = workers[number % count].line()
+            if not line:  # it was killed, of want of memory perhaps
+                yield from _here([path])
+                continue
+            said = json.loads(line)
+            if "failed" in said:
+                raise MeasurementError(said["failed"])
+            yield Imported(path, **said)
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+class _Worker:
+    """A process that imports some files, and says of each what became of it."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        argv = [sys.executable, "-P", "-m", __name__]  # -P: nothing from the current folder
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._process.stdin is not None
+        # One that has ended already shows when its lines are read.
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as given:
+            json.dump([str(path) for path in files], given)
+
+    def line(self) -> str:
+        """The next line; empty: it has ended."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def end(self) -> None:
+        """Whatever it does."""
+        self._process.kill()
+        with self._process:
+            pass
+
+
+def _work() -> None:
+    """A worker: paths on standard input, a line of JSON for each on standard output."""
+    try:
+        for one in _here(map(Path, json.load(sys.stdin))):
+            said = {"run": one.run, "state": one.state, "reason": one.reason}
+            print(json.dumps(said), flush=True)
+    except MeasurementError as error:
+        print(json.dumps({"failed": str(error)}), flush=True)
 
 
 def _files(path: Path) -> list[Path | Imported]:
@@ -180,3 +249,7 @@ def _check_params(experiment: Experiment, params: str) -> None:
 
 def _left_behind(provenance: dict[str, object]) -> str:
     return "its recordings of threads were left behind" if provenance.get("recordings") else ""
+
+
+if __name__ == "__main__":
+    _work()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from perflib.experiments import importing
 from perflib.experiments.importing import import_runs
 from perflib.model import store
 from perflib.model.errors import MeasurementError, UserError
@@ -160,6 +162,50 @@ def test_parameters_are_checked_of_every_run(other: Path) -> None:
         params = {**run.params, "events": -1}
         store.save(replace(run, id=f"{RUN[:-1]}{end}", params=params), other / f"{end}.parquet")
     assert [one.state for one in import_runs([other])] == ["refused", "refused", "imported"]
+
+
+def several(other: Path) -> list[Path]:
+    """Files enough for two workers; the third is damaged."""
+    raw = (other / f"{RUN}.parquet").read_bytes()
+    run = store.load(other / f"{RUN}.parquet")
+    paths = []
+    for end in "bcdefg":
+        paths.append(other / f"{end}.parquet")
+        store.save(replace(run, id=f"{RUN[:-1]}{end}", samples=run.samples.head(100)), paths[-1])
+    paths[2].write_bytes(raw[:100])
+    return paths
+
+
+def test_many_are_imported_by_workers_as_few_are(
+    other: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = several(other)
+    here = import_runs(paths)
+    shutil.rmtree(home)
+    monkeypatch.setattr(importing, "_WORTH_A_WORKER", 3)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(importing, "_here", None)  # it is not what imports them
+    assert import_runs(paths) == here
+    assert [one.state for one in here].count("imported") == 5
+    assert len(list(home.iterdir())) == 5
+
+
+def test_a_worker_that_dies_costs_no_file(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = several(other)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    outcomes = list(importing._by_workers(paths, 2))
+    assert [one.path for one in outcomes] == paths
+    assert [one.state for one in outcomes].count("imported") == 5
+
+
+def test_a_full_disk_ends_all_workers(other: Path, home: Path) -> None:
+    paths = several(other)
+    with (
+        files_no_larger_than(100),
+        pytest.raises(MeasurementError, match="cannot be imported to"),
+    ):
+        list(importing._by_workers(paths, 2))
+    assert list(home.iterdir()) == []
 
 
 def test_recordings_of_threads_stay_where_they_are() -> None:
