@@ -161,7 +161,8 @@ def plan_(
         for row in rows:
             longest[row.node] += row.limit_s
         show(f"at most {max(longest.values()) / 3600:.1f} hours on a node", "  ")
-        show(f"perflib fleet run {out}", "to run it: ")
+        on = " --on slurm" if from_sinfo else " --on htcondor" if from_condor else ""
+        show(f"perflib fleet run {out}{on}", "to run it: ")
 
 
 def _bundle(folder: Path) -> None:

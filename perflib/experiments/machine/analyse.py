@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.machine.claims import STOLEN
+from perflib.framework.levels import levels_table
 from perflib.machine.activity.noise import likely_cause
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -15,7 +16,7 @@ from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import t_interval
 
-__all__ = ["findings", "stolen_by_trial", "tables", "widest"]
+__all__ = ["findings", "levels", "stolen_by_trial", "tables", "widest"]
 
 
 def findings(run: Run) -> list[Finding]:
@@ -89,6 +90,14 @@ def _worst_gaps(samples: pd.DataFrame) -> pd.DataFrame:
             "likely_cause": causes,
         }
     )
+
+
+def levels(run: Run) -> pd.DataFrame:
+    """How much longer work takes on each core for the time that is stolen there: 1, none is."""
+    trials = stolen_by_trial(run.samples).groupby("cpu")[["duration_ns", "stolen_ns"]].sum()
+    longer = trials["duration_ns"] / (trials["duration_ns"] - trials["stolen_ns"])
+    rows = [(cpu, "with what is stolen", value, "times") for cpu, value in longer.items()]
+    return levels_table(rows)
 
 
 def stolen_by_trial(samples: pd.DataFrame) -> pd.DataFrame:
