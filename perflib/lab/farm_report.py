@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write_farm_report"]
 
-_MOST_VERDICTS = 150
+_MOST_VERDICTS = 40
 _MOST_NODES = 4  # with a figure of their own, of each experiment
 _MOST_MISSING = 200
 
