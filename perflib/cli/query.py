@@ -33,8 +33,7 @@ _WIDEST = 60  # characters of a cell; -v shows all
 @click.command(
     epilog=examples(
         "perflib query",
-        "perflib query \"SELECT node, subject, effect FROM findings WHERE verdict = 'supported' "
-        "AND kind = 'anomaly' ORDER BY effect DESC\"",
+        "perflib query \"SELECT plain FROM findings WHERE kind = 'anomaly'\"",
         'perflib query "SELECT cpu, median(value) FROM levels GROUP BY cpu" --csv',
     )
 )

@@ -262,7 +262,7 @@ def report(run_ids: tuple[str, ...], out: Path) -> None:
 @click.command(
     epilog=examples(
         "perflib export kv_per_core-20261101 --out runs --anonymous",
-        "perflib export kv_per_core-20261101 --out /var/lib/node_exporter --format openmetrics",
+        "perflib export kv_per_core-20261101 --out /srv/metrics --format openmetrics",
     )
 )
 @click.argument("run_ids", nargs=-1, required=True, type=RUN, metavar="RUN...")
