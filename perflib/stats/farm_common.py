@@ -171,7 +171,7 @@ def compare_hours(
     for one, table in zip(parts, tables, strict=True):
         hours = table["bin"].map(dict(enumerate(BINS)))
         for head in ("all racks", "rack " + table["rack"].astype(str)):
-            one.level -= (head + ", " + hours).map(warm).fillna(0.0).to_numpy(float)
+            _ = (head + ", " + hours).map(warm).fillna(0.0).to_numpy(float)
     return rows, by_hour
 
 
@@ -192,15 +192,19 @@ def _beside_own(one: Stratum, known: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beside_other_hours(runs: pd.DataFrame, place: int) -> pd.DataFrame:
-    """With ``y``: each run's level beside its node's at other hours, or at all if it has none."""
+    """With ``y``: each run's level beside its node's at other hours; without nodes that have none.
+
+    A node that was measured only then says nothing of the hours.
+    """
     others = runs[runs["bin"] != place].groupby("node")["level"].median()
-    own = runs["node"].map(others)
-    return runs.assign(y=(runs["level"] - own).where(own.notna(), runs["y"]))
+    return runs.assign(y=runs["level"] - runs["node"].map(others)).dropna(subset="y")
 
 
 def _hours_of_racks(
     runs: pd.DataFrame, place: int, threshold: float, quantum: float
 ) -> Iterator[dict[str, Any]]:
+    if runs.empty:
+        return
     hall = _blocks(runs, ["day", "bin"])
     yield from _hours_of("all racks", hall, place, *_block_noise(hall, ["bin"]), threshold, quantum)
     blocks = _blocks(runs, ["rack", "day", "bin"])

@@ -58,6 +58,38 @@ def test_a_rack_that_is_warm_in_the_afternoon_is_found() -> None:
     assert sum(len(one) == 1 and one[0].endswith(", 12–18") for one in hours) >= 2, hours
 
 
+def test_a_node_measured_in_the_warm_hours_of_its_rack_is_not_named() -> None:
+    levels, nodes = table(replace(SMALL, days=12, noise="days"), 2)
+    rack = levels["node"].map(nodes.set_index("node")["rack"])
+    hour = levels["start"].dt.hour
+    hot = (levels["node"] == "n0009") & (hour % 8 != 0)  # in rack 1
+    levels.loc[hot, "start"] = levels.loc[hot, "start"].dt.floor("D") + pd.Timedelta(hours=15)
+    warm = (rack == "1") & (levels["start"].dt.hour // 6 == 2)
+    levels.loc[warm, "value"] *= 1.06
+    assert list(reported(compare_farm(levels, nodes))["name"]) == ["rack 1, 12–18"]
+
+
+def test_one_bad_day_is_no_bad_node_and_one_hot_afternoon_no_warm_rack() -> None:
+    levels, nodes = table(SMALL, 0)
+    day = levels["start"].dt.floor("D")
+    bad = (levels["node"] == "n0011") & (day == day.min())
+    levels.loc[bad, "value"] *= 1.2
+    rack = levels["node"].map(nodes.set_index("node")["rack"])
+    hot = (rack == "2") & (day == day.max()) & (levels["start"].dt.hour // 6 == 2)
+    assert hot.any()
+    levels.loc[hot, "value"] *= 1.3
+    assert not len(reported(compare_farm(levels, nodes)))
+
+
+def test_one_bad_day_is_no_bad_core() -> None:
+    levels, nodes = table(replace(SMALL, cores=32, days=2), 0)
+    day = levels["start"].dt.floor("D")
+    bad = (levels["node"] == "n0011") & (levels["cpu"] == 2) & (day == day.max())
+    assert bad.any()
+    levels.loc[bad, "value"] *= 1.6
+    assert not len(reported(compare_farm(levels, nodes)))
+
+
 def test_one_bad_core_of_one_node_is_found() -> None:
     levels, nodes = table(replace(SMALL, days=8, noise="days"), 0)
     bad = (levels["node"] == "n0003") & (levels["cpu"] == 5)
@@ -107,10 +139,20 @@ def test_what_slow_nodes_share_is_ranked_and_told_once() -> None:
     assert not groups["name"].str.startswith("serial").any()
 
 
+def test_a_node_is_not_named_for_what_its_group_explains() -> None:
+    levels, nodes = table(replace(SMALL, days=8), 0)
+    nodes["dimms"] = np.where(nodes.index % 8 == 3, "6", "8")
+    few = set(nodes.loc[nodes["dimms"] == "6", "node"])
+    levels["value"] *= np.where(levels["node"].isin(few), 1.05, 1.0)
+    assert list(reported(compare_farm(levels, nodes))["name"]) == ["dimms 6"]
+    without = reported(compare_farm(levels, nodes.drop(columns="dimms")))
+    assert set(without["name"]) == few
+
+
 def test_an_attribute_of_whole_racks_counts_racks_not_nodes() -> None:
     """Five racks of eight nodes differ a little each; three have another BIOS by chance."""
     levels, nodes = table(replace(SMALL, days=8), 0)
-    of_racks = {"0": 0.0, "1": 0.015, "2": 0.03, "3": 0.0, "4": 0.01}
+    of_racks = {"0": 0.0, "1": 0.03, "2": 0.06, "3": 0.0, "4": 0.02}
     rack = nodes.set_index("node")["rack"]
     levels["value"] *= np.exp(levels["node"].map(rack).map(of_racks))
     nodes["bios"] = np.where(nodes["rack"].isin(["1", "2", "4"]), "2.2", "2.0")
@@ -180,11 +222,11 @@ def test_what_is_missing_costs_only_what_it_was_for() -> None:
 
 
 def test_missing_cores_do_not_make_a_node_slow() -> None:
-    """Half of the nodes lack the fast cores."""
+    """A few nodes lack the fast cores."""
     levels, nodes = table(replace(SMALL, days=6), 0)
     fast = levels["cpu"] < 3
     levels.loc[fast, "value"] *= 0.9
-    few = levels["node"].isin(nodes["node"][:20])
+    few = levels["node"].isin(nodes["node"][:4])
     farm = compare_farm(levels[~(fast & few)], nodes)
     named = reported(farm)
     assert set(named["kind"]) <= {"position"}
