@@ -381,7 +381,7 @@ def _is_still(source: str, folder: Path) -> bool:
 
 
 def _write(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Replace the index.
+    """Replace the index; who calls it is `_alone`, so what else lies there was left by a kill.
 
     Raises
     ------
@@ -389,6 +389,8 @@ def _write(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         It cannot be written. Everything works without, but slower.
     """
     check_writable(folder)
+    for left in folder.glob(f".{INDEX}.*"):
+        left.unlink(missing_ok=True)
     # Otherwise all rows of an old and a new index are in memory at once.
     connection.execute("SET preserve_insertion_order = false")
     try:

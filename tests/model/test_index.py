@@ -201,6 +201,14 @@ def test_a_full_disk_costs_the_index_alone(runs: Path) -> None:
         pass
 
 
+def test_what_a_killed_process_left_is_removed(runs: Path) -> None:
+    left = runs / f".{INDEX}.0123abcd"
+    left.write_bytes(b"half")
+    store.runs()
+    assert (runs / INDEX).is_file()
+    assert not left.exists()
+
+
 def test_where_others_could_exchange_it_none_is_written(runs: Path) -> None:
     runs.chmod(0o777)
     assert nodes() == [f"node{number}" for number in range(COUNT)]
