@@ -42,7 +42,10 @@ STEP = Claim(
         "refuted": "{what} of {node} did not change at once: the largest step is {estimate}",
         "inconclusive": "whether {what} of {node} changed at once stays open",
     },
-    together={"refuted": "None of {count} series of this machine changed at once"},
+    together={
+        "refuted": "None of {count} series of this machine changed at once",
+        "inconclusive": "Whether any of {count} series of this machine changed at once stays open",
+    },
     reasons={
         "odds": "A series without a step has one as clear with p = {p:.2g}, corrected for "
         "{series} series.",

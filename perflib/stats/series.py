@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from perflib.stats.interval import Interval
 
@@ -109,9 +110,10 @@ def find_steps(
         clearest = np.maximum(clearest, _best(one.healthy[orders], basis, places)[2])
     steps: list[Step | None] = [None] * count
     freedom = max(1, len(values) - usual.shape[1] - 2)
+    few_days = _student(confidence, len(np.unique(days)) - 3)  # a line, and the step
     for i, one in found.items():
         p = (1 + int((clearest >= one.clear / one.inflation).sum())) / (1 + resamples)
-        wider = math.sqrt(one.inflation * len(values) / freedom)
+        wider = few_days * math.sqrt(one.inflation * len(values) / freedom)
         again, sizes, _ = _best(one.fitted[:, None] + wider * one.left[orders], basis, places)
         tail = [(1 - confidence) / 2, (1 + confidence) / 2]
         first, last = np.quantile(places.at[again], tail, method="nearest")
@@ -125,6 +127,12 @@ def find_steps(
             p=float(p),
         )
     return steps
+
+
+def _student(confidence: float, freedom: int) -> float:
+    """By how much an interval is longer because its scatter is known from few units."""
+    tail = 0.5 + confidence / 2
+    return float(special.stdtrit(freedom, tail) / special.ndtri(tail))
 
 
 @dataclass(frozen=True)
