@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--only", default="healthy,core,node,rack,bios,many,scaling,report")
     given = parser.parse_args()
-    parts = {
+    parts: dict[str, Callable[[], None]] = {
         "healthy": lambda: healthy(given.reports),
         **{what: functools.partial(fault, what, given.faults) for what in _FAULTS},
         "many": lambda: many(given.faults),

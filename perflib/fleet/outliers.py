@@ -28,8 +28,8 @@ _REASONS: Mapping[str, str] = {
     "few_nodes": "With {units} nodes of this model no one can say which is the odd one: it takes "
     "five.",
     "few_cores": "It takes four cores or more, and twelve of all nodes of the model.",
-    "few_units": "Too few nodes for an interval ({units}): it takes four, of a group three and three "
-    "without.",
+    "few_units": "Too few nodes for an interval ({units}): it takes four, of a group three and "
+    "three without.",
     "few_days": "It takes four days with these hours and four without ({units} now).",
     "same": "The same nodes share {same:list} as well: nothing here tells these apart.",
     "association": "They have it in common; that it is the cause is not said, for whatever else "

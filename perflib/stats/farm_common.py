@@ -171,7 +171,7 @@ def compare_hours(
     for one, table in zip(parts, tables, strict=True):
         hours = table["bin"].map(dict(enumerate(BINS)))
         for head in ("all racks", "rack " + table["rack"].astype(str)):
-            _ = (head + ", " + hours).map(warm).fillna(0.0).to_numpy(float)
+            one.level -= (head + ", " + hours).map(warm).fillna(0.0).to_numpy(float)
     return rows, by_hour
 
 
