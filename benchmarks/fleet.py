@@ -123,8 +123,7 @@ def _large(
 
 def _virtual(home: Path, kernels: Path, environment: dict[str, str]) -> None:
     """From 'fleet run' until all is in the store; one run of kv_per_core a node."""
-    (home / "slurm").mkdir()
-    with slurm(home / "slurm") as virtual:
+    with slurm() as virtual:
         there = environment | {name: virtual.environment[name] for name in ("SLURM_CONF", "PATH")}
         words = ["-e", "kv_per_core", "-p", "budget_s=3", "-p", "precision_percent=0.001"]
         words += ["--bundle", str(kernels), "--out", str(home / "four")]

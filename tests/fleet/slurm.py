@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -177,8 +178,12 @@ def _kill(wanted: Callable[[psutil.Process], bool]) -> None:
 
 
 @contextlib.contextmanager
-def slurm(folder: Path) -> Iterator[Slurm]:
-    """Four idle nodes; everything is ended afterwards."""
+def slurm() -> Iterator[Slurm]:
+    """Four idle nodes; everything is ended afterwards, and its folder removed.
+
+    The folder's name is short: a step's socket lies in it, whose name Linux limits to 108 bytes.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
     virtual = Slurm(folder)
     try:
         for name in ("slurmctld", *NODES):
@@ -187,3 +192,4 @@ def slurm(folder: Path) -> Iterator[Slurm]:
         yield virtual
     finally:
         virtual.end()
+        shutil.rmtree(folder, ignore_errors=True)

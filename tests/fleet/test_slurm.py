@@ -72,9 +72,7 @@ class Farm:
 
 @pytest.fixture
 def farm(home: Path, kernels: Path) -> Iterator[Farm]:
-    folder = home / "slurm"
-    folder.mkdir()
-    with slurm(folder) as virtual:
+    with slurm() as virtual:
         yield Farm(virtual, home, kernels)
 
 
