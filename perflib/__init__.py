@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from perflib.lab.code import built, disassembly
     from perflib.lab.farm import farm, farm_question, simulated_farm
     from perflib.lab.farm_report import write_farm_report
-    from perflib.lab.interface import compare, experiment, ledger, load, pair, report, runs
+    from perflib.lab.interface import compare, experiment, ledger, load, report, runs
     from perflib.lab.investigation import investigate, question
     from perflib.lab.machine import describe, doctor
     from perflib.lab.memory import walks
     from perflib.lab.neighbour import busy_neighbour, cpu_quota
+    from perflib.lab.pairs import pair, pair_question
     from perflib.lab.tables import table
     from perflib.lab.theme import show, themed
     from perflib.lab.trend import trend
@@ -54,7 +55,8 @@ _LAZY = {
     "experiment": "perflib.lab.interface",
     "ledger": "perflib.lab.interface",
     "load": "perflib.lab.interface",
-    "pair": "perflib.lab.interface",
+    "pair": "perflib.lab.pairs",
+    "pair_question": "perflib.lab.pairs",  # from a notebook's parameters
     "query": "perflib.model.query",
     "report": "perflib.lab.interface",
     "runs": "perflib.lab.interface",
@@ -138,6 +140,7 @@ __all__ = [
     "naive_interval",
     "pages_by_node",
     "pair",
+    "pair_question",
     "percent",
     "profiles",
     "published",

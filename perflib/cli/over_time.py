@@ -69,7 +69,7 @@ def check(
     preset: str | None,
     as_json: bool,
 ) -> None:
-    """Is this machine as it was? Compare with a baseline of runs.
+    """Compare this machine with a baseline of runs of it.
 
     --save makes the baseline: best some runs a day, for several days. Without it each experiment of
     the baseline (or NAME alone) is measured once, with the baseline's parameters, and compared.
@@ -217,7 +217,7 @@ def _say_elsewhere(first: Run, run: Run) -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Also draw it, into this PNG or SVG.")
 @json_option
 def trend(name: str, node: str | None, threshold: float, out: Path | None, as_json: bool) -> None:
-    """Did this machine become slower or faster at once, and when?
+    """Tell the day on which this machine changed.
 
     All saved runs of experiment NAME on one machine are taken as a series. What the machine's
     description says differently before and after a step is listed below it.

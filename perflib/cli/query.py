@@ -42,7 +42,7 @@ _WIDEST = 60  # characters of a cell; -v shows all
 @click.option("--analyse", is_flag=True, help="Analyse the runs that have no findings, before.")
 @json_option
 def query(sql: str | None, as_csv: bool, analyse: bool, as_json: bool) -> None:
-    """Ask all saved runs in SQL: their findings, their samples, how they were measured.
+    """Ask all saved runs in SQL.
 
     SQL is one SELECT, as DuckDB has it; without it the tables are listed. A query reads the saved
     runs and nothing else, and writes nothing. With -v long texts are shown whole.

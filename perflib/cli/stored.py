@@ -168,10 +168,10 @@ def compare(first: str, second: str, pair: bool, as_json: bool) -> None:
 
 
 def _compare_pair(host: str, guest: str, as_json: bool) -> None:
-    from perflib.lab import interface
+    from perflib.lab import pairs
 
-    machines = [interface.runs_of_machine(name) for name in (host, guest)]
-    findings = interface.pair(machines[0], machines[1])
+    machines = [pairs.runs_of_machine(name) for name in (host, guest)]
+    findings = pairs.pair(machines[0], machines[1])
     ids = [[run.id for run in runs] for runs in machines]
     if as_json:
         print_json({"host": ids[0], "guest": ids[1], "findings": records(findings)})

@@ -38,10 +38,8 @@ __all__ = [
     "experiment",
     "ledger",
     "load",
-    "pair",
     "report",
     "runs",
-    "runs_of_machine",
 ]
 
 
@@ -355,64 +353,6 @@ def compare(first: Run, second: Run) -> Findings:
         msg += "not comparable"
         raise UserError(msg)
     return Findings(get(first.experiment).compare(first, second))
-
-
-def pair(
-    host: str | Run | Sequence[Run],
-    guest: str | Run | Sequence[Run],
-    threshold_percent: float = 1.0,
-) -> Findings:
-    """What the same work takes longer in a virtual machine than on its host, part by part.
-
-    Parameters
-    ----------
-    host, guest
-        Runs of ``kv_per_core``: one each, or two each with ``huge_pages`` ``never`` and ``always``;
-        or a machine's name, as of `runs_of_machine`.
-    threshold_percent
-        From what on a part counts.
-
-    Raises
-    ------
-    UserError
-        These runs make no pair: see `perflib.experiments.kv_per_core.pair`.
-    """
-    from perflib.experiments.kv_per_core.pair import pair as compared
-
-    def runs_of(given: str | Run | Sequence[Run]) -> Sequence[Run]:
-        if isinstance(given, str):
-            return runs_of_machine(given)
-        return [given] if isinstance(given, Run) else given
-
-    return Findings(compared(runs_of(host), runs_of(guest), threshold_percent))
-
-
-def runs_of_machine(name: str) -> list[Run]:
-    """A run that is named; or the newest runs of ``kv_per_core`` on the machine of that name.
-
-    Of those there is one for each value of ``huge_pages``.
-
-    Raises
-    ------
-    UserError
-        There is neither.
-    """
-    from perflib.model import store
-    from perflib.model.query import query
-
-    known = query(
-        "SELECT run, node, json_extract_string(params, '$.huge_pages') AS pages FROM runs "
-        "WHERE experiment = 'kv_per_core' ORDER BY start"
-    )
-    here = known[known["node"] == name]
-    if here.empty:
-        try:
-            return [store.load(name)]
-        except UserError as error:
-            machines = sorted(set(known["node"].dropna()))
-            msg = f"{error}; nor is there a run of kv_per_core on a machine of that name"
-            raise UserError(f"{msg}, but on {', '.join(machines)}" if machines else msg) from error
-    return [store.load(run) for run in here.groupby("pages", dropna=False)["run"].last()]
 
 
 def report(runs: Sequence[Run], path: str | Path) -> Path:

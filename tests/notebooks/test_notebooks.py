@@ -71,10 +71,12 @@ SMALL: dict[str, dict[str, Any]] = {
 # Measured on the way in another's notebook, whose parameters are those of the cell.
 SECOND = {"alias_map"}
 FIRST = [name for name in experiments.NAMES if name not in SECOND]
-INVESTIGATION, FARM = "investigation", "farm"  # the notebooks of no experiment
+# The notebooks of no experiment.
+INVESTIGATION, FARM, PAIR = "investigation", "farm", "virtual_machine"
 _OF_NONE: dict[str, dict[str, Any]] = {  # and what lets them take seconds
     INVESTIGATION: {"minutes": 0.1},
     FARM: {"nodes": 44, "cores": 12, "days": 6},
+    PAIR: {"budget_s": 1.0},
 }
 # Each runs beside the others, but those that need the machine's huge pages one by one.
 _HUGE = {"code_segment", "memory_levels", "random_calls"}
@@ -156,6 +158,13 @@ def test_the_parameter_cell_of_the_farm_says_what_may_be_asked() -> None:
     assert pl.farm_question(dict(said)) == said
 
 
+def test_the_parameter_cell_of_the_pair_says_what_may_be_asked() -> None:
+    (cell,) = tagged(read(path_of(PAIR)), "parameters")
+    said: dict[str, Any] = {}
+    exec(cell.source, {}, said)
+    assert pl.pair_question(dict(said)) == said
+
+
 # --- through papermill ---------------------------------------------------------------------------
 
 
@@ -231,6 +240,17 @@ def test_papermill_compares_a_farm(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
+def test_papermill_compares_a_guest_with_its_host(tmp_path: Path) -> None:
+    """This machine stands for both, and the findings say that it is no pair."""
+    outcome = execute(PAIR, _OF_NONE[PAIR], tmp_path)
+    assert outcome.state == "succeeded", outcome.message
+    assert {saved.experiment for saved in store.runs()} == {"kv_per_core"}
+    cells = {cell.id: cell for cell in read(outcome.output).cells}
+    assert "image/png" in cells["figure"].outputs[0]["data"]
+    assert "nested paging" in cells["verdict"].outputs[0]["text"]
+
+
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("name", "parameters", "sentence"),
     [
@@ -239,6 +259,8 @@ def test_papermill_compares_a_farm(tmp_path: Path) -> None:
         ("event_profile", {"job": "running"}, "job=running, job_pid=... and job_log"),
         (INVESTIGATION, {"minuets": 3}, "unknown parameter 'minuets': did you mean 'minutes'?"),
         (FARM, {"nodse": 40}, "unknown parameter 'nodse': did you mean 'nodes'?"),
+        (PAIR, {"host": "node7"}, "give both host and guest, or neither"),
+        (PAIR, {"budget_s": 0}, "parameter 'budget_s': 0: a number above 0"),
         (FARM, {"cores": 2}, "parameter 'cores': 2: a whole number from 10 on"),
         (INVESTIGATION, {"core": 4095}, "--core 4095: the cores that may be used here are"),
     ],
@@ -257,7 +279,7 @@ def test_papermill_with_a_wrong_parameter_measures_nothing(
 
 @pytest.mark.slow  # papermill runs the same cells
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("name", [*RUN, INVESTIGATION, FARM])
+@pytest.mark.parametrize("name", [*RUN, INVESTIGATION, FARM, PAIR])
 def test_nbval_runs_every_cell(name: str, tmp_path: Path) -> None:
     needs(name)
     notebook = read(path_of(name))
