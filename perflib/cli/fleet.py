@@ -74,7 +74,7 @@ class _Fleet(click.Group):
     ),
 )
 def fleet() -> None:
-    """Measure many machines, node by node, and say what became of each."""
+    """Measure many machines, node by node."""
 
 
 @fleet.command(
