@@ -29,6 +29,9 @@ class Working:
         which, else what fits: a bar in a terminal and in Jupyter, log lines elsewhere.
     """
 
+    _bar: Any = None
+    _stands = ""  # how far it is, in words
+
     def __init__(self, title: str, mode: str | None = None) -> None:
         wish = config.progress()
         self._title = visible(title)
@@ -53,7 +56,7 @@ class Working:
 
     def _pulse(self) -> None:
         while not self._ended.wait(_LOG_EVERY_S):
-            self._log(f"at work for {time.monotonic() - self._begin:.0f} s")
+            self._log(f"{self._stands}at work for {time.monotonic() - self._begin:.0f} s")
 
     def __enter__(self) -> Self:
         if self._mode == "log":
@@ -67,12 +70,12 @@ class Working:
         trace: TracebackType | None,
     ) -> None:
         self._ended.set()
+        if self._bar is not None:
+            self._bar.close()
 
 
 class Reporter(Working):
     """Shows a measurement's status; use as a context manager and pass it as ``progress``."""
-
-    _bar: Any = None
 
     def __enter__(self) -> Self:
         if self._mode == "bar":
@@ -95,21 +98,9 @@ class Reporter(Working):
         elif self._mode == "log":
             self._log(words)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        if self._bar is not None:
-            self._bar.close()
-
 
 class Counter(Working):
     """Shows how many of a known number are done; use as a context manager and as ``progress``."""
-
-    _bar: Any = None
 
     def __call__(self, done: int, of: int) -> None:
         """Show how far it is."""
@@ -121,13 +112,4 @@ class Counter(Working):
             self._bar.update(done - self._bar.n)
         elif self._mode == "log":
             self._log(f"{done} of {of}")
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        if self._bar is not None:
-            self._bar.close()
+            self._stands = f"{done} of {of}, "

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from perflib import experiments
-from perflib.cli import cli, main
+from perflib.cli import cli
 from perflib.machine.describe import describe
 from perflib.measure.journal import Journal
 from perflib.model.errors import UserError
@@ -21,6 +21,7 @@ from perflib.model.finding import Finding
 from perflib.model.hypotheses import unseen
 from perflib.model.run import Run
 from perflib.model.store import load, runs_dir, save, saved_path
+from tests.cli.calling import call
 from tests.experiments.simulated import samples
 
 
@@ -29,14 +30,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
     return tmp_path
-
-
-def call(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    code = end.value.code
-    assert isinstance(code, int)
-    return code
 
 
 RUN = ("run", "kv_per_core", "-p", "budget_s=0.5", "-p", "events=5")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from perflib.cli import main
 from perflib.model import store
+from tests.cli.calling import call
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 
@@ -18,14 +18,6 @@ RUNS = Path(__file__).parents[1] / "data" / "runs"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
-
-
-def call(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    code = end.value.code
-    assert isinstance(code, int)
-    return code
 
 
 def test_runs_are_exported_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perflib.cli import main
 from perflib.experiments import get
 from perflib.fleet.baseline import baseline_tag
 from perflib.machine.describe import describe
 from perflib.model import store
 from perflib.model.run import Run
+from tests.cli.calling import call
 from tests.cli.columns import too_wide
 from tests.experiments.simulated import bracketed
 from tests.fleet.simulated_runs import CODE, a_run
@@ -25,14 +25,6 @@ from tests.fleet.simulated_runs import CODE, a_run
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
-
-
-def call(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    code = end.value.code
-    assert isinstance(code, int)
-    return code
 
 
 def keep(number: int, *, node: str = "node7", slower: float = 0.0, tag: str = "") -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from perflib.cli import main
 from perflib.experiments import get
 from perflib.model import store
 from perflib.model.run import Run
+from tests.cli.calling import call
 
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 HOSTILE = "=1\x1b[2J\n\u202eé"
@@ -27,14 +27,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PERFLIB_PROGRESS", "none")
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
     return tmp_path / "home"
-
-
-def call(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    code = end.value.code
-    assert isinstance(code, int)
-    return code
 
 
 def saved(name: str = "kv_per_core", *, analysed: bool = True) -> Run:
