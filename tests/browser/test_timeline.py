@@ -102,7 +102,7 @@ def test_threads_over_time(
     page.locator(".perflib-timeline").wait_for()
 
     # What is drawn.
-    assert graph.names.all_inner_texts() == ["main", "<b>x</b>␛", "idle-0", "idle-1", "idle-2"]
+    assert graph.names.all_inner_texts() == ["main", r"<b>x</b>\x1b", "idle-0", "idle-1", "idle-2"]
     seen = [graph.colour(share, row) for share, row in ((0.5, 0), (0.05, 1), (0.15, 1), (0.5, 2))]
     states = (State.RUNNING, State.RUNNING, State.WAITING, State.SLEEPING)
     assert seen == [colours()[state] for state in states]
@@ -111,7 +111,7 @@ def test_threads_over_time(
     assert "time since the recording began (ms)" in chart
     page.mouse.move(*graph.point(0.15, 1))
     tip = page.locator(".perflib-timeline-tip").inner_text().splitlines()
-    assert tip[0] == "<b>x</b>␛"
+    assert tip[0] == r"<b>x</b>\x1b"
     assert tip[1].startswith("at 0.015")
     assert tip[2] == "waiting for a lock: 100 %"
     graph.page.locator(".perflib-threads").screenshot(path=tmp_path / "whole.png")
@@ -127,7 +127,7 @@ def test_threads_over_time(
 
     # A click shows the wait, its lock and its stack.
     graph.click(0.75, 1)
-    graph.place.get_by_text("<b>x</b>␛: waiting for a lock").wait_for()
+    graph.place.get_by_text(r"<b>x</b>\x1b: waiting for a lock").wait_for()
     facts = graph.place.inner_text()
     assert "10.0 ms" in facts
     assert "formula_lock" in facts

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
@@ -23,6 +22,7 @@ from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.lab.theme import themed
 from perflib.model.errors import UserError, choose
+from perflib.model.escape import visible
 from perflib.model.expressions import Expression
 
 __all__ = [
@@ -84,21 +84,12 @@ def colours() -> dict[State, str]:
 
 
 def shown(name: str) -> str:
-    r"""A name as it can be printed: what has no sign of its own is replaced by one that has.
+    r"""A name as it can be drawn and sent.
 
-    >>> shown("a\tb\x1b[1m")
-    'a␉b␛[1m'
+    >>> shown("a\tb\x1b[1m"), shown("")
+    ('a\\tb\\x1b[1m', '(no name)')
     """
-    return "".join(map(_sign, name)) or "(no name)"
-
-
-def _sign(letter: str) -> str:
-    code = ord(letter)
-    if code < 0x20:
-        return chr(0x2400 + code)  # the control pictures
-    if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
-        return "\ufffd"
-    return letter
+    return visible(name) or "(no name)"
 
 
 def duration(ns: float) -> str:
