@@ -22,7 +22,7 @@ import psutil
 from perflib.measure.conditions import Conditions
 from perflib.measure.launch import command
 
-__all__ = ["NODES", "PROGRAMS", "Slurm", "slurm", "wait_until"]
+__all__ = ["NODES", "PROGRAMS", "NoSlurmError", "Slurm", "slurm", "wait_until"]
 
 NODES = ("node1", "node2", "node3", "node4")
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
@@ -60,6 +60,10 @@ SlurmdLogFile={folder}/%n.log
 {nodes}
 PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+
+
+class NoSlurmError(Exception):
+    """Its daemons do not get to work on this machine; the text has their last words."""
 
 
 def wait_until(what: str, holds: Callable[[], bool], limit_s: float = _WAIT_S) -> None:
@@ -144,6 +148,13 @@ class Slurm:
         )
         return answer.stdout.strip()
 
+    def last_words(self) -> str:
+        """What each daemon said last."""
+        said = {path.name: path.read_text().splitlines()[-1:] for path in self.folder.glob("*.log")}
+        return "; ".join(
+            f"{name}: {line}" for name, lines in sorted(said.items()) for line in lines
+        )
+
     def states(self) -> list[str]:
         """The nodes' states."""
         return self.ask("sinfo", "--noheader", "--Node", "--format=%T").split()
@@ -188,7 +199,11 @@ def slurm() -> Iterator[Slurm]:
     try:
         for name in ("slurmctld", *NODES):
             virtual.start(name)
-        wait_until("four idle nodes", lambda: virtual.states() == ["idle"] * len(NODES))
+        try:
+            wait_until("four idle nodes", lambda: virtual.states() == ["idle"] * len(NODES))
+        except AssertionError as error:
+            msg = f"no virtual Slurm starts here: {error}. {virtual.last_words()}"
+            raise NoSlurmError(msg) from error
         yield virtual
     finally:
         virtual.end()
