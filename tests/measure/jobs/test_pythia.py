@@ -51,7 +51,8 @@ def test_program_logs_what_the_job_log_reads(generators: Generators) -> None:
     result = run_job(argv, FORMATS["kv"], timeout_s=100)
     assert result.returncode == 0
     assert [event.event for event in result.events] == [4, 5, 6]
-    assert all(event.time_ns > 0 for event in result.events)
+    # 0: this process had to wait for a core, and read an event's first and last line at once.
+    assert all(event.time_ns >= 0 for event in result.events)
     assert all(event.reported_seconds for event in result.events)
     assert result.problems == []
 
