@@ -43,7 +43,10 @@ def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     from perflib.model.query import query
 
     listed = _of_plan(plan) if plan is not None else None
-    runs = query("SELECT run, node, model, start, provenance FROM runs")
+    # Exercises disturb the machine on purpose.
+    runs = query(
+        "SELECT run, node, model, start, provenance FROM runs WHERE tag IS DISTINCT FROM 'exercise'"
+    )
     levels = query("SELECT run, experiment, start, cpu, setting, value FROM levels")
     if listed is not None:
         runs = runs[runs["run"].isin(list(listed))].assign(

@@ -25,7 +25,7 @@ __all__ = ["ALL", "STEP", "over_time", "series", "what_changed"]
 
 ALL = "all cores"
 _ALPHA = 0.01  # of all series of a machine together
-_RECORDED = ("machine.", "versions.", "kernel", "program.", "conditions.")
+_RECORDED = ("params.", "machine.", "versions.", "kernel", "program.", "conditions.")
 _MADE_BY_EACH_RUN = ("machine.boot_id", "machine.limits.periods", "machine.limits.throttled")
 
 STEP = Claim(

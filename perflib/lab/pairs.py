@@ -82,7 +82,7 @@ def runs_of_machine(name: str) -> list[Run]:
 
     known = query(
         "SELECT run, node, json_extract_string(params, '$.huge_pages') AS pages FROM runs "
-        "WHERE experiment = 'kv_per_core' ORDER BY start"
+        "WHERE experiment = 'kv_per_core' AND tag IS DISTINCT FROM 'exercise' ORDER BY start"
     )
     here = known[known["node"] == name]
     if here.empty:

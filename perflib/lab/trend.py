@@ -178,7 +178,7 @@ def trend(
     threshold_percent: float = 1.0,
     levels: pd.DataFrame | None = None,
 ) -> Trend:
-    """All saved runs of an experiment on one machine, as a series.
+    """All saved runs of an experiment on one machine, as a series; but those of exercises.
 
     Parameters
     ----------
@@ -204,7 +204,10 @@ def trend(
     get(experiment)  # a wrong name is told here
     if levels is None:
         columns = ", ".join(_COLUMNS)
-        levels = query(f"SELECT {columns} FROM levels WHERE experiment = '{experiment}'")
+        levels = query(
+            f"SELECT {columns} FROM levels WHERE experiment = '{experiment}' "
+            "AND run IN (SELECT run FROM runs WHERE tag IS DISTINCT FROM 'exercise')"
+        )
     if missing := [name for name in _COLUMNS if name not in levels]:
         msg = f"the table of levels lacks {', '.join(missing)}"
         raise UserError(msg)

@@ -115,8 +115,10 @@ def test_a_trend_tells_the_day_and_what_else_changed(
     here = str(describe()["hostname"])
     for number in range(24):
         keep(number, node=here, slower=0.15 if number >= 12 else 0.0)
+    keep(40, node=here, slower=9.0, tag="exercise")  # disturbed on purpose: it does not count
     assert call("trend", "code_segment", "--out", str(tmp_path / "t.svg")) == 0
     out, err = capsys.readouterr()
+    assert out.startswith("24 runs of code_segment")
     assert not too_wide(out.replace(str(tmp_path), "") + err)
     assert "changed on 2026-03-14" in " ".join(out.split())
     assert "machine.kernel: 6.0 -> 6.1" in out
