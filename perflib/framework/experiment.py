@@ -32,6 +32,7 @@ from perflib.framework.schema import Column, checked, too_few_values
 from perflib.model.claims import CHANGED
 from perflib.model.errors import MeasurementError, UserError, choose
 from perflib.model.extras import installed
+from perflib.model.run import recording_of, recordings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,6 +165,8 @@ class Experiment:
         """What the samples say; no verdict where what was measured hardly varies."""
         run = self.current(run)
         found: list[Finding] = self._part("analyse").findings(run)
+        if note := recording_of(run):
+            found = [dataclasses.replace(one, recorded=note) for one in found]
         hardly_varies = too_few_values(run.samples, self.columns)
         if hardly_varies is None:
             return found
@@ -205,7 +208,9 @@ class Experiment:
         from perflib.framework.plots import drawn  # matplotlib is there now
 
         plots: dict[str, Callable[[], Figure]] = make(_drawable(self.current(run)))
-        return {name: functools.partial(drawn, draw) for name, draw in plots.items()}
+        note = recording_of(run)
+        mark = f"recorded on {note}, not measured here" if note else ""
+        return {name: functools.partial(drawn, draw, mark) for name, draw in plots.items()}
 
     def figures(self, run: Run) -> dict[str, Figure]:
         """All figures, drawn."""
@@ -236,8 +241,10 @@ class Experiment:
         own = getattr(self._part("analyse"), "compare", None)
         if own is not None:
             compared: list[Finding] = own(self.current(first), self.current(second))
-            return compared
-        return changes(self.analyse(first), self.analyse(second))
+        else:
+            compared = changes(self.analyse(first), self.analyse(second))
+        note = recordings_of((first, second))
+        return [dataclasses.replace(one, recorded=note) for one in compared]
 
     # --- the way every interface goes -----------------------------------------------------------
 

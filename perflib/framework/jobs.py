@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ __all__ = [
     "JobParams",
     "Jobs",
     "check_command",
+    "command_template",
     "copies_for",
     "job_template",
     "log_format",
@@ -78,6 +80,15 @@ def check_command(job: str, command: str) -> None:
     if (job == "command") != bool(command):
         msg = "job=command and job_command=... go together"
         raise ValueError(msg)
+
+
+def command_template(argv: Sequence[str]) -> str:
+    """A command's words as a ``job_command`` that `job_argv` turns into the same words again.
+
+    >>> command_template(["awk", "{print}", "a b"])
+    "awk '{{print}}' 'a b'"
+    """
+    return shlex.join(re.sub(r"\{(\w+)\}", r"{{\1}}", word) for word in argv)
 
 
 def job_template(

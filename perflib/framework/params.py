@@ -51,10 +51,10 @@ def parameter(default: Any, help_: str, unit: str = "", **bounds: Any) -> Any:
     return Field(default, description=help_, json_schema_extra={"unit": unit}, **bounds)
 
 
-def budget(seconds: float) -> Any:
+def budget(seconds: float, most: float = 1e6) -> Any:
     """The field ``budget_s`` with a default of the experiment's own."""
     text = "the longest time to measure; precision may be reached earlier"
-    return parameter(seconds, text, "s", gt=0, le=1e6)
+    return parameter(seconds, text, "s", gt=0, le=most)
 
 
 def precision(target: float, until: str) -> Any:

@@ -63,8 +63,11 @@ def literally() -> Iterator[None]:
         yield
 
 
-def drawn(draw: Callable[[], Figure]) -> Figure:
-    """A figure with all texts as they are, also where it is drawn again; long ones shortened."""
+def drawn(draw: Callable[[], Figure], mark: str = "") -> Figure:
+    """A figure with all texts as they are, also where it is drawn again; long ones shortened.
+
+    ``mark`` stands above it: where what it shows is from, if not from this machine.
+    """
     with literally():
         figure = draw()
         for axes in figure.axes:
@@ -80,7 +83,19 @@ def drawn(draw: Callable[[], Figure]) -> Figure:
                 text.set_text(_short(text.get_text(), _MOST_NAMED))
         for text in figure.findobj(Text):
             text.set_text(_short(text.get_text(), _MOST_LINE))
+        if mark:
+            _add_mark(figure, mark)
     return figure
+
+
+def _add_mark(figure: Figure, mark: str) -> None:
+    """A line above the figure, where legends outside of the axes leave room; below its title."""
+    title = figure.get_suptitle()
+    for text in figure.texts:
+        if title and text.get_text() == title:
+            text.set_text(f"{title}\n{mark}")
+            return
+    figure.suptitle(mark, fontsize="small", color="#8a3b00", x=0.01, ha="left")
 
 
 def _shorten_ticks(axis: Axis) -> None:

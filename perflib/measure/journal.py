@@ -52,6 +52,11 @@ class Journal:
             msg = f"run {path.stem} is being measured right now, by another process"
             raise UserError(msg) from None
 
+    @property
+    def recordings(self) -> Path:
+        """The folder beside the run for what is too large for its file; nobody has made it yet."""
+        return self.path.with_name(f"{self.path.name.removesuffix('.journal')}.recordings")
+
     @classmethod
     def create(cls, path: Path, header: dict[str, Any]) -> Self:
         """Begin the journal of a new run."""

@@ -45,6 +45,8 @@ class Finding:
         Further values that the sentences name.
     evidence
         Whatever supports it: p values, estimates of segments of the run, where the core lies.
+    recorded
+        The recorded machine that it is about, and the day; empty: what was measured here.
     """
 
     of: Claim
@@ -59,6 +61,7 @@ class Finding:
     confidence: float = 0.95
     facts: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    recorded: str = ""
 
     @property
     def kind(self) -> Kind:

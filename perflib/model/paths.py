@@ -59,9 +59,11 @@ def place_notebooks(folder: Path | None) -> Path:
         return notebooks
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for notebook in sorted(notebooks.glob("*.ipynb")):
-            if not (folder / notebook.name).exists():
-                shutil.copyfile(notebook, folder / notebook.name)
+        for notebook in sorted(notebooks.rglob("*.ipynb")):
+            target = folder / notebook.relative_to(notebooks)
+            if not target.exists():
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(notebook, target)
     except OSError as error:
         msg = f"the notebooks cannot be copied to {folder}: {error.strerror}"
         raise UserError(msg) from error

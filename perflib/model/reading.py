@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ if TYPE_CHECKING:  # both take long to import
     import duckdb
     import pandas as pd
 
-__all__ = ["checked_record", "quoted", "read_run", "read_table"]
+__all__ = ["checked_record", "quoted", "read_records", "read_run", "read_table"]
 
 # What schema 1 called otherwise in a run's provenance.
 _RENAMED = {
@@ -69,6 +70,23 @@ def read_run(path: Path, connection: duckdb.DuckDBPyConnection | None = None) ->
     except (duckdb.Error, OSError) as error:
         raise _damaged(path, error) from error
     return Run(samples=samples, **record)
+
+
+def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
+    """What saved runs hold beside their samples: ``id experiment params provenance schema``.
+
+    Raises as `read_run` does.
+    """
+    import duckdb
+
+    found = []
+    with duckdb.connect() as connection:
+        for path in paths:
+            try:
+                found.append(_record(connection, path))
+            except duckdb.Error as error:
+                raise _damaged(path, error) from error
+    return found
 
 
 def _damaged(path: Path, error: Exception) -> MeasurementError:

@@ -131,6 +131,11 @@ RECORDED = (
         "perflib python implementation numpy pandas scipy cffi duckdb",
         "versions of perflib, Python and packages",
     ),
+    Recorded(
+        "recording",
+        "machine title day",
+        "the recorded machine that the run was given from, in place of measuring",
+    ),
     Recorded("settings_changed.*", "before now", "system settings changed for the run"),
     Recorded("kernel", _KERNEL.replace("compiler ", ""), "the compiled kernel, to make it again"),
     Recorded("kernel.define", "*", "constants that it was compiled with"),
@@ -149,6 +154,7 @@ RECORDED = (
     Recorded("series", "mode set jobs", "counters: readings over time"),
     Recorded("series.readings", "at_ms event set ran_ms value", "counters: the readings"),
     Recorded("", "sampled", "event_profile: what was sampled"),
+    Recorded("objects", "*", "event_profile: build ids of programs and libraries with samples"),
     Recorded("instructions", "*", "event_profile: where a function's instructions begin"),
     Recorded("", "backend cpus", "threads: what recorded the threads, and the CPUs"),
     Recorded("backends", "*", "threads: why a backend cannot be used here"),
@@ -158,7 +164,7 @@ RECORDED = (
         " stack_bytes threads",
         "threads: how it recorded",
     ),
-    Recorded("recordings", "*", "threads: names of the recordings beside the run"),
+    Recorded("recordings", "*", "threads, count: names of the recordings beside the run"),
     Recorded("", "openblas_coretype", "alias_offsets: OPENBLAS_CORETYPE of your environment"),
     Recorded("simulated", "tool model elements shift_bytes", "what was simulated, and by what"),
     Recorded("simulated.rows", "*", "results of the simulation"),
@@ -182,6 +188,13 @@ RECORDED = (
     Recorded("plan.implementations.*", "matrix parity_checksum repeats slices", "erasure_coding"),
     Recorded("plan.allocators", "name path", "allocators that are compared, and their files"),
     Recorded("plan.libraries", _LIBRARY, "libraries of linear algebra, and their files"),
+    Recorded("", "intervals", "count: how many intervals were read"),
+    Recorded(
+        "plan.geometries", "geometry source", "simulate: the caches and TLBs, and their source"
+    ),
+    Recorded("plan.geometries.levels", "*", "size or entries, and ways, by level"),
+    Recorded("plan.targets", "kind name", "what_if: functions and locks, by name"),
+    Recorded("plan.targets.places", "module start end", "their files, and where they are there"),
     Recorded("plan", "openblas_coretype", "OPENBLAS_CORETYPE of your environment"),
 )
 

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,17 @@ from perflib.model.escape import visible
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCHEMA", "UNFINISHED", "Run", "experiment_of", "host_of", "new_id"]
+__all__ = [
+    "SCHEMA",
+    "UNFINISHED",
+    "Run",
+    "experiment_of",
+    "host_of",
+    "is_exercise",
+    "new_id",
+    "recording_of",
+    "recordings_of",
+]
 
 SCHEMA = 2  # of the saved file; raised when an old reader could not understand a new file
 UNFINISHED = "unfinished"  # the id of a run that is drawn while it is being measured
@@ -83,3 +94,19 @@ def host_of(run_id: str) -> str:
     """The host in an id of `new_id`; empty: an earlier perflib made it, without."""
     parts = run_id.split("-")
     return parts[3] if len(parts) == 5 else ""
+
+
+def is_exercise(run_tag: object) -> bool:
+    """Whether a tag is an exercise's, which disturbs the machine on purpose: its first word."""
+    return str(run_tag).partition(" ")[0] == "exercise"
+
+
+def recording_of(run: Run) -> str:
+    """Machine and day of a run that was given in place of measuring; empty: it was measured."""
+    note = run.provenance.get("recording")
+    return "{machine}, {day}".format(**note) if note else ""
+
+
+def recordings_of(runs: Iterable[Run]) -> str:
+    """The same of several runs."""
+    return ", ".join(dict.fromkeys(filter(None, map(recording_of, runs))))

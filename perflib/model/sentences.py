@@ -27,6 +27,7 @@ __all__ = [
     "number",
     "plain",
     "reason",
+    "recorded",
     "render",
     "short_unit",
     "size",
@@ -75,7 +76,12 @@ def plain(finding: Finding) -> str:
     template = finding.of.plain.get(finding.verdict, _OPEN)
     if template is _OPEN:
         values["claim"] = claim(finding)
-    return capital(render(template, values))
+    return recorded(finding, capital(render(template, values)))
+
+
+def recorded(finding: Finding, sentence: str) -> str:
+    """A sentence about a recorded machine says so: it is not about this one."""
+    return f"Recorded on {finding.recorded}: {sentence}" if finding.recorded else sentence
 
 
 def reason(finding: Finding) -> str:
@@ -105,7 +111,7 @@ def together(findings: list[Finding]) -> str | None:
         if math.isfinite(widest)
         else "no interval",
     }
-    return capital(render(template, values))
+    return recorded(first, capital(render(template, values)))
 
 
 # --- numbers -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ _MOST_SHOWN = 60  # characters of a value
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Number = Annotated[int, Field(ge=0, lt=1 << 16)]  # of a CPU or a node
+Core = Annotated[int, Field(ge=-1, lt=1 << 16)]  # -1: wherever a job runs
 Group = Annotated[int, Field(ge=-1, lt=1 << 32)] | None  # of CPUs: a core, a package
 Text = str | None
 Table = dict[str, Any]
@@ -119,10 +120,16 @@ class _Simulated(_Shape):
 class _Plan(_Shape):
     absent: dict[str, str] | list[str] | str = {}
     not_sampled: Text = None
-    cores: list[Number] = []
+    cores: list[Core] = []
     cpus: list[Number] = []
     page_reach: dict[str, list[list[float]]] = {}
-    reference: Count = 0
+    reference: Annotated[int, Field(ge=-1, lt=1 << 63)] = 0
+
+
+class _Recording(_Shape):
+    machine: str
+    title: str
+    day: str
 
 
 class _Provenance(_Shape):
@@ -152,6 +159,7 @@ class _Provenance(_Shape):
     backends: Table = {}
     recorded: Table = {}
     recordings: dict[str, str] = {}
+    recording: _Recording | None = None
 
 
 class _Params(_Shape):  # the experiment checks its own

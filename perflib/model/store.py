@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 _MOST_LISTED = 10
+_FORM = "COMPRESSION zstd"  # of a saved run, in words of DuckDB's COPY
 
 
 def runs_dir() -> Path:
@@ -101,8 +102,8 @@ def save(run: Run, path: Path | None = None, said: Mapping[str, str] | None = No
     return path
 
 
-def write_run(run: Run, path: Path, said: Mapping[str, str]) -> None:
-    """Write a run's file as it is; `save` puts it in its place, whole."""
+def write_run(run: Run, path: Path, said: Mapping[str, str], form: str = _FORM) -> None:
+    """Write a run's file as it is, in a form of DuckDB's; `save` puts it in its place, whole."""
     record = {
         "id": run.id,
         "experiment": run.experiment,
@@ -110,10 +111,12 @@ def write_run(run: Run, path: Path, said: Mapping[str, str]) -> None:
         "provenance": run.provenance,
         "schema": run.schema,
     }
-    write_parquet(run.samples, path, {"perflib": json.dumps(record), **said})
+    write_parquet(run.samples, path, {"perflib": json.dumps(record), **said}, form)
 
 
-def write_parquet(table: pd.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
+def write_parquet(
+    table: pd.DataFrame, path: Path, metadata: Mapping[str, str], form: str = _FORM
+) -> None:
     """Write a table, with texts beside it; raises as DuckDB does."""
     import duckdb
 
@@ -122,8 +125,7 @@ def write_parquet(table: pd.DataFrame, path: Path, metadata: Mapping[str, str]) 
     with duckdb.connect() as connection:
         connection.register("given", table)
         connection.execute(
-            f"COPY given TO {quoted(path)} "
-            f"(FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false{beside})"
+            f"COPY given TO {quoted(path)} (FORMAT parquet, {form}, USE_TMP_FILE false{beside})"
         )
 
 

@@ -40,6 +40,7 @@ _MODE_LEAST = 20  # of fewer, the median
 _FAR_SIGMAS, _FAR_LEAST, _MOST_FAR = 6.0, 0.01, 0.25
 _LEAST_SAMPLES = 5  # of a core in a block, or its typical time is not known
 _PASSES = 4  # of the fit of work and cores; the second changes little
+_MOSTLY = 0.5  # of samples, or of blocks: from here on what is known of some stands for all
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,8 @@ class Decomposition:
 
     @cached_property
     def _filled_clock(self) -> Floats:
-        """Without gaps: a core's mean in blocks without it; 0 where it is never known."""
-        means = np.array([_mean(column) for column in self.clock.T])
-        return np.where(np.isfinite(self.clock), self.clock, np.nan_to_num(means))
+        """Without gaps: see `_filled`."""
+        return _filled(self.clock)
 
     @cached_property
     def own(self) -> list[CoreEffect]:
@@ -219,6 +219,21 @@ def _outlying(levels: Floats) -> Bools:
 def _mean(values: Floats) -> float:
     known = values[np.isfinite(values)]
     return float(known.mean()) if known.size else math.nan
+
+
+def _filled(clock: Floats) -> Floats:
+    """A table ``[block, core]`` of clocks without gaps: a core's mean in blocks without it.
+
+    A core whose clock is known in few blocks is taken to have that of the others, block by block.
+    Were it taken to have the clock of those few, which may be a step that it seldom reaches, it
+    would seem slower in itself by what the others are corrected for.
+    """
+    finite = np.isfinite(clock)
+    mostly = finite.mean(axis=0) >= _MOSTLY
+    means = np.array([_mean(column) for column in clock.T])
+    known = np.where(mostly, np.where(finite, clock, means), np.nan)
+    others = np.array([_mean(row) for row in known])
+    return np.where(mostly, known, np.nan_to_num(others)[:, None])
 
 
 def _median_of_known(values: list[float]) -> float:
@@ -353,8 +368,11 @@ def decompose(rows: Rows) -> Decomposition:
     )
     ticks = np.pad(ticks, (0, blocks * cores - len(ticks)))
     looks = np.bincount(cell[known_clock], minlength=blocks * cores)
-    clock = np.where(looks > 0, ticks / np.maximum(looks, 1), np.nan).reshape(shape)
-    mean_clock = np.array([_mean(column) for column in clock.T])
+    # Where probes seldom lie at a level that was found, the core mostly ran at another clock.
+    counted_in = np.bincount(cell[use], minlength=blocks * cores)
+    clock = np.where(
+        looks >= np.maximum(_MOSTLY * counted_in, 1), ticks / np.maximum(looks, 1), np.nan
+    ).reshape(shape)
     shared_wall = np.nan_to_num(total(rows.wall_ns, rows.shared)) / wall
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = {
@@ -374,7 +392,7 @@ def decompose(rows: Rows) -> Decomposition:
             stolen_share=np.where(np.isfinite(waited), (wall - counted) / wall, np.nan),
             shared_share=np.where(rows.told, shared_wall, np.nan),
             shared_cost=shared_cost,
-            group_level=by_core - np.nan_to_num(mean_clock)[:, None],
+            group_level=by_core - _filled(clock).mean(axis=0)[:, None],
             told=rows.told,
         )
 

@@ -17,7 +17,7 @@ from perflib.machine.hardware.microarch import Microarchitecture
 from perflib.machine.hardware.tlb_descriptors import G1, K4, M2, M4
 from perflib.machine.hardware.tlbs import Tlb, decode_tlbs
 
-__all__ = ["KnownTlbs", "known_tlbs", "tlbs_of"]
+__all__ = ["KnownTlbs", "known_tlbs", "published_tlbs", "tlbs_of"]
 
 _TABLE = Path(__file__).with_name("published_tlbs.toml")
 _PAGES = {"4K": K4, "2M": M2, "4M": M4, "1G": G1}
@@ -47,14 +47,19 @@ def known_tlbs(leaves: Leaves, name: Microarchitecture) -> KnownTlbs:
     reported = decode_tlbs(leaves)
     if reported:
         return KnownTlbs(reported, "CPUID")
-    row = tomllib.loads(_TABLE.read_text()).get(name.name)
+    return published_tlbs(name.name)
+
+
+def published_tlbs(microarchitecture: str) -> KnownTlbs:
+    """What is published of a microarchitecture, by its name; nothing where nothing is."""
+    row = tomllib.loads(_TABLE.read_text()).get(microarchitecture)
     if row is None:
         return KnownTlbs()
     published = tuple(
         Tlb(level, kind, tuple(_PAGES[page] for page in pages), entries, ways)
         for level, kind, pages, entries, ways in row["tlbs"]
     )
-    return KnownTlbs(published, f"published for {name.name}", row["source"])
+    return KnownTlbs(published, f"published for {microarchitecture}", row["source"])
 
 
 def tlbs_of(machine: Mapping[str, Any]) -> KnownTlbs:

@@ -1,0 +1,74 @@
+"""Two counters on one cache line."""
+
+from __future__ import annotations
+
+import random
+
+from perflib.course.fix.problem import MASK, Case, Problem
+
+__all__ = ["PROBLEM"]
+
+_CALLS = 20
+
+
+def _draw(draw: random.Random, size: float) -> Case:
+    most = int(1 + 60 * size)
+    kinds = [[draw.randint(-2, 2) for _ in range(draw.randint(0, most))] for _ in range(2)]
+    return {"kinds": kinds, "wanted": [draw.randint(-2, 2), draw.randint(-2, 2)]}
+
+
+def _words(case: Case) -> list[int]:
+    first, second = case["kinds"]
+    one, other = case["wanted"]
+    sizes = [len(first), one & MASK, len(second), other & MASK]
+    return [_CALLS, *sizes, *(kind & MASK for kind in first + second)]
+
+
+def _expected(case: Case) -> list[int]:
+    pairs = zip(case["kinds"], case["wanted"], strict=True)
+    return [_CALLS * kinds.count(wanted) for kinds, wanted in pairs]
+
+
+def _place(_case: Case, place: int) -> str:
+    return f"tally_found({place}) after {_CALLS} calls of each thread"
+
+
+PROBLEM = Problem(
+    name="false_sharing",
+    title="two threads count finds, each in a counter of its own",
+    threads=2,
+    always=[
+        {"kinds": [[], []], "wanted": [0, 0]},
+        {"kinds": [[1], []], "wanted": [1, 1]},
+        {"kinds": [[], [1]], "wanted": [1, 1]},
+        {"kinds": [[1, 0, 1], [0, 0, 1]], "wanted": [1, 0]},
+        {"kinds": [[2**31 - 1, -(2**31), 0], [-1, -1]], "wanted": [-(2**31), -1]},
+        {"kinds": [[1] * 2000, [1] * 2000], "wanted": [1, 1]},
+        {"kinds": [[0] * 7, [1] * 2000], "wanted": [1, 1]},
+    ],
+    draw=_draw,
+    words=_words,
+    expected=_expected,
+    place=_place,
+    hints=[
+        "No counter is shared. What is? Write down the address of each counter, and divide by 64.",
+        (
+            "Two counters of 8 bytes side by side lie on one cache line. A core must own the line "
+            "to write to it."
+        ),
+        (
+            "Align each counter to a line of its own (_Alignas), or count in a local variable and "
+            "add to the counter now and then."
+        ),
+    ],
+    mechanism=(
+        "A core owns a whole cache line before it writes to any byte of it. The two counters lie "
+        "on one line, so each addition of one thread takes the line away from the other: false "
+        "sharing. Nothing is wrong with the results. With a line for each counter both cores keep "
+        "theirs. To count in a local variable, and to add the sum at the end of a call, is right, "
+        "too, and faster still: most of the atomic additions are gone. The effect is as large as "
+        "the way from core to core is long. It is small where both threads run on one physical "
+        "core, which shares its first-level cache; a guest does not always know that."
+    ),
+    others={},
+)

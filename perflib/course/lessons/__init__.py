@@ -1,0 +1,1 @@
+"""What each notebook asks: one module a lesson, each with a ``LESSON``; the answers stay here."""

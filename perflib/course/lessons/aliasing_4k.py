@@ -1,0 +1,322 @@
+"""What the lab on 4K aliasing asks."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.lesson import Lesson
+from perflib.course.relations import OPEN, found, reads, verdict
+from perflib.course.sliders import waits
+from perflib.experiments.aliasing.addresses import PERIOD_BYTES, aliasing
+
+__all__ = ["LESSON"]
+
+_WAIT = found("waits", what="a load 4096 B from the store", distance_bytes=4096)
+_SHARES = found("shares", what="large pairs of glibc that alias", allocator="glibc")
+_COPY, _MEMCPY = "copy-O3-2048", "memcpy-2048"
+_HALF = PERIOD_BYTES // 2
+
+
+def _falsely(store: int, load: int, size: int) -> bool:
+    return waits(store, load, size) == "false dependence"
+
+
+def _first_bytes_only(store: int, load: int, size: int) -> bool:  # noqa: ARG001
+    return store != load and store % PERIOD_BYTES == load % PERIOD_BYTES
+
+
+def _true_ones_too(store: int, load: int, size: int) -> bool:
+    return waits(store, load, size) != "no"
+
+
+def _pair(drawn: random.Random) -> tuple[int, int, int]:
+    store = 0x7F0000000000 + drawn.randrange(1 << 16)
+    apart = drawn.choice([0, 0, 4096, -4096, 8192, 2048]) + drawn.randint(-9, 9)
+    return store, store + apart, drawn.choice([1, 4, 8])
+
+
+def _shift(first: int, second: int) -> int:
+    return (_HALF + first - second) % PERIOD_BYTES
+
+
+def _addresses(drawn: random.Random) -> tuple[int, int]:
+    return 64 * drawn.randrange(1 << 30), 64 * drawn.randrange(1 << 30)
+
+
+def _row(run: Any, function: str, before: int) -> Any:
+    """One row of the table ``remedy``, or None."""
+    table = run.table("remedy")
+    rows = table[(table["function"] == function) & (table["before_bytes"] == before)]
+    return None if rows.empty else rows.iloc[0]
+
+
+def _remedy(function: str, before: int, part: str) -> Any:
+    """What a distance costs beside 2048 B, in percent."""
+
+    def measured(run: Any) -> Measured | str:
+        row = _row(run, function, before)
+        if row is None or math.isnan(row[f"{part}_percent"]):
+            return f"this run has no interval of {function} at {before} B beside {_HALF} B"
+        low, value, high = (float(row[f"{part}{end}_percent"]) for end in ("_low", "", "_high"))
+        return Measured(low, value, high, f"{function} at {before} B")
+
+    return measured
+
+
+def _slow_offset(answer: Any, run: Any) -> Judged:
+    """An offset at which memcpy is slower than at the median one, or none."""
+    curve = run.table("time_memcpy").set_index("offset_bytes")
+    slow = curve[curve["low_percent"] > 0]
+    if str(answer).strip().lower() == "none":
+        return Judged(float(slow.empty), f"the run has {len(slow)} such offsets")
+    offset = int(number(answer))
+    if offset not in curve.index:
+        return Judged(0.0, f"{offset} B was not measured")
+    row = curve.loc[offset]
+    words = f"{row['percent']:.1f} % [{row['low_percent']:.1f}, {row['high_percent']:.1f}]"
+    return Judged(float(offset in slow.index), f"{offset} B beside the median offset: {words}")
+
+
+def _claims(answer: Any, null: Any) -> Judged:
+    """How many claims the null test supports."""
+    supported = sum(one.verdict == "supported" for one in null.findings)
+    given = number(answer)
+    says = f"the null test supports {supported} of {len(null.findings)} claims"
+    return Judged(float(given == supported), says)
+
+
+def _apart(answer: Any) -> Judged:
+    """Two arrays that are not predicted to alias, either way round."""
+    try:
+        first, second = (array.ctypes.data for array in answer)
+    except (AttributeError, TypeError, ValueError):
+        return Judged(0.0, "give the two arrays: pl.alias_free(...)")
+    apart = (second - first) % PERIOD_BYTES
+    near = bool(aliasing([apart, PERIOD_BYTES - apart])[0].any())
+    return Judged(float(not near), f"they lie {apart} B apart, modulo 4096")
+
+
+def _saved(answer: Any, run: Any) -> Judged:
+    """What follows from the interval of memcpy at 16 B beside 2048 B."""
+    given, row = str(answer).strip().lower(), _row(run, _MEMCPY, 16)
+    if given not in ("faster", "slower", OPEN):
+        return Judged(0.0, 'the answer is "faster", "slower" or "open"')
+    if row is None or math.isnan(row["cost_low_percent"]):
+        return Judged(float(given == OPEN), "this run has no interval of it")
+    low, high = row["cost_low_percent"], row["cost_high_percent"]
+    right = "faster" if low > 0 else "slower" if high < 0 else OPEN
+    says = f"before costs {row['cost_percent']:.1f} % [{low:.1f}, {high:.1f}] more than after"
+    return Judged(float(given == right), says)
+
+
+LESSON = Lesson(
+    name="aliasing_4k",
+    title="4K aliasing: find, prove, cure",
+    minutes=90,
+    objectives=[
+        "Say from two addresses whether a load waits for an earlier store.",
+        "Find the distances of two buffers at which a copy is slow.",
+        "Prove that the distance is the reason, by a control and by a null test.",
+        "Say which addresses an allocator chooses, and why.",
+        "Cure it with `pl.alias_free`, and state what was gained with an interval.",
+    ],
+    needs=["C compiler", "no hypervisor"],
+    items=[
+        Code(
+            name="1",
+            points=2,
+            reference=_falsely,
+            cases=_pair,
+            always=[(4096, 0, 4), (4096, 4096, 4), (4098, 0, 4), (0, 4094, 4), (0, 2048, 8)],
+            wrong=[
+                (_first_bytes_only, "compares first bytes: accesses of 4 bytes overlap within 3"),
+                (_true_ones_too, "counts true dependences, where both share a byte"),
+            ],
+            hints=[
+                "Two accesses of `size` bytes overlap if they begin less than `size` apart.",
+                "The distance modulo 4096 counts both ways: 4094 is 2 below the next multiple.",
+            ],
+        ),
+        Choice(
+            name="2",
+            question="out lies 4 bytes above in, modulo 4096, and the loop reads in[i] and writes "
+            "out[i], of 4 bytes. Which load meets the store of step i?",
+            options={
+                "a": "that of the same step",
+                "b": "that of the next step",
+                "c": "that of step i + 1024",
+                "d": "none",
+            },
+            right="b",
+            because={
+                "a": "in[i] lies 4 bytes below out[i], modulo 4096.",
+                "b": "in[i + 1] and out[i] agree in their low 12 bits, and follow each other at "
+                "once: the store is still in the buffer.",
+                "c": "That one agrees, too, but the store has long gone by then.",
+                "d": "Different pages do not help: the pages are compared later.",
+            },
+            wrong=[("a", "takes the distance for zero"), ("d", "compares whole addresses")],
+            hints=["Set the slider to 4 bytes."],
+        ),
+        Prediction(
+            name="a load that waits",
+            unit="%",
+            measured=_WAIT,
+            hints=["A pair of store and load takes a few cycles; a repeated load some more."],
+        ),
+        Relation(
+            name="3",
+            points=2,
+            holds=verdict("waits", distance_bytes=4096),
+            wrong=[
+                ("refuted", "takes a small effect for none"),
+                ("yes", "gives an answer that is no verdict"),
+            ],
+            hints=["Compare the whole interval with the threshold of 5 %."],
+        ),
+        Choice(
+            name="4",
+            question="Why are loads at 3072 bytes from the store measured, too?",
+            options={
+                "a": "To see whether distance as such costs time, without agreeing low bits.",
+                "b": "Because some processors compare 10 bits.",
+                "c": "To warm up the cache.",
+            },
+            right="a",
+            because={
+                "a": "It is the control: another page region as 4096 is, but other low 12 bits.",
+                "b": "A processor that compares 10 bits would show it, but that is not the plan: "
+                "3072 is a multiple of 1024, and none is known.",
+                "c": "All places are warm before anything is timed.",
+            },
+            wrong=[("c", "takes a control for a warm-up")],
+            hints=["What would you conclude if 3072 and 4096 cost the same?"],
+        ),
+        Prediction(
+            name="copy at 4 B",
+            unit="%",
+            measured=_remedy(_COPY, 4, "cost"),
+            hints=["Two things change: which load meets which store, and the place in a line."],
+        ),
+        Prediction(
+            name="before and after",
+            unit="%",
+            measured=_remedy(_MEMCPY, 16, "cost"),
+            hints=["By how many percent does memcpy take longer before?"],
+        ),
+        Relation(
+            name="5",
+            points=2,
+            holds=_slow_offset,
+            wrong=[
+                (2048, "takes the distance that is farthest from aliasing"),
+                (5000, "names a distance that was not measured"),
+            ],
+            hints=[
+                'The table: run.table("time_memcpy"). Slow means: low_percent above 0.',
+                "A curve with no such distance has the answer 'none'.",
+            ],
+        ),
+        Relation(
+            name="6",
+            points=2,
+            holds=reads(_remedy(_MEMCPY, 16, "distance"), "%"),
+            wrong=[(1000.0, "gives the ratio in the wrong unit"), (-100.0, "turns it round")],
+            hints=["distance_percent: 16 B against 2064 B, at the same place in a line."],
+        ),
+        Choice(
+            name="7",
+            question="A copy takes 44 % longer at 4 B than at 2048 B, and as long at 4 B as at "
+            "2052 B. What is the reason?",
+            options={"a": "aliasing", "b": "alignment", "c": "the cache"},
+            right="b",
+            because={
+                "a": "2052 B is far from aliasing, and as slow.",
+                "b": "4 and 2052 have the same place in a line: vector stores cross two lines at "
+                "both. The control tells it from aliasing.",
+                "c": "Both buffers fit the first-level cache at any distance.",
+            },
+            wrong=[("a", "looks at one comparison only"), ("c", "changes the subject")],
+            hints=["What do 4 and 2052 have in common, and what do 4 and 2048?"],
+        ),
+        Choice(
+            name="8",
+            question="The slowest of 48 distances is 1.3 % above the median. What follows?",
+            options={
+                "a": "That distance is slow.",
+                "b": "Nothing: the slowest of 48 equal ones lies above the median by chance.",
+                "c": "All distances are equal.",
+            },
+            right="b",
+            because={
+                "a": "One of 48 is always the slowest. Of pure noise of 2 % in 12 rounds it lies "
+                "1.3 % above, on average: the winner's curse.",
+                "b": "Choose in one half of the run and measure in the other, and widen the "
+                "interval for 48 candidates: then a claim means something.",
+                "c": "That would take an interval for each, below the threshold.",
+            },
+            wrong=[("a", "chooses and measures in the same data"), ("c", "no proof of absence")],
+            hints=["What would you see if all 48 were equal?"],
+        ),
+        Relation(
+            name="9",
+            points=2,
+            holds=_claims,
+            wrong=[(48, "counts the distances, not the claims"), (-1, "no number of claims")],
+            hints=["Count the findings of `null` whose verdict is 'supported'."],
+        ),
+        Prediction(
+            name="pairs of glibc",
+            unit="%",
+            measured=_SHARES,
+            hints=["Large requests are mapped, each from the begin of a page."],
+        ),
+        Choice(
+            name="10",
+            question="After frees, no large pair of glibc agrees in its low 12 bits, and all lie "
+            "16 bytes above. Is it cured?",
+            options={"a": "yes", "b": "no", "c": "yes, for aligned loops"},
+            right="b",
+            because={
+                "a": "A count of equal suffixes says so. The loop says otherwise: see the table "
+                "of the distances.",
+                "b": "16 bytes above, the load four elements ahead meets the store. The heap's "
+                "header of 16 bytes moved the pair from equal to just above.",
+                "c": "Alignment does not matter to the low 12 bits.",
+            },
+            wrong=[("a", "counts equal suffixes only")],
+            hints=["Set the slider to 16 bytes."],
+        ),
+        Code(
+            name="11",
+            points=2,
+            reference=_shift,
+            cases=_addresses,
+            always=[(0, 0), (0, 2048), (64, 0), (0, 4096)],
+            wrong=[
+                (lambda *_: _HALF, "shifts by 2048 wherever the second array lies"),
+                (lambda a, b: (_HALF + b - a) % PERIOD_BYTES, "mixes up the two addresses"),
+            ],
+            hints=["After the shift (second + shift − first) % 4096 is 2048."],
+        ),
+        Relation(
+            name="12",
+            holds=_apart,
+            wrong=[((0, 2048), "gives distances, not arrays"), ("pl.alias_free", "gives text")],
+            hints=["first, second = pl.alias_free((2**20, 'f4'), (2**20, 'f4'))"],
+        ),
+        Relation(
+            name="13",
+            points=2,
+            holds=_saved,
+            wrong=[
+                ("slower", "turns before and after round"),
+                ("it works", "states no direction that an interval could contradict"),
+            ],
+            hints=["If the whole interval of the cost lies above 0, the cure makes it faster."],
+        ),
+    ],
+)

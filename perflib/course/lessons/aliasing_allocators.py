@@ -1,0 +1,164 @@
+"""What notebook 11 asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from perflib.course.items import Choice, Code, Judged, Prediction, Relation, number
+from perflib.course.lesson import Lesson
+from perflib.course.relations import found, near, verdict
+from perflib.remedies import alias_free
+
+__all__ = ["LESSON"]
+
+_AHEAD_BYTES = 128  # how far loads run ahead of a store
+_EQUAL, _NEAR = (1.4, 1.8), (2.9, 3.4)  # percent of random pairs
+
+
+def _by_chance(answer: Any, *_: Any) -> Judged:
+    try:
+        equal, close = (number(one) for one in answer)
+    except (TypeError, ValueError):
+        return Judged(0.0, "give two numbers, in percent: (equal, 0 to 127 bytes above)")
+    right = [low <= one <= high for (low, high), one in ((_EQUAL, equal), (_NEAR, close))]
+    says = "there are 64 lines in a page: 1/64 are equal, and 2/64 equal or one line above"
+    return Judged(sum(right) / 2, says if all(right) else "how many lines does a page have?")
+
+
+def _heap(answer: Any, heap: Any) -> Judged:
+    """The distance at which most pairs lie."""
+    given = int(number(answer))
+    apart = (heap["second_address"] - heap["first_address"]) % 4096
+    most = int(apart.mode().iloc[0])
+    if given == most:
+        return Judged(1.0, f"most pairs lie {most} bytes apart, modulo 4096: none is equal")
+    return Judged(0.0, f"most pairs do not lie {given} bytes apart, modulo 4096")
+
+
+def _pair(count: int) -> tuple[Any, Any]:
+    first, second = alias_free(((count,), np.float32), ((count,), np.float32))
+    return first, second
+
+
+def _apart(pair: Any, expected: Any) -> bool:
+    """Whether these are two such arrays, far from aliasing in both directions."""
+    first, second = pair
+    apart = (second.ctypes.data - first.ctypes.data) % 4096
+    shapes = first.shape == second.shape == expected[0].shape
+    kinds = first.dtype == second.dtype == expected[0].dtype
+    far = _AHEAD_BYTES <= apart <= 4096 - _AHEAD_BYTES
+    return bool(shapes and kinds and far and not np.shares_memory(first, second))
+
+
+def _plain(count: int) -> tuple[Any, Any]:
+    return np.zeros(count, np.float32), np.zeros(count, np.float32)
+
+
+def _longer(count: int) -> tuple[Any, Any]:
+    return np.zeros(count, np.float32), np.zeros(count + 1024, np.float32)[:count]
+
+
+LESSON = Lesson(
+    name="aliasing_allocators",
+    title="4K aliasing: what allocators do",
+    minutes=60,
+    objectives=[
+        "Say where each allocator places two buffers of one size, and why.",
+        "Separate what a distance costs from everything else that an allocator decides.",
+        "Recognise a cure that is none: another size, a larger threshold.",
+        "Place two arrays so that they do not alias, whichever allocator there is.",
+    ],
+    needs=["C compiler"],
+    items=[
+        Prediction(
+            name="glibc's large pairs",
+            unit="percent",
+            measured=found("shares", what="glibc's new pairs that are equal", allocator="glibc"),
+            hints=["A large request is a mapping of its own, and a mapping begins at a page."],
+        ),
+        Prediction(
+            name="cost of the convolution",
+            unit="percent",
+            measured=found(
+                "cost",
+                what="the distance, glibc, 256 KiB",
+                allocator="glibc",
+                function="convolution",
+                size_bytes=1 << 18,
+            ),
+            hints=["What did notebook 10 find at a distance of 0?"],
+        ),
+        Relation(
+            name="copy",
+            holds=verdict("cost", allocator="glibc", function="copy"),
+            hints=["supported, refuted or inconclusive: read 'glibc cost copy', the first size."],
+            wrong=[("minds", "no verdict: the whole interval decides")],
+        ),
+        Relation(
+            name="1",
+            points=2,
+            holds=_by_chance,
+            wrong=[
+                ((0.02, 3.1), "takes 4096 places: but buffers begin at lines"),
+                ((1.6, 1.6), "counts only the equal ones"),
+            ],
+            hints=["Buffers begin at multiples of 64: how many places are there in 4096 bytes?"],
+        ),
+        Relation(
+            name="2",
+            holds=near(
+                0,
+                0,
+                "both names stand for one buffer: no claim on cost may be supported",
+                "both names stand for one buffer: what could differ?",
+            ),
+            wrong=[(1, "expects the effect without its cause")],
+            hints=["With control, 'far' is timed at the same place as 'same'."],
+        ),
+        Relation(
+            name="3",
+            holds=_heap,
+            wrong=[
+                (2048, "expects a cure"),
+                (4096, "forgets that distances are taken modulo 4096"),
+            ],
+            hints=["glibc's heap puts a header before each buffer: how many bytes has it?"],
+        ),
+        Choice(
+            name="cured",
+            question="With that threshold not one pair is equal any more. Is the loop cured?",
+            options={
+                "a": "Yes: no two buffers agree in their low 12 bits.",
+                "b": "No: 16 bytes above is still within what the next loads meet.",
+                "c": "Yes, because the heap is faster than mappings.",
+            },
+            right="b",
+            because={
+                "a": "out[i] agrees with in[i + 4] now: the load four steps later meets the store.",
+                "b": "All pairs are still predicted to alias. A count of equal suffixes alone "
+                "would have called it cured.",
+                "c": "Where a buffer comes from is not what a load meets.",
+            },
+            wrong=[("a", "counts equal addresses instead of near ones")],
+            hints=["Which element of in has the address of out[i], modulo 4096?"],
+        ),
+        Code(
+            name="4",
+            points=2,
+            reference=_pair,
+            cases=lambda drawn: (1024 * drawn.randint(256, 1024),),
+            same=_apart,
+            always=[(1 << 18,)],
+            wrong=[
+                (_plain, "takes what the allocator gives"),
+                (_longer, "asks for another size: a mapping begins at a page all the same"),
+            ],
+            hints=[
+                "Two float32 arrays of that length, 128 bytes or more from aliasing.",
+                "help(pl.alias_free): it takes (shape, dtype) for each array.",
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,258 @@
+"""What notebook 14 asks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.lesson import Lesson
+
+__all__ = ["LESSON"]
+
+_NEAR_PERCENT = 3.0  # intervals are not quite equally long
+_INTERVALS = 1.5  # so far may the times of a phase be off
+
+
+def _rates(run: Any, event: str) -> Any:
+    """The rows of one count that the kernel kept, in the order of their time."""
+    table = run.table("series")
+    mine = table[(table["set"] == "kernel") & (table["event"] == event)]
+    return mine.dropna(subset=["per_s"]).sort_values("time_s")
+
+
+def _touched(run: Any) -> Measured | str:
+    """Faults after the first pause: the start of the program lies before it."""
+    rates = _rates(run, "task-minor-faults")
+    faults = (rates["per_s"] * rates["elapsed_ns"] / 1e9).to_numpy()
+    quiet = [at for at, count in enumerate(faults) if count == 0]
+    started = [at for at in quiet if faults[:at].sum() > 0]
+    if not started or faults[started[0] :].sum() == 0:
+        return "this run has no pause between the program's start and its memory"
+    count = float(round(faults[started[0] :].sum()))
+    return Measured(count, count, count, "after the program's start")
+
+
+def _cpu_s(run: Any) -> Measured | str:
+    """CPU time in user space; the kernel gives it in ticks of 10 ms."""
+    rates = _rates(run, "task-user")
+    if rates.empty:
+        return "this run has no task-user"
+    seconds = float((rates["per_s"] * rates["elapsed_ns"]).sum() / 1e12)
+    return Measured(seconds - 0.01, seconds, seconds + 0.01, "in user space")
+
+
+def _scaled(parts: Sequence[tuple[float, float, float]]) -> float | None:
+    counted, on, due = (sum(column) for column in zip(*parts, strict=True))
+    return counted * due / on if on else None
+
+
+def _unscaled(parts: Sequence[tuple[float, float, float]]) -> float:
+    return sum(count for count, _, _ in parts)
+
+
+def _each_scaled(parts: Sequence[tuple[float, float, float]]) -> float:
+    """Parts in which the counter was off give nothing: half of the time is missing."""
+    return sum(count * due / on for count, on, due in parts if on)
+
+
+def _parts(draw: random.Random) -> tuple[Any, ...]:
+    """Whole numbers of ms; some parts off, some on for a while, now and then none on."""
+    never = draw.random() < 0.1
+    found = []
+    for _ in range(draw.randint(1, 12)):
+        due = draw.randint(1, 200)
+        on = 0 if never else draw.choice([0, due, draw.randint(1, due)])
+        found.append((draw.randint(0, 1000) if on else 0, on, due))
+    return (found,)
+
+
+def _merged(intervals: Sequence[tuple[int, int, int]], times: int) -> list[tuple[int, int, int]]:
+    found: list[tuple[int, int, int]] = []
+    room = 0
+    for begin, end, count in intervals:
+        if room and found[-1][1] == begin:
+            first, _, before = found[-1]
+            found[-1] = (first, end, before + count)
+            room -= 1
+        else:
+            found.append((begin, end, count))
+            room = times - 1
+    return found
+
+
+def _bridged(intervals: Sequence[tuple[int, int, int]], times: int) -> list[tuple[int, int, int]]:
+    """So many rows become one, whatever lies between them."""
+    pieces = [intervals[at : at + times] for at in range(0, len(intervals), times)]
+    return [(one[0][0], one[-1][1], sum(count for _, _, count in one)) for one in pieces]
+
+
+def _without_end(
+    intervals: Sequence[tuple[int, int, int]], times: int
+) -> list[tuple[int, int, int]]:
+    """What is left over at the end is thrown away."""
+    return [one for one in _merged(intervals, times) if times == 1 or one[1] - one[0] > 1]
+
+
+def _intervals(draw: random.Random) -> tuple[Any, ...]:
+    found, at = [], draw.randint(0, 5)
+    for _ in range(draw.randint(0, 12)):
+        at += draw.randint(1, 9) if draw.random() < 0.2 else 0
+        found.append((at, at + 1, draw.randint(0, 50)))
+        at += 1
+    return found, draw.randint(1, 4)
+
+
+def _waking(answer: Any, run: Any) -> Judged:
+    try:
+        begin, end = (number(one) for one in answer)
+    except (TypeError, ValueError):
+        return Judged(0.0, "give two times in s: (begin, end)")
+    rates = _rates(run, "task-switches-voluntary")
+    many = rates[rates["per_s"] > rates["per_s"].max() / 2] if len(rates) else rates
+    if many.empty:
+        return Judged(1.0, "this run has no voluntary switches")
+    each_s = float(rates["elapsed_ns"].median()) / 1e9
+    first = float(many["time_s"].iloc[0])
+    last = float(many["time_s"].iloc[-1]) + each_s
+    says = f"the job wakes up often from {first:.1f} to {last:.1f} s"
+    right = [abs(begin - first) <= _INTERVALS * each_s, abs(end - last) <= _INTERVALS * each_s]
+    return Judged(sum(right) / 2, says)
+
+
+def _estimate(answer: Any, run: Any) -> Judged:
+    """Every other interval seen, and scaled by the time: against all of them."""
+    rates = _rates(run, "task-minor-faults")
+    elapsed = rates["elapsed_ns"].to_numpy()
+    faults = rates["per_s"].to_numpy() * elapsed
+    if not faults.sum() > 0:
+        return Judged(1.0, "this run has no page faults")
+    estimate = faults[::2].sum() * elapsed.sum() / elapsed[::2].sum()
+    wanted, given = 100 * (estimate / faults.sum() - 1), number(answer)
+    says = f"with every other interval seen, the estimate is off by {wanted:+.0f} %"
+    return Judged(float(abs(given - wanted) <= _NEAR_PERCENT), says)
+
+
+LESSON = Lesson(
+    name="count",
+    title="Counts over time: what happens how often, and when",
+    minutes=45,
+    objectives=[
+        "Say what the kernel counts on every machine, with or without hardware counters.",
+        "Predict page faults and CPU time of a program from what it does.",
+        "Find the phases of a job in its counts.",
+        "Scale a count that was on for a part of the time, and say when that is wrong.",
+    ],
+    needs=[],
+    items=[
+        Prediction(
+            name="page faults",
+            unit="faults",
+            measured=_touched,
+            hints=["Each page of 4 KiB faults once, when it is touched for the first time."],
+        ),
+        Prediction(
+            name="CPU time",
+            unit="s",
+            measured=_cpu_s,
+            hints=["A program that sleeps takes none."],
+        ),
+        Relation(
+            name="1",
+            points=2.0,
+            holds=_waking,
+            wrong=[((0.0, 100.0), "takes all of it"), (3, "gives one time")],
+            hints=[
+                "Take run.table('series') of the event task-switches-voluntary.",
+                "A part belongs to the phase if its rate is above half of the highest.",
+            ],
+        ),
+        Code(
+            name="2",
+            points=2.0,
+            reference=_scaled,
+            cases=_parts,
+            always=[
+                ([(10, 100, 100), (0, 0, 100)],),
+                ([(0, 0, 100)],),
+                ([(0, 100, 100)],),
+                ([(10, 50, 100), (30, 100, 100)],),
+            ],
+            wrong=[
+                (_unscaled, "adds up what was counted"),
+                (_each_scaled, "scales each part, and takes those that were off for empty"),
+            ],
+            hints=[
+                "What was counted, divided by the time on, times the time due.",
+                "Never on: None. That is not 0, which would mean that it was on and nothing came.",
+            ],
+        ),
+        Relation(
+            name="3",
+            points=2.0,
+            holds=_estimate,
+            wrong=[(-50.0, "forgets to scale"), (100.0, "scales what is complete")],
+            hints=[
+                "Sort the rates by time; per_s * elapsed_ns / 1e9 is each interval's count.",
+                "counts[::2] are every other one, the first included: scale their sum by two.",
+            ],
+        ),
+        Code(
+            name="4",
+            points=3.0,
+            reference=_merged,
+            cases=_intervals,
+            always=[
+                ([(0, 1, 5), (1, 2, 6), (2, 3, 7)], 2),
+                ([(0, 1, 5), (4, 5, 6)], 2),
+                ([(0, 1, 5), (4, 5, 6), (5, 6, 7), (6, 7, 8)], 2),
+                ([], 3),
+            ],
+            wrong=[
+                (_bridged, "merges across gaps: the rate there would be too small"),
+                (_without_end, "drops what is left over"),
+            ],
+            hints=[
+                "Neighbours have end == begin; where that does not hold, begin anew.",
+                "After a gap counting to times begins anew, too.",
+            ],
+        ),
+        Choice(
+            name="5",
+            question="In 2006 the counter L2SM had 52 % of its samples with one job on the machine "
+            "and 10 % with two. Which use of the second number is sound?",
+            options={
+                "a": "Multiply it by ten, and quote it as the others are quoted.",
+                "b": "Give it with its completeness, and compare nothing that hangs on it.",
+                "c": "Take it as it is: a tenth of the misses came.",
+            },
+            right="b",
+            because={
+                "a": "That assumes that the nine tenths not seen were as the tenth that was seen.",
+                "b": "What was seen of it may be the quiet part or the busy one: nobody knows.",
+                "c": "What was not seen is not known; it is not nought.",
+            },
+            wrong=[("a", "scales without asking"), ("c", "takes not seen for not there")],
+            hints=["Of how much of the time does the number know anything?"],
+        ),
+        Choice(
+            name="6",
+            question="A job that computes without a pause has 50 % CPU time and 50 % run-queue "
+            "delay; its machine has no steal. What keeps it?",
+            options={
+                "a": "The hypervisor gives the CPU to another guest.",
+                "b": "It waits for a disk.",
+                "c": "Another task of this machine has the CPU for half of the time.",
+            },
+            right="c",
+            because={
+                "a": "The time of other guests is steal, and there is none.",
+                "b": "A task that waits for a disk does not queue for a CPU.",
+                "c": "Run-queue delay is the time in which it could run and others did.",
+            },
+            wrong=[("a", "takes run-queue delay for steal"), ("b", "takes any wait for this one")],
+            hints=["Who is in the queue of a CPU: tasks that can run, or tasks that wait?"],
+        ),
+    ],
+)

@@ -1,0 +1,205 @@
+"""What notebook 12 asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from perflib.course.items import Choice, Code, Judged, Prediction, Relation, number
+from perflib.course.lesson import Lesson
+from perflib.course.relations import found
+
+__all__ = ["LESSON"]
+
+_LINE, _PAGE = 64, 4096
+_FIELD = 256
+
+
+def _cause(answer: Any, run: Any) -> Judged:
+    """Which mechanism `ours_table` speaks for: intervals that are apart decide."""
+    given = str(answer).strip().lower()
+    if given not in ("sets", "aliases", "open"):
+        return Judged(0.0, 'one of "sets", "aliases" or "open"')
+    costs = run.table("layout_cost").set_index(["implementation", "layout"])
+    names = [("ours_table", "aligned"), ("ours_table", "chasing")]
+    if not set(names) <= set(costs.index):
+        return Judged(1.0, "this run did not measure ours_table in both layouts")
+    aligned, chasing = (costs.loc[name] for name in names)
+    right = "open"
+    if aligned["low"] > max(chasing["high"], 0):
+        right = "sets"
+    elif chasing["low"] > max(aligned["high"], 0):
+        right = "aliases"
+    says = f"aligned costs {_words(aligned)}, chasing {_words(chasing)}: {right}"
+    return Judged(float(given == right), says)
+
+
+def _words(cost: Any) -> str:
+    return f"{cost['cost_percent']:.1f} % [{cost['low']:.1f}, {cost['high']:.1f}]"
+
+
+def _blocks(answer: Any, by_blocks: Any) -> Judged:
+    """The first number of blocks that costs the first implementation more than the fewest do."""
+    first = by_blocks[by_blocks["implementation"] == by_blocks["implementation"].iloc[0]]
+    few, more = first.iloc[0], first.iloc[1:]
+    given = int(number(answer))
+    if given not in set(more["blocks"]):
+        return Judged(0.0, f"one of {', '.join(map(str, more['blocks']))}")
+    apart = more.loc[more["low"] > few["high"], "blocks"]
+    if apart.empty:
+        return Judged(1.0, "in this run no number of blocks costs more than the fewest do")
+    right = int(apart.iloc[0])
+    return Judged(float(given == right), f"with {right} blocks the intervals are apart first")
+
+
+def _small(answer: Any, run: Any, little: Any) -> Judged:
+    """Faster or slower; the cost larger, smaller or open: for the first implementation."""
+    try:
+        speed, effect = (str(one).strip().lower() for one in answer)
+    except (TypeError, ValueError):
+        return Judged(0.0, 'give two words, as ("slower", "larger")')
+    name = run.table("speed")["implementation"].iloc[0]
+    speeds, costs = [], []
+    for one in (run, little):
+        by_layout = one.table("speed").query("layout == 'staggered'")
+        speeds.append(by_layout.set_index("implementation")["mb_per_s"].get(name, math.nan))
+        aligned = one.table("layout_cost").query("layout == 'aligned'")
+        costs.append(aligned.set_index("implementation").loc[name])
+    true_speed = "faster" if speeds[1] > speeds[0] else "slower"
+    true_effect = "open"
+    if costs[1]["low"] > costs[0]["high"]:
+        true_effect = "larger"
+    elif costs[1]["high"] < costs[0]["low"]:
+        true_effect = "smaller"
+    says = f"{name}: {true_speed}; aligned costs {_words(costs[0])} and {_words(costs[1])}: "
+    right = (speed == true_speed) + (effect == true_effect)
+    return Judged(right / 2, says + true_effect)
+
+
+def _spread(blocks: int) -> list[int]:
+    """Where the blocks begin, in bytes after a page."""
+    step = _PAGE // blocks // _LINE * _LINE
+    return [step * block for block in range(blocks)]
+
+
+def _in_own_sets(places: Any, expected: Sequence[int]) -> bool:
+    """Whether as many blocks as expected begin within a page, each in a set of its own."""
+    given = [int(place) for place in places]
+    sets = {place // _LINE for place in given}
+    return len(given) == len(expected) == len(sets) and all(0 <= one < _PAGE for one in given)
+
+
+def _all_at_a_page(blocks: int) -> list[int]:
+    return [_PAGE * block for block in range(blocks)]
+
+
+def _by_words(blocks: int) -> list[int]:
+    return [8 * block for block in range(blocks)]
+
+
+def _singular(answer: Any, *_: Any) -> Judged:
+    """Three different numbers of GF(2^8) that add to zero."""
+    try:
+        given = [int(number(one)) for one in answer]
+    except TypeError:
+        given = []
+    if len(given) != 3 or len(set(given)) != len(given):
+        return Judged(0.0, "give three different numbers")
+    if not all(0 < one < _FIELD for one in given):
+        return Judged(0.0, "numbers of the field but 0: 1 to 255")
+    total = given[0] ^ given[1] ^ given[2]
+    if total:
+        return Judged(0.0, f"their sum, an exclusive or, is {total}, not 0")
+    return Judged(1.0, "the determinant has their sum as a factor, and it is 0")
+
+
+LESSON = Lesson(
+    name="erasure_coding",
+    title="Erasure coding: blocks at the same place in their pages",
+    minutes=75,
+    objectives=[
+        "Say in how many sets of a cache a given layout of buffers begins.",
+        "Tell two mechanisms apart that look at the same address bits, by a layout for each.",
+        "Predict from the ways of a cache how many buffers may be walked through side by side.",
+        "Keep buffers apart with less than a page each.",
+    ],
+    needs=["C compiler"],
+    items=[
+        Prediction(
+            name="ours_table, aligned",
+            unit="percent",
+            measured=found("aligned", what="aligned, ours_table", implementation="ours_table"),
+            hints=["A line is used in 64 small steps: how often is it thrown out between them?"],
+        ),
+        Prediction(
+            name="ours_simd, aligned",
+            unit="percent",
+            measured=found("aligned", what="aligned, ours_simd", implementation="ours_simd"),
+            hints=["It takes each line at once: what is thrown out is not needed any more."],
+        ),
+        Relation(
+            name="cause",
+            points=2,
+            holds=_cause,
+            wrong=[("both", "no interval says both: one layout stands for each")],
+            hints=["Compare the two intervals of ours_table: aligned and chasing."],
+        ),
+        Relation(
+            name="1",
+            points=2,
+            holds=_blocks,
+            wrong=[(7, "the fewest blocks are the reference"), (12, "counts ways, not blocks")],
+            hints=["Which is the first number whose low end lies above the high end at 7 blocks?"],
+        ),
+        Relation(
+            name="2",
+            points=2,
+            holds=_small,
+            wrong=[(("slower", "none"), "one word is none of those asked for")],
+            hints=["Larger or smaller only where the two intervals of aligned are apart."],
+        ),
+        Code(
+            name="3",
+            points=2,
+            reference=_spread,
+            cases=lambda drawn: (drawn.randint(2, 32),),
+            same=_in_own_sets,
+            always=[(14,)],
+            wrong=[
+                (_all_at_a_page, "begins each block at a page: one set for all"),
+                (_by_words, "eight blocks share a line, and so a set"),
+            ],
+            hints=["A set is a line of 64 bytes within the page: spread the blocks evenly."],
+        ),
+        Choice(
+            name="one at a time",
+            question="The blocks are given to you, at a page each. What can the code do instead?",
+            options={
+                "a": "Prefetch each line earlier.",
+                "b": "Take a whole line of each block in one step, or fewer blocks at a time.",
+                "c": "Write the parity with non-temporal stores only.",
+            },
+            right="b",
+            because={
+                "a": "A line that is fetched earlier has to wait in the same full set.",
+                "b": "A line that is needed once need not stay. And fewer blocks than ways fit: "
+                "the products of five blocks, then those of the other five, at the price of "
+                "reading and writing the parity twice.",
+                "c": "That spares the lines of parity; ten blocks of data still ask for one set.",
+            },
+            wrong=[("a", "takes a conflict for a late load")],
+            hints=["How often does each implementation come back to a line?"],
+        ),
+        Relation(
+            name="4",
+            points=2,
+            holds=_singular,
+            wrong=[((1, 2, 4), "adds with carries: in this field a sum is an exclusive or")],
+            hints=[
+                "Rows 1, y, y**3 of three columns are singular where the three y add to zero.",
+                "A sum is an exclusive or: 1 ^ 2 is 3.",
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,269 @@
+"""What notebook 06 asks."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.lesson import Lesson
+from perflib.course.relations import found, word
+from perflib.model.errors import UserError, choose
+
+__all__ = ["LESSON"]
+
+_RISEN = 1.1  # times the other order
+_CHANGED = 0.02  # of a latency
+_READ_OFF = 1.5  # times too high or too low, from a figure on logarithmic axes
+_TABLES_MIB = (48, 24, 6)
+_VERDICTS = {one: one for one in ("supported", "refuted", "inconclusive")}
+_HIDDEN = found("prefetcher", what="what a prefetcher hides")
+_LEVELS = {"l1d": "L1d", "l1": "L1d", "l2": "L2", "none": "none"}
+
+
+def _tlb_rise(run: Any) -> Measured | str:
+    """The first size from which on `random` costs clearly more than `window`, twice in a row."""
+    none = "this run did not compare random with window on 4 KiB pages at enough sizes"
+    if "ratios" not in run.tables:
+        return none
+    ratios = run.table("ratios")
+    ours = ratios[(ratios["compared"] == "random") & (ratios["backing"] == "4k")]
+    ours = ours.sort_values("array_bytes")
+    sizes, higher = ours["array_bytes"].to_numpy() / 1024, ours["ratio"].to_numpy() > _RISEN
+    for i in range(1, len(sizes) - 1):
+        if higher[i] and higher[i + 1]:
+            low, high = float(sizes[i - 1]), float(sizes[i])
+            return Measured(low, math.sqrt(low * high), high, "random leaves window")
+    return "random nowhere costs a tenth more than window here" if len(sizes) else none
+
+
+def _sequential(run: Any) -> Measured | str:
+    """What is left of memory's latency in ascending order, in percent."""
+    hidden = _HIDDEN(run)
+    if isinstance(hidden, str):
+        return hidden
+    low, value, high = (100 - end for end in reversed(hidden.ends))
+    return Measured(low, value, high, "sequential over window")
+
+
+def _cycle_lengths(successor: list[int]) -> list[int]:
+    seen: set[int] = set()
+    lengths = []
+    for start in range(len(successor)):
+        at, length = start, 0
+        while at not in seen:
+            seen.add(at)
+            at, length = successor[at], length + 1
+        if length:
+            lengths.append(length)
+    return lengths
+
+
+def _permutation(draw: random.Random) -> tuple[Any, ...]:
+    count = draw.randint(1, 12)
+    return (draw.sample(range(count), count),)
+
+
+def _same_lengths(found: Any, expected: Any) -> bool:
+    try:
+        return sorted(int(one) for one in found) == sorted(expected)
+    except (TypeError, ValueError):
+        return False
+
+
+def _null(answer: Any, null: Any = ()) -> Judged:
+    given = word(answer, _VERDICTS)
+    if given is None:
+        raise UserError(choose("verdict", str(answer), _VERDICTS))
+    right = "nothing differs, so the claim must not be supported (by chance in one of twenty)"
+    wrong = "that is an honest answer where nothing differs"
+    says = right if given == "supported" else wrong
+    seen = ", ".join(str(one.verdict) for one in null) or "no verdict, as it is too short"
+    return Judged(float(given == "supported"), f"{says}; this null test gave: {seen}")
+
+
+def _blind(answer: Any, run: Any, blind: Any) -> Judged:
+    """Which level's latency changes when nobody knows when the core was alone."""
+    given = word(answer, _LEVELS)
+    if given is None:
+        raise UserError(choose("level", str(answer), sorted(set(_LEVELS.values()))))
+    both = [
+        one.table("levels").set_index("level")["latency_cycles"].reindex(["L1d", "L2"])
+        for one in (run, blind)
+    ]
+    change = (both[1] / both[0] - 1).abs().fillna(0.0)
+    words = ", ".join(f"{level} by {100 * part:.1f} %" for level, part in change.items())
+    changed = [str(level) for level, part in change.items() if part > _CHANGED]
+    return Judged(float(given in (changed or ["none"])), f"without the probes change: {words}")
+
+
+def _lookups(answer: Any, run: Any) -> Judged:
+    """Latencies read off a curve, at three sizes."""
+    try:
+        given = [number(one) for one in answer]
+    except TypeError:
+        given = []
+    if len(given) != len(_TABLES_MIB) or min(given) <= 0:
+        return Judged(0.0, "give three latencies in ns: (at 48 MiB, at 24, at 6)")
+    curve = run.table("latency")
+    curve = curve[(curve["order"] == "random") & (curve["backing"] == "4k")]
+    curve = curve[curve["samples"] != "shared"].sort_values("array_bytes")
+    largest = max(_TABLES_MIB) * 2**20
+    if curve.empty or curve["array_bytes"].max() < largest:
+        falling = given == sorted(given, reverse=True)
+        return Judged(float(falling), "this run has no such large arrays; less data costs no more")
+    measured = np.exp(
+        np.interp(
+            np.log(np.array(_TABLES_MIB) * 2.0**20),
+            np.log(curve["array_bytes"].to_numpy(float)),
+            np.log(curve["latency_ns"].to_numpy(float)),
+        )
+    )
+    words = ", ".join(
+        f"{ns:.0f} ns at {mib} MiB" for ns, mib in zip(measured, _TABLES_MIB, strict=True)
+    )
+    off = np.abs(np.log(np.array(given) / measured)) > math.log(_READ_OFF)
+    return Judged(1.0 - float(off.sum()) / len(given), f"your curve has {words}")
+
+
+LESSON = Lesson(
+    name="memory_levels",
+    title="Memory: its levels",
+    minutes=75,
+    objectives=[
+        "Predict at which sizes the latency of dependent loads rises, and measure it.",
+        "Say what each order of visits loads: caches, TLB, prefetcher.",
+        "Build a chain that is one cycle, and show that a shuffled identity is none.",
+        "Tell what a core holds alone from what it holds beside a busy sibling.",
+        "Read off a curve what halving a program's data is worth.",
+    ],
+    needs=["TLB sizes", "backed huge pages"],
+    items=[
+        Choice(
+            name="most pages",
+            points=0.5,
+            question="In which order do 100 loads visit the most pages, of an array of 64 pages?",
+            options={
+                "a": "window: it draws from 32 pages at random.",
+                "b": "page: it goes through one page after the other.",
+                "c": "random: any line may follow any other.",
+                "d": "lmbench: another page with each load.",
+            },
+            right="d",
+            because={
+                "a": "It cannot visit more than 32 before the next window begins.",
+                "b": "A page has 64 lines: 100 loads visit two pages.",
+                "c": "Many, but some pages twice before others once.",
+                "d": "After 64 loads it has been in all 64 pages.",
+            },
+        ),
+        Prediction(
+            name="first rise",
+            unit="KiB",
+            measured=found("cache", cache="L1d", what="the end of L1d"),
+            hints=["The size of the first-level data cache."],
+        ),
+        Prediction(
+            name="TLB rise",
+            unit="KiB",
+            measured=_tlb_rise,
+            hints=["Entries of the first-level data TLB, times 4 KiB; 64 to 96 are usual."],
+        ),
+        Prediction(
+            name="sequential in memory",
+            unit="percent",
+            measured=_sequential,
+            hints=["A prefetcher hides most of it, but memory cannot deliver at any rate."],
+        ),
+        Choice(
+            name="sibling",
+            points=0.5,
+            question="While the sibling works, do L1 and L2 hold as much for this thread?",
+            options={
+                "a": "Both do: each thread has its own half in any case.",
+                "b": "L1 does, since it belongs to the core; L2 does not.",
+                "c": "Neither: both threads fill both caches; what is left depends on the other.",
+                "d": "L2 does, since it is large; L1 does not.",
+            },
+            right="c",
+            because={
+                "a": "Data caches are competed for: a thread that is alone has all of them.",
+                "b": "Both levels belong to the core, and so to both of its threads.",
+                "c": "How much is left is what 'L1d capacity' and 'L2 capacity' measure.",
+                "d": "A sibling with much data fills 2 MiB as well as 48 KiB.",
+            },
+        ),
+        Code(
+            name="1",
+            points=2.0,
+            reference=_cycle_lengths,
+            cases=_permutation,
+            same=_same_lengths,
+            always=[([0],), ([1, 2, 0],), ([0, 1, 2, 3],), ([1, 0, 3, 2],)],
+            wrong=[
+                (lambda successor: [len(successor)], "takes any permutation for one cycle"),
+                (
+                    lambda successor: _cycle_lengths(successor)[:1],
+                    "stops after the cycle through line 0",
+                ),
+            ],
+            hints=[
+                "Follow the successors from a line until you are back: that is one cycle.",
+                "Begin again at every line that no cycle has visited yet.",
+            ],
+        ),
+        Choice(
+            name="2",
+            question="From where on do window, random and lmbench disagree, and why?",
+            options={
+                "a": "From the size of L1d on: random loads miss the cache more often.",
+                "b": "From more pages than the first data TLB has entries: lmbench always misses.",
+                "c": "At all sizes: lmbench executes more instructions a load.",
+                "d": "From the size of L2 on: lmbench defeats the prefetcher.",
+            },
+            right="b",
+            because={
+                "a": "In L1d's misses the three agree: each line is used once a lap in any order.",
+                "b": (
+                    "random pays a part of the time, lmbench with each load: some seven cycles for "
+                    "a second-level hit. 64 entries end at 256 KiB, 96 at 384 KiB. page can be "
+                    "faster: neighbouring lines of a page are fetched ahead."
+                ),
+                "c": "All orders run the same loop; only the addresses in the array differ.",
+                "d": "They disagree far below the size of L2.",
+            },
+        ),
+        Relation(
+            name="3",
+            holds=_null,
+            wrong=[
+                ("refuted", "takes the verdict that is right here for a failure"),
+                ("inconclusive", "takes too few data for a failure of the method"),
+            ],
+            hints=["Both halves are the same order. Which verdict would be a false alarm?"],
+        ),
+        Relation(
+            name="4",
+            holds=_blind,
+            wrong=[("L3", "names a level that all cores share in any case")],
+            hints=[
+                "Compare latency_cycles with and without, level by level, beside the intervals."
+            ],
+        ),
+        Relation(
+            name="5",
+            holds=_lookups,
+            wrong=[
+                ((100, 50, 12.5), "believes that halving the data halves the time"),
+                (50, "gives one number for three sizes"),
+            ],
+            hints=[
+                "Follow the curve of 'random' on 4 KiB pages at 48, 24 and 6 MiB.",
+                "Both axes are logarithmic: between marks of 10 and 100 the middle is 32.",
+            ],
+        ),
+    ],
+)

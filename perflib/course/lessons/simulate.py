@@ -1,0 +1,194 @@
+"""What notebook 16 asks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation, number
+from perflib.course.lesson import Lesson
+
+__all__ = ["LESSON"]
+
+_OTHERS = "(other functions)"
+
+
+def _ratio(counter: str, what: str) -> Any:
+    """How many times as many misses the second geometry of a run has as the first."""
+
+    def measured(run: Any) -> Measured | str:
+        table = run.table("misses")
+        mine = table[table["counter"] == counter].set_index("geometry")
+        names = list(run.params["geometries"])[:2]
+        if len(names) < 2 or not set(names) <= set(mine.index):
+            return f"this run has {counter} of one geometry only"
+        first, second = mine.loc[names[0]], mine.loc[names[1]]
+        if not first["low"] > 0:
+            return f"this run has no {counter} with the first geometry"
+        low, high = second["low"] / first["high"], second["high"] / first["low"]
+        return Measured(low, second["per_1000"] / first["per_1000"], high, what)
+
+    return measured
+
+
+def _misses(lines: Sequence[int], sets: int, ways: int) -> int:
+    held: list[list[int]] = [[] for _ in range(sets)]
+    missed = 0
+    for line in lines:
+        mine = held[line % sets]
+        if line in mine:
+            mine.remove(line)
+        else:
+            missed += 1
+            del mine[: max(0, len(mine) - ways + 1)]
+        mine.append(line)
+    return missed
+
+
+def _without_order(lines: Sequence[int], sets: int, ways: int) -> int:
+    """The first that came leaves first: a use does not make a line younger."""
+    held: list[list[int]] = [[] for _ in range(sets)]
+    missed = 0
+    for line in lines:
+        mine = held[line % sets]
+        if line not in mine:
+            missed += 1
+            del mine[: max(0, len(mine) - ways + 1)]
+            mine.append(line)
+    return missed
+
+
+def _without_sets(lines: Sequence[int], sets: int, ways: int) -> int:
+    """Any line in any place."""
+    return _misses(lines, 1, sets * ways)
+
+
+def _cases(draw: random.Random) -> tuple[Any, ...]:
+    sets, ways = 2 ** draw.randint(0, 4), draw.randint(1, 4)
+    return ([draw.randrange(3 * sets * ways) for _ in range(draw.randint(10, 200))], sets, ways)
+
+
+def _function(answer: Any, run: Any) -> Judged:
+    table = run.table("functions")
+    mine = table[(table["counter"] == "L1d misses of stores") & (table["symbol"] != _OTHERS)]
+    mine = mine[mine["geometry"] == run.params["geometries"][0]]
+    if mine.empty:
+        return Judged(1.0, "this run has none of these misses")
+    most = str(mine.iloc[0]["symbol"])
+    says = f"{most} has {mine.iloc[0]['share_percent']:.0f} % of them"
+    return Judged(float(str(answer).strip() == most), says)
+
+
+def _per_1000(answer: Any, run: Any) -> Judged:
+    table = run.table("misses").set_index(["geometry", "counter"])["per_1000"]
+    first = run.params["geometries"][0]
+    wanted, given = float(table[first, "L1i misses"]), number(answer)
+    right = abs(given - wanted) <= 0.02 * max(wanted, 1e-9)
+    says = f"{wanted:.3g} L1i misses a thousand instructions"
+    if not right and abs(given - 1000 * wanted) <= 20 * wanted:
+        return Judged(0.5, f"{says}: yours are a million instructions'")
+    return Judged(float(right), says)
+
+
+LESSON = Lesson(
+    name="simulate",
+    title="Simulated misses: which function misses the caches and the TLBs",
+    minutes=45,
+    objectives=[
+        "Say what a simulated miss is, and name three things that a processor does otherwise.",
+        "Predict how misses grow when a cache or a TLB shrinks.",
+        "Find the function with most misses of a kind, and say whether it matters.",
+        "Write a set-associative cache that replaces the least recently used line.",
+    ],
+    needs=[],
+    items=[
+        Prediction(
+            name="iTLB misses",
+            unit="times",
+            measured=_ratio("iTLB misses", "32 entries over 128 entries"),
+            hints=["How many pages does the job's code have, and how many of them are hot?"],
+        ),
+        Prediction(
+            name="L1i misses",
+            unit="times",
+            measured=_ratio("L1i misses", "16 KiB over 32 KiB"),
+            hints=["If all of the hot code fitted into either, it would be once."],
+        ),
+        Code(
+            name="1",
+            points=3.0,
+            reference=_misses,
+            cases=_cases,
+            always=[
+                ([0, 1, 2, 0], 1, 2),
+                ([0, 4, 0, 4], 4, 1),
+                ([7], 1, 1),
+                ([1, 2, 1, 3, 1], 1, 2),
+            ],
+            wrong=[
+                (_without_order, "a line that is used stays old"),
+                (_without_sets, "any line may take any place"),
+            ],
+            hints=[
+                "A line may only lie in set line % sets.",
+                "On a hit, move the line to the young end of its set.",
+            ],
+        ),
+        Relation(
+            name="2",
+            holds=_function,
+            wrong=[(_OTHERS, "takes the rest for a function"), ("main", "guesses")],
+            hints=["run.table('functions') is sorted: the most first within a counter."],
+        ),
+        Relation(
+            name="3",
+            points=2,
+            holds=_per_1000,
+            wrong=[(0.0, "rounds to nothing"), (1e6, "gives the count itself")],
+            hints=[
+                "Sum simulated_count by counter, of one geometry, one round and part == 'caches'.",
+                "Divide by the instructions, and multiply by 1000.",
+            ],
+        ),
+        Choice(
+            name="4",
+            question="A function reads an array from begin to end. Simulated, it has 125 L1d "
+            "misses a thousand loads; a processor's counter of loads that waited for memory shows "
+            "next to none. Why?",
+            options={
+                "a": "The simulator counts each miss eight times.",
+                "b": "The processor sees the pattern and fetches lines before they are asked for.",
+                "c": "The counter is multiplexed.",
+            },
+            right="b",
+            because={
+                "a": "One load in eight is the first of its line of eight doubles: 125 is right.",
+                "b": "Simulated misses are what the accesses ask for; which of them cost time, a "
+                "clock says.",
+                "c": "That makes a count uncertain, not small.",
+            },
+            wrong=[("a", "doubts the arithmetic"), ("c", "doubts the counter")],
+            hints=["Which machinery of a processor does the simulator not have?"],
+        ),
+        Choice(
+            name="5",
+            question="Zen 2 has an instruction TLB of 64 entries, any page in any of them; "
+            "Haswell's has 128 entries in sets of 4. Which code can miss more on Haswell?",
+            options={
+                "a": "Code of 100 pages that is walked through again and again.",
+                "b": "Code of 8 pages that lie 32 pages apart.",
+                "c": "None: it has twice the entries.",
+            },
+            right="b",
+            because={
+                "a": "If they spread over the sets, 100 pages fit into 128 entries, not into 64.",
+                "b": "Pages 32 apart share one of the 32 sets, which holds 4: each of the 8 makes "
+                "room for another. In the other TLB all 8 stay.",
+                "c": "Entries count only if pages may use them.",
+            },
+            wrong=[("c", "counts entries alone"), ("a", "takes associativity for size")],
+            hints=["How many sets has a TLB of 128 entries in 4 ways?"],
+        ),
+    ],
+)

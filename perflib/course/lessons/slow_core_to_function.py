@@ -1,0 +1,200 @@
+"""What the lab from a slow core to a slow function asks."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.lesson import Lesson
+from perflib.course.relations import found, near, verdict
+
+__all__ = ["LESSON"]
+
+_NAMES = ("main", "step", "cos", "log", "table")
+
+
+def _self_shares(stacks: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Share of the samples in each function itself: the last of a stack."""
+    counts = Counter(stack[-1] for stack in stacks)
+    return {name: count / len(stacks) for name, count in counts.items()}
+
+
+def _total_shares(stacks: Sequence[Sequence[str]]) -> dict[str, float]:
+    counts = Counter(name for stack in stacks for name in set(stack))
+    return {name: count / len(stacks) for name, count in counts.items()}
+
+
+def _stacks(drawn: random.Random) -> tuple[list[list[str]]]:
+    def stack() -> list[str]:
+        return ["main", *drawn.choices(_NAMES[1:], k=drawn.randint(0, 3))]
+
+    return ([stack() for _ in range(drawn.randint(1, 30))],)
+
+
+def _same_shares(given: Any, expected: dict[str, float]) -> bool:
+    kept = {str(name): float(share) for name, share in dict(given).items() if share}
+    return kept.keys() == expected.keys() and all(
+        math.isclose(kept[name], share, abs_tol=1e-9) for name, share in expected.items()
+    )
+
+
+def _top(answer: Any, run: Any) -> Judged:
+    """The function with the most samples of its own."""
+    flat = run.table("flat").sort_values("self_samples", ascending=False)
+    given = str(answer).strip()
+    row = flat[flat["function"] == given]
+    if row.empty:
+        return Judged(0.0, f"{given!r} has no samples in the table 'flat'")
+    share = row.iloc[0]["self_percent"]
+    right = given == flat.iloc[0]["function"]
+    return Judged(float(right), f"{given} has {share:.1f} % of the samples itself")
+
+
+def _differences(run: Any) -> Any:
+    """The table of additional time between two cores, the costliest first, or None."""
+    names = [name for name in run.tables if name.startswith("additional_time")]
+    return run.table(names[0]).sort_values("of_event_percent") if names else None
+
+
+def _culprit(answer: Any, run: Any) -> Judged:
+    """The function that adds the most time, where the run can tell one."""
+    table, given = _differences(run), str(answer).strip()
+    if table is None or not bool(table["stands_out"].any()):
+        return Judged(float(given == "none"), "no function stands out in this run")
+    most = table[table["stands_out"]].iloc[-1]
+    words = f"{most['function']} adds {most['of_event_percent']:.1f} % of the event"
+    ends = f"[{most['of_event_low']:.1f}, {most['of_event_high']:.1f}]"
+    return Judged(float(given == most["function"]), f"{words} {ends}")
+
+
+def _excess(run: Any) -> Measured | str:
+    """How much longer the function takes that stands out most."""
+    table = _differences(run)
+    if table is None or not bool(table["stands_out"].any()):
+        return "no function stands out in this run"
+    most = table[table["stands_out"]].iloc[-1]
+    low, value, high = (float(most[f"excess_{end}"]) for end in ("low", "percent", "high"))
+    return Measured(low, value, high, f"excess of {most['function']}")
+
+
+LESSON = Lesson(
+    name="slow_core_to_function",
+    title="From slow core to slow function",
+    minutes=75,
+    objectives=[
+        "Decide whether a core is slow before looking for a reason.",
+        "Read a profile: own time, total time, and their uncertainty.",
+        "Compare two profiles of the same event, function by function.",
+        "Say which difference stands out after correction, and which is chance.",
+    ],
+    needs=["two cores", "perf", "C compiler"],
+    items=[
+        Prediction(
+            name="difference of cores",
+            unit="%",
+            measured=found("slower", what="the first core beside the others"),
+            hints=["Two equal cores differ by 0; which interval do you expect?"],
+        ),
+        Relation(
+            name="1",
+            points=2,
+            holds=verdict("slower"),
+            wrong=[
+                ("supported", "reads the sign of the estimate"),
+                ("no", "gives an answer that is no verdict"),
+            ],
+            hints=["Compare both ends of the interval with 1 %."],
+        ),
+        Code(
+            name="2",
+            points=2,
+            reference=_self_shares,
+            cases=_stacks,
+            same=_same_shares,
+            always=[([["main"], ["main", "cos"], ["main", "cos"], ["main", "step", "cos"]],)],
+            wrong=[
+                (_total_shares, "counts callers, too: that is total time"),
+                (
+                    lambda stacks: {stack[0]: 1.0 for stack in stacks},
+                    "takes the outermost function",
+                ),
+            ],
+            hints=["The function that was running stands last in a stack."],
+        ),
+        Relation(
+            name="3",
+            holds=near(0.08, 0.12, "√(0.01 × 0.99 / 10 000) = 0.1 %", "use √(p (1 − p) / n)"),
+            wrong=[(1, "takes the share for its error"), (0.01, "forgets the square root")],
+            hints=["Samples are counts: the error of a share p is √(p (1 − p) / n)."],
+        ),
+        Relation(
+            name="4",
+            holds=_top,
+            wrong=[
+                ("main", "takes total time for own time"),
+                ("kv_step", "takes total time for own time"),
+            ],
+            hints=['run.table("flat") is sorted by own samples.'],
+        ),
+        Choice(
+            name="5",
+            question="Between two equal cores one function of 95 takes 23 % less, with p = 0.58 "
+            "after correction. What do you report?",
+            options={
+                "a": "The function is faster on that core.",
+                "b": "Nothing: one of 95 differs so much by chance.",
+                "c": "The profile is broken.",
+            },
+            right="b",
+            because={
+                "a": "Before the correction it looks so. Among 95 functions some differ by chance.",
+                "b": "p = 0.58 means: among 95 equal functions such a difference is usual.",
+                "c": "It is what sampling does: few samples, large relative differences.",
+            },
+            wrong=[("a", "chooses the largest of many")],
+            hints=["How many functions were compared?"],
+        ),
+        Prediction(
+            name="excess of the function",
+            unit="%",
+            measured=_excess,
+            hints=["The job makes one function repeat a part of its work on that core."],
+        ),
+        Relation(
+            name="6",
+            points=2,
+            holds=_culprit,
+            wrong=[
+                ("__cos_fma", "takes the costliest library function for the one that changed"),
+                ("main", "takes total time for own time"),
+            ],
+            hints=[
+                "Sort the table of additional time by of_event_percent.",
+                "Only functions that stand out after correction count; otherwise 'none'.",
+            ],
+        ),
+        Choice(
+            name="7",
+            question="In both flat profiles the same function leads, with 18.4 % and 18.6 %. Why "
+            "did that not show the culprit?",
+            options={
+                "a": "Shares hide absolute times, and the event itself became longer.",
+                "b": "perf was attached too late.",
+                "c": "18.6 % is the excess.",
+            },
+            right="a",
+            because={
+                "a": "Each share is of its own event's time. Compare times of one event, on two "
+                "cores, with an interval for each function.",
+                "b": "Then a part of the event would be missing; the table 'trials' says how much.",
+                "c": "It is a share of one profile, not a difference of two.",
+            },
+            wrong=[("c", "takes a share for a difference")],
+            hints=["Of what are the shares?"],
+        ),
+    ],
+)

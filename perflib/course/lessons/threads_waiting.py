@@ -1,0 +1,300 @@
+"""What the lab on threads asks."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.lesson import Lesson
+from perflib.course.relations import OPEN, found, reads, verdict
+
+__all__ = ["LESSON"]
+
+_VERSION = "Initial"  # of the event loop: with all of its synchronisation points
+
+
+def _most(share: float, threads: int) -> float:
+    """The speed-up that a lock allows, if the rest of an event runs beside it."""
+    return min(float(threads), 1 / share) if share else float(threads)
+
+
+def _amdahl(share: float, threads: int) -> float:
+    """Amdahl's law: as if nothing else ran while the lock is held."""
+    return 1 / (share + (1 - share) / threads)
+
+
+def _share(drawn: random.Random) -> tuple[float, int]:
+    return round(drawn.uniform(0.02, 1.0), 2), drawn.randint(1, 64)
+
+
+def _bound_percent(waiting_s: float, threads: int, loop_s: float) -> float:
+    """What a loop gains at most, if its threads no longer wait for a lock."""
+    return 100 * waiting_s / threads / loop_s
+
+
+def _waits(drawn: random.Random) -> tuple[float, int, float]:
+    threads, loop_s = drawn.randint(2, 16), drawn.uniform(0.1, 10)
+    return drawn.uniform(0, 0.9) * threads * loop_s, threads, loop_s
+
+
+def _speedup(run: Any) -> Measured | str:
+    """Time with one thread over time with all, in pairs."""
+    table = run.table("calibration")
+    rows = table[table["version"] == _VERSION] if len(table) else table
+    if len(rows) != 1 or not math.isfinite(rows["speedup_low"].iloc[0]):
+        return f"this run has no interval of the speed-up of {_VERSION}"
+    low, value, high = rows[["speedup_low", "speedup", "speedup_high"]].iloc[0]
+    return Measured(low, value, high, f"the speed-up of {_VERSION}")
+
+
+def _held(run: Any) -> Measured | str:
+    """For which share of the loop one thread alone holds the lock that it holds longest."""
+    rows = run.samples.query("configuration == 'one_thread' and version == @_VERSION")
+    shares = []
+    for text, loop_s in zip(rows["self_report"], rows["job_time_s"], strict=True):
+        locks = json.loads(text) if isinstance(text, str) else {}
+        shares += [100 * max(lock["held_s"] for lock in locks.values()) / loop_s] if locks else []
+    if not shares:
+        return f"this run did not time {_VERSION} with one thread"
+    shares.sort()
+    return Measured(shares[0], shares[len(shares) // 2], shares[-1], "held longest")
+
+
+def _limiting(answer: Any, run: Any) -> Judged:
+    """The name of the limiting lock; none where the run refutes it, open where it cannot tell."""
+    findings = [*run.findings.where(claim="limiting_lock", version=_VERSION)]
+    decided, says = "inconclusive", "this run has no profile"
+    if findings:
+        decided, says = findings[0].verdict, findings[0].plain
+    right = {"supported": "", "refuted": "none"}.get(decided, OPEN)
+    if not right:
+        waits = run.table("waits").query("version == @_VERSION")
+        right = str(waits.loc[waits["share_percent"].idxmax(), "lock"])
+    given = str(answer).strip()
+    if given == right:
+        return Judged(1.0, f"{right}: {says}")
+    return Judged(0.0, f"{given} is not what the profile shows; the verdict: {decided}")
+
+
+LESSON = Lesson(
+    name="threads_waiting",
+    title="Threads: who waits, and for what",
+    minutes=75,
+    objectives=[
+        "Bound a job's speed-up by the share of its time that one lock is held.",
+        "Read from a profile which state the threads are in, and what would help against it.",
+        "Calibrate a profile: by its own cost, by the job's self-report, by the speed-up.",
+        "Predict what a lock's removal gains, and test it by removing the lock.",
+        "Tell waiting for a lock, waiting for a core, and spinning apart.",
+    ],
+    needs=["two cores", "no hypervisor", "perf", "C compiler"],
+    items=[
+        Choice(
+            name="1",
+            question="Four threads compute on two cores, and no lock is there. In which state is "
+            "each of them for half of its time?",
+            options={"a": "running", "b": "waiting", "c": "ready", "d": "sleeping"},
+            right="c",
+            because={
+                "a": "Two cores run two threads at a time, so each runs for half of its time. The "
+                "other half is asked for.",
+                "b": "Waiting is for a lock. Nobody has to give anything back here.",
+                "c": "Each could run, and every core is taken: run-queue delay. More cores would "
+                "help, and fewer threads; no change of any lock would.",
+                "d": "A sleeping thread waits for a disk, a timer or the network.",
+            },
+            wrong=[
+                ("b", "takes everything that does not run for waiting"),
+                ("d", "takes a thread without a core for one that asked to sleep"),
+            ],
+            hints=["Who could run at once if there were two cores more?"],
+        ),
+        Code(
+            name="2",
+            points=2,
+            reference=_most,
+            cases=_share,
+            always=[(0.0, 8), (1.0, 8), (0.5, 2), (0.25, 8)],
+            wrong=[
+                (_amdahl, "nobody works while the lock is held: that is a serial phase"),
+                (lambda share, _: 1 / share if share else math.inf, "forgets how many threads"),
+            ],
+            hints=[
+                "In the time of one event, the lock passes at most 1/share events.",
+                "So many threads do at most so many times the work of one.",
+            ],
+        ),
+        Prediction(
+            name="speed-up",
+            unit="times",
+            measured=_speedup,
+            hints=["At most the number of threads; less, because threads meet at the locks."],
+        ),
+        Prediction(
+            name="gain without formula",
+            unit="%",
+            measured=found("gain", version=_VERSION, point="formula", what="the measured gain"),
+            hints=[
+                "At most what threads wait for formula_lock: how often do two of them meet there?"
+            ],
+        ),
+        Relation(
+            name="3",
+            points=2,
+            holds=reads(_held, "%"),
+            wrong=[
+                (0.5, "gives a share of 1 in place of percent"),
+                (5000, "gives the time that the lock is held, in some unit"),
+            ],
+            hints=["The table `held` has each lock's share of the loop, in percent."],
+        ),
+        Relation(
+            name="4",
+            points=2,
+            holds=_limiting,
+            wrong=[
+                ("interface_lock", "names the lock that is taken most often, not the waited for"),
+                ("correct_jets", "names a function that waits, not what it waits for"),
+            ],
+            hints=[
+                "The finding `Initial limiting lock` names it, if its verdict is 'supported'.",
+                "'refuted' means none, 'inconclusive' means open.",
+            ],
+        ),
+        Relation(
+            name="5",
+            points=2,
+            holds=verdict("waits_agree", version=_VERSION),
+            wrong=[
+                ("yes", "gives an answer that is no verdict"),
+                ("refuted", "takes any difference for a disagreement"),
+            ],
+            hints=["Look for the whole interval below the 5 % of the claim."],
+        ),
+        Choice(
+            name="6",
+            question="A profiler makes a job nine times as long, and shows threads that wait for "
+            "most of their time. What do you know of the job without the profiler?",
+            options={
+                "a": "It waits for most of its time.",
+                "b": "It waits for a ninth of that.",
+                "c": "Nothing yet: the profiler's work at each wait may have made the waits.",
+            },
+            right="c",
+            because={
+                "a": "That is true of the job under the profiler, which is another job.",
+                "b": "Waits do not scale with the time: a lock that is held longer makes others "
+                "wait that would not have met it.",
+                "c": "Work under a lock makes all others wait longer. Time the job alone and under "
+                "the profile, and compare speed-up with concurrency: two runs tell.",
+            },
+            wrong=[("a", "trusts a profile without its cost"), ("b", "scales the waits down")],
+            hints=["What happens to a lock's waiters when its owner is slowed?"],
+        ),
+        Code(
+            name="7",
+            points=2,
+            reference=_bound_percent,
+            cases=_waits,
+            always=[(0.0, 2, 1.0), (1.0, 2, 1.0), (3.0, 8, 2.0)],
+            wrong=[
+                (lambda waiting_s, _, loop_s: 100 * waiting_s / loop_s, "forgets the threads"),
+                (lambda waiting_s, threads, loop_s: waiting_s / threads / loop_s, "no percent"),
+            ],
+            hints=[
+                "The waits are summed over all threads; they wait side by side.",
+                "The loop is shorter by the time that each thread no longer waits.",
+            ],
+        ),
+        Relation(
+            name="8",
+            points=2,
+            holds=verdict("gain", version=_VERSION, point="formula"),
+            wrong=[
+                ("refuted", "compares the interval's lower end with nothing"),
+                ("faster", "gives an answer that is no verdict"),
+            ],
+            hints=["'supported' means: the whole interval lies above 2 %."],
+        ),
+        Choice(
+            name="9",
+            question="The threads wait for lock A for 20 % of their time. Without A the job gains "
+            "5 %. What explains it best?",
+            options={
+                "a": "The profile is wrong.",
+                "b": "The threads now wait for the next lock instead.",
+                "c": "A was not really removed.",
+            },
+            right="b",
+            because={
+                "a": "20 % is the bound, not the gain. A profile that is right can say both.",
+                "b": "Those who no longer wait here arrive earlier at the next lock, and meet "
+                "there. An expected gain far below the bound says so beforehand.",
+                "c": "Then nothing would be gained at all, and the profile would show A again.",
+            },
+            wrong=[("a", "takes the bound for the gain")],
+            hints=["Where does a thread go that does not wait at A?"],
+        ),
+        Relation(
+            name="10",
+            points=2,
+            holds=verdict("limiting_lock"),
+            wrong=[
+                ("supported", "expects an effect in a run without any"),
+                ("none", "gives an answer that is no verdict"),
+            ],
+            hints=["The claim is that a lock limits the job. This job has no lock."],
+        ),
+        Prediction(
+            name="run-queue delay",
+            unit="%",
+            measured=found("run_queue_delay", what="without a core and without a lock"),
+            hints=["Four threads share a core: for which share of its time is each without it?"],
+        ),
+        Choice(
+            name="11",
+            question="With four threads a core, threads are without a core for half of their time "
+            "and wait for one lock for a fifth. All cores are busy. What does removing the lock "
+            "gain?",
+            options={"a": "a fifth", "b": "hardly anything", "c": "half"},
+            right="b",
+            because={
+                "a": "A fifth of the threads' time is spent at the lock, but no core is idle "
+                "meanwhile: the others use it.",
+                "b": "The cores are busy already. Threads that no longer wait for the lock wait "
+                "for a core instead.",
+                "c": "Run-queue delay ends with fewer threads or more cores, not with a lock.",
+            },
+            wrong=[("a", "takes the bound for the gain"), ("c", "mixes up both kinds of waiting")],
+            hints=["Which core would do more than it does now?"],
+        ),
+        Prediction(
+            name="concurrency above speed-up",
+            unit="%",
+            measured=found("predicts", what="spinning: concurrency above the speed-up"),
+            hints=["A thread that spins runs. By how much does it make the job faster?"],
+        ),
+        Choice(
+            name="12",
+            question="A monitor shows that all cores of a job are busy for 98 % of the time, and "
+            "the job is 1.7 times as fast on two cores. What do you measure next?",
+            options={
+                "a": "Nothing: the cores are used well.",
+                "b": "What the running threads run: locks that spin, or slower memory.",
+                "c": "How long threads wait for locks.",
+            },
+            right="b",
+            because={
+                "a": "1.7 is not 2. Busy is not useful.",
+                "b": "Concurrency above the speed-up says that running is not all work: spinning "
+                "shows in samples of the code, shared caches and memory in counters.",
+                "c": "A thread that waits asleep keeps no core busy; 98 % leaves no room for it.",
+            },
+            wrong=[("a", "takes busy for useful"), ("c", "forgets that waiters are not busy")],
+            hints=["In which state is a thread that keeps a core busy?"],
+        ),
+    ],
+)
