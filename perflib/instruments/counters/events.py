@@ -204,7 +204,11 @@ def _of_alias(alias: Alias, pmu: str) -> Event:
         why = f"; {alias.missing}" if alias.missing else ""
         msg = f"{pmu} has no event for {alias.name!r} ({alias.meaning}){why}"
         raise UserError(msg)
-    return _encoded(alias.name, native, pmu, f"{alias.meaning} ({native})")
+    meaning = f"{alias.meaning} ({native})"
+    raw = _RAW.fullmatch(native)  # where libpfm4 has no name for it, or a wrong number
+    if raw:
+        return Event(alias.name, RAW, int(raw[1], 16), source="raw", help=meaning, cpu=pmu)
+    return _encoded(alias.name, native, pmu, meaning)
 
 
 def _encoded(name: str, native: str, pmu: str, meaning: str) -> Event:

@@ -12,23 +12,43 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perflib.instruments.counters import pfm
 from perflib.instruments.counters.events import Event, event
 from perflib.instruments.counters.groups import Lacking, Requested
 from perflib.instruments.counters.multiplexing import Scaled, ratio_of_slices
+from perflib.instruments.counters.topdown import model_of
+from perflib.machine.files import integer
 from perflib.model.errors import UserError, choose
 
-__all__ = ["Ratio", "Set", "events_of", "published_names", "ratio_table", "ratios", "sets"]
+__all__ = [
+    "Ratio",
+    "Set",
+    "events_of",
+    "expand",
+    "monitor_table",
+    "names_here",
+    "published_names",
+    "ratio_table",
+    "ratios",
+    "sets",
+]
 
 _COLUMNS = ["ratio", "set", "value", "error", "formula", "status"]
 
 
 @dataclass(frozen=True)
 class Set:
-    """Events that are counted together, by name."""
+    """Events that are counted together, by name.
+
+    Of a set ``by_processor`` a processor counts what its top-down formulas need. Where hardware
+    threads share a core, a set ``by_core`` counts the core's cycles.
+    """
 
     name: str
     events: tuple[str, ...]
     meaning: str
+    by_processor: bool = False
+    by_core: bool = False
 
 
 Terms = tuple[tuple[int, str], ...]
@@ -68,7 +88,13 @@ def _data() -> dict[str, Any]:
 def sets() -> dict[str, Set]:
     """Every ready-made set by its name."""
     return {
-        name: Set(name, tuple(entry["events"]), entry["meaning"])
+        name: Set(
+            name,
+            tuple(entry["events"]),
+            entry["meaning"],
+            entry.get("by_processor", False),
+            entry.get("by_core", False),
+        )
         for name, entry in _data()["sets"].items()
     }
 
@@ -88,16 +114,76 @@ def published_names() -> dict[str, str]:
 
 
 def _terms(formula: str) -> Terms:
+    if not formula:
+        return ()
     first, *rest = formula.split()
     pairs = zip(rest[::2], rest[1::2], strict=True)
     return ((1, first), *((-1 if sign == "-" else 1, name) for sign, name in pairs))
+
+
+def expand(name: str, pmu: str | None = None) -> list[str]:
+    """The sets that a name stands for: a set itself, or several (``topdown``), in one list.
+
+    Of several those remain that a processor needs for its formulas; this one by default. Where
+    it is not known, all remain, and their rows say why nothing is counted.
+
+    Raises
+    ------
+    UserError
+        No such set.
+
+    >>> expand("software")
+    ['software']
+    >>> expand("topdown", "spr")
+    ['topdown-l1', 'topdown-frontend', 'topdown-speculation', 'topdown-memory']
+    """
+    groups: dict[str, list[str]] = _data()["groups"]
+    if name not in groups:
+        if name not in sets():
+            raise UserError(choose("set of events", name, [*sets(), *groups]))
+        return [name]
+    found: list[str] = []
+    counted: set[str] = set()
+    for one in groups[name]:
+        events = set(names_here(one, pmu))
+        if events - counted - _FIXED:
+            found.append(one)
+        counted |= events
+    return found
+
+
+def names_here(name: str, pmu: str | None = None) -> list[str]:
+    """The names of a set's events on a processor; this one by default.
+
+    >>> names_here("topdown-speculation", "spr")
+    ['cycles', 'issue-slots', 'slots-mispredicted']
+    """
+    one = sets()[name]
+    shared = _shares_cores() if pmu is None else False
+    if pmu is None and one.by_processor and not pfm.missing():
+        pmu = pfm.this_cpu()
+    model = model_of(pmu) if one.by_processor and pmu else None
+    if model is None:
+        return list(one.events)
+    needed = set().union(*(model.events(metric, shared) for metric in model.formulas)) | _FIXED
+    instead = _data()["core"] if shared and one.by_core and model.core else {}
+    names = (instead.get(event, event) for event in one.events)
+    return [event for event in names if event in needed]
+
+
+_FIXED = {"cycles", "instructions"}  # they take no counter on Intel's processors
+
+
+def _shares_cores() -> bool:
+    return integer(Path("/sys/devices/system/cpu/smt/active")) == 1
 
 
 def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Requested]:
     """The events of a set, as `Group` takes them.
 
     A name that has no encoding on this machine becomes a `Lacking` with the reason, and in the
-    end a row that says so.
+    end a row that says so. A set that goes by the processor has the events that this one has, and
+    where two hardware threads share a core the core's own.
 
     Raises
     ------
@@ -110,7 +196,7 @@ def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Requ
     if name not in sets():
         raise UserError(choose("set of events", name, sets()))
     found: list[Requested] = []
-    for wanted in sets()[name].events:
+    for wanted in names_here(name):
         try:
             found.append(lookup(wanted))
         except UserError as error:
@@ -194,3 +280,72 @@ def _in_slices(ratio: Ratio, series: pd.DataFrame, set_name: str, domain: str) -
     above = sum(sign * seen[f"{name}{domain}"] for sign, name in ratio.above)
     below = sum(sign * seen[f"{name}{domain}"] for sign, name in ratio.below)
     return ratio_of_slices(np.asarray(above), np.asarray(below), share)
+
+
+# --- the perfctr monitor's tables ----------------------------------------------------------------
+
+
+def monitor_table(counts: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The table of counts and ratios of Jurga 2006, for any run of counts, or for several.
+
+    Parameters
+    ----------
+    counts
+        Rows of `Group.read` or `monitor.totals`, of any sets; or several runs of them by name. An
+        event may have the monitor's own name (``CYC``, ``TOT``, ``LD`` ...).
+
+    Returns
+    -------
+    Indexed by the monitor's ``quantity`` (``CYC``, ``INS/CYC``, ``LD/TOT percent`` ...): for one
+    run ``value``, ``error`` (standard uncertainty) and ``status``; for several a column of values
+    for each run, and ``NAME, change %`` against the first. What was not counted is NaN.
+    """
+    if isinstance(counts, pd.DataFrame):
+        return _monitor_rows(counts)
+    if not counts:
+        msg = "no counts: give one run of them, or several by name"
+        raise UserError(msg)
+    runs = pd.DataFrame({name: _monitor_rows(run)["value"] for name, run in counts.items()})
+    first, *others = runs.columns
+    for name in others:
+        runs[f"{name}, change %"] = 100 * (runs[name] / runs[first] - 1)
+    return runs
+
+
+def _monitor_rows(counts: pd.DataFrame) -> pd.DataFrame:
+    ours = published_names()
+    known: dict[str, dict[str, Any]] = {}
+    for row in counts.to_dict("records"):
+        name = str(row["event"])
+        name = ours.get(name, name)
+        better = name not in known or not np.isfinite(known[name]["scaled"])
+        if better:  # of an event that several sets have, the first
+            known[name] = {str(key): value for key, value in row.items()}
+    rows = {}
+    for entry in _data()["table"]:
+        above, below = _terms(entry["above"]), _terms(entry.get("below", ""))
+        rows[entry["quantity"]] = _monitor_row(entry["quantity"], above, below, known)
+    columns = ["value", "error", "status"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("quantity")
+
+
+def _monitor_row(
+    quantity: str, above: Terms, below: Terms, known: Mapping[str, Any]
+) -> tuple[float, float, str]:
+    plain = quantity.partition("/")[0]
+    if plain in known:  # a count under the monitor's name that none of our events is (FP)
+        above = ((1, plain),)
+    terms = [name for _, name in (*above, *below)]
+    for name in terms:
+        if name not in known or not np.isfinite(known[name]["scaled"]):
+            why = known[name]["status"] if name in known else "not counted"
+            return np.nan, np.nan, f"needs {name}: {why}"
+    value, error = _sum(above, known)
+    if below:
+        whole, whole_error = _sum(below, known)
+        if not whole > 0:
+            return np.nan, np.nan, f"{_words(below)} is zero"
+        value, error = value / whole, float(np.hypot(error, value / whole * whole_error)) / whole
+    factor = 100 if quantity.endswith("percent") else 1
+    scaled = any(known[name]["status"] == "scaled" for name in terms)
+    return factor * value, factor * error, "scaled" if scaled else "counted"

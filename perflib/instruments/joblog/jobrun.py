@@ -124,11 +124,12 @@ def job_argv(template: str, *, first: int, events: int, seed: int) -> list[str]:
 
 def run_job(
     argv: Sequence[str],
-    log_format: LogFormat,
+    log_format: LogFormat | None,
     conditions: Conditions | None = None,
     *,
     environment: Mapping[str, str] | None = None,
     timeout_s: float,
+    keep: bool = True,
     on_start: Callable[[int], None] | None = None,
     on_begin: Callable[[Begun], None] | None = None,
     on_event: Callable[[JobEvent, int], None] | None = None,
@@ -144,13 +145,15 @@ def run_job(
     argv
         The job.
     log_format
-        What its lines look like.
+        What its lines look like; None: they mean nothing, and there are no events.
     conditions
         What its process is to have.
     environment
         The whole environment; by default that of the conditions.
     timeout_s
         When to give up, counted from the job's first instruction.
+    keep
+        Whether the result has the events; without, there may be any number of them.
     on_start
         Called with the job's process id before its first instruction: the job is held, stopped,
         until it returns. Its process is then still a Python that becomes the job (``exec``), with
@@ -190,8 +193,9 @@ def run_job(
                 job.release()
             deadline = started + timeout_s
             output = _output(job, terminal, deadline, tail)
-            for event in parse(output, log_format, problems, on_begin, deadline):
-                events.append(event)
+            for event in _events(output, log_format, problems, on_begin, deadline):
+                if keep:
+                    events.append(event)
                 if len(events) > joblog.MOST_EVENTS:
                     msg = f"the job {argv[0]!r} logged more than {joblog.MOST_EVENTS} events: do "
                     msg += "its expressions (job_begin, job_end) find the right lines?"
@@ -210,6 +214,20 @@ def run_job(
     if job.returncode < 0:
         _fail(f"died of {signal_name(-job.returncode)}", argv, result)
     return result
+
+
+def _events(
+    output: Iterator[tuple[int, bytes]],
+    log_format: LogFormat | None,
+    problems: list[str],
+    on_begin: Callable[[Begun], None] | None,
+    deadline: float,
+) -> Iterator[JobEvent]:
+    if log_format is not None:
+        yield from parse(output, log_format, problems, on_begin, deadline)
+        return
+    for _ in output:  # it is read, so that the job can write on
+        pass
 
 
 def too_short(events: Iterable[JobEvent]) -> list[str]:

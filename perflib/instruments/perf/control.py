@@ -202,8 +202,10 @@ class ControlledPerf(ABC):
 
     # --- what was recorded ---------------------------------------------------------------------
 
-    def _script(self, options: Sequence[str], file: IO[bytes]) -> None:
-        argv = [str(self._perf), "script", "-i", str(self.path), "--ns", *options]
+    def _script(self, options: Sequence[str], file: IO[bytes], data: Path | None = None) -> None:
+        """Write what perf prints of a data file; by default of ``path``."""
+        data = data or self.path
+        argv = [str(self._perf), "script", "-i", str(data), "--ns", *options]
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
@@ -214,5 +216,5 @@ class ControlledPerf(ABC):
         )
         if done.returncode:
             errors = done.stderr.decode(errors="replace").strip()
-            msg = f"perf script could not read {self.path}. Its errors:\n{errors}"
+            msg = f"perf script could not read {data}. Its errors:\n{errors}"
             raise MeasurementError(msg)

@@ -9,30 +9,39 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.instruments.joblog.follow import Follower
 from perflib.instruments.joblog.joblog import Begun, JobEvent, parse
 from perflib.instruments.joblog.jobrun import JobError, JobResult, run_job, too_short
 from perflib.instruments.joblog.logformat import LogFormat
+from perflib.instruments.joblog.wanted import Wanted
 from perflib.instruments.perf.recorder import CallGraph, Recorder, prompt
+from perflib.instruments.perf.slowest import PIECE_KIB, Slowest
 from perflib.instruments.perf.tool import ProcessGoneError
 from perflib.measure.conditions import Conditions, check
 
 __all__ = [
+    "MOST_CLASSES",
     "Coverage",
     "EventProfile",
     "RecordedEvent",
     "Sampling",
+    "ended_badly",
+    "lost_samples",
     "profile_job",
     "profile_running",
 ]
+
+MOST_CLASSES = 50
+"""Of events, in one recording."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +53,19 @@ class Sampling:
     period: int | None = None
     call_graph: CallGraph = "none"
 
-    def recorder(self, pid: int, folder: Path) -> Recorder:
-        """A recorder of a process."""
+    def recorder(
+        self,
+        pid: int | None,
+        folder: Path,
+        cpus: Sequence[int] = (),
+        piece_kib: int | None = None,
+    ) -> Recorder:
+        """A recorder of a process, or of CPUs."""
         return Recorder(
             pid,
             folder=folder,
+            cpus=cpus,
+            piece_kib=piece_kib,
             event=self.event,
             frequency_hz=self.frequency_hz,
             period=self.period,
@@ -87,10 +104,11 @@ class Coverage:
 
 @dataclass(frozen=True)
 class RecordedEvent:
-    """One wanted event that began and ended, and what of it was recorded."""
+    """One wanted event that began and ended, what of it was recorded, and its class."""
 
     event: JobEvent
     coverage: Coverage
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,8 @@ class EventProfile:
         What a reader of the samples should know, in sentences.
     job
         What the job did, if we started it.
+    kept
+        Where only some events were kept: their samples, in place of those in the files.
     """
 
     events: list[RecordedEvent]
@@ -127,18 +147,20 @@ class EventProfile:
     problems: list[str]
     remarks: list[str]
     job: JobResult | None
+    kept: pd.DataFrame | None = None
 
 
 def profile_job(
     argv: Sequence[str],
     log_format: LogFormat,
-    events: Collection[int | str] | None = None,
+    events: Collection[int | str] | Wanted | None = None,
     *,
     folder: Path,
     timeout_s: float,
     job: str | None = None,
     conditions: Conditions | None = None,
     sampling: Sampling | None = None,
+    slowest: Slowest | None = None,
     on_end: Callable[[JobEvent, int], None] | None = None,
 ) -> EventProfile:
     """Start a job, record some of its events, and let it run to its end.
@@ -150,7 +172,7 @@ def profile_job(
     log_format
         What its lines look like.
     events
-        The numbers or names of the wanted events; None: every one.
+        The numbers or names of the wanted events, or what finds them; None: every one.
     folder
         Where the samples go.
     timeout_s
@@ -161,6 +183,8 @@ def profile_job(
         What the job's process is to have (its core, its priority ...).
     sampling
         What perf samples and how often.
+    slowest
+        Keeps the samples of the slowest of these events, and of some others.
     on_end
         Called with each event that has ended, recorded or not, and the job's process id.
 
@@ -184,14 +208,12 @@ def profile_job(
     """
     conditions = conditions or Conditions()
     check(conditions)
-    switch = _Switch(log_format, events, job)
+    switch = _Switch(log_format, events, job, slowest)
     problems: list[str] = []
     with contextlib.ExitStack() as recording:
 
         def attach(pid: int) -> None:
-            switch.recorder = recording.enter_context(
-                (sampling or Sampling()).recorder(pid, folder)
-            )
+            recording.enter_context(switch.recording(pid, folder, sampling))
             recording.enter_context(prompt(pid))
 
         def ended(event: JobEvent, pid: int) -> None:
@@ -205,6 +227,7 @@ def profile_job(
                 log_format,
                 conditions,
                 timeout_s=timeout_s,
+                keep=slowest is None,
                 on_start=attach,
                 on_begin=switch.begin,
                 on_event=ended,
@@ -212,23 +235,38 @@ def profile_job(
         except JobError as error:
             result = error.result
             problems.append(f"the job {error.what}")
-    if result.returncode > 0:
-        last = result.tail[-1] if result.tail else "(nothing)"
-        problems.append(f"the job ended with status {result.returncode}; its last line: {last}")
+    problems += ended_badly(result)
     return switch.profile([*result.problems, *problems], [], result)
+
+
+def ended_badly(result: JobResult) -> list[str]:
+    """A sentence if a job ended with a status that says so; or none."""
+    if result.returncode <= 0:
+        return []
+    last = result.tail[-1] if result.tail else "(nothing)"
+    return [f"the job ended with status {result.returncode}; its last line: {last}"]
+
+
+def lost_samples(lost: int, taken: int) -> list[str]:
+    """A sentence if perf lost samples, beside those that were taken; or none."""
+    if not lost:
+        return []
+    share = f"perf lost {lost} samples, {100 * lost / (lost + taken):.1f} % of all"
+    return [f"{share}: ask for fewer a second, or for no copies of the stack (call_graph 'dwarf')"]
 
 
 def profile_running(
     pid: int,
     log: Path,
     log_format: LogFormat,
-    events: Collection[int | str] | None = None,
+    events: Collection[int | str] | Wanted | None = None,
     *,
     folder: Path,
     timeout_s: float,
     job: str | None = None,
     stop: Event | None = None,
     sampling: Sampling | None = None,
+    slowest: Slowest | None = None,
 ) -> EventProfile:
     """Record events of a job that runs already, as its log tells of them.
 
@@ -242,7 +280,7 @@ def profile_running(
     log
         What it writes. It should not buffer: a line that comes late begins the recording late,
         and no log can tell.
-    log_format, events, folder, job, sampling
+    log_format, events, folder, job, sampling, slowest
         As for `profile_job`.
     timeout_s
         How long to wait for the events.
@@ -254,10 +292,10 @@ def profile_running(
     PerfUnavailableError, MeasurementError, UserError
         As for `profile_job`, and if there is no such log, or no such process.
     """
-    switch = _Switch(log_format, events, job)
+    switch = _Switch(log_format, events, job, slowest)
     problems: list[str] = []
     with (
-        (sampling or Sampling()).recorder(pid, folder) as switch.recorder,
+        switch.recording(pid, folder, sampling),
         Follower(log, pid=pid, timeout_s=timeout_s, stop=stop) as follower,
         prompt(pid),
     ):
@@ -274,30 +312,70 @@ class _Switch:
     """Turns perf on with the first wanted event that is open, and off with the last."""
 
     log_format: LogFormat
-    wanted: Collection[int | str] | None
+    wanted: Collection[int | str] | Wanted | None
     job: str | None
+    slowest: Slowest | None = None
     recorder: Recorder = field(init=False)
     open: dict[tuple[str | None, int | str], Begun] = field(default_factory=dict)
     ended: list[JobEvent] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    left_out: int = 0
     on_ns: list[int] = field(default_factory=list)
     off_ns: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._names = None if self.wanted is None else {str(event) for event in self.wanted}
+        wanted = self.wanted
+        self._names: set[str] | None = None
+        if isinstance(wanted, Wanted):
+            self._names = set(wanted.names) or None
+        elif wanted is not None:
+            self._names = {str(event) for event in wanted}
+
+    @contextlib.contextmanager
+    def recording(self, pid: int, folder: Path, sampling: Sampling | None) -> Iterator[None]:
+        """Attach perf, and follow what it writes where only some events are kept."""
+        piece_kib = None if self.slowest is None else PIECE_KIB
+        sampling = sampling or Sampling()
+        with sampling.recorder(pid, folder, piece_kib=piece_kib) as self.recorder:
+            if self.slowest is None:
+                yield
+                return
+            self.slowest.start(self.recorder)
+            try:
+                yield
+            finally:
+                self.slowest.stop()
 
     @property
     def has_all(self) -> bool:
         ended = {str(event.event) for event in self.ended}
         return self._names is not None and ended >= self._names and not self.open
 
+    def _class_of(self, event: int | str) -> str | None:
+        """The class of an event that is wanted."""
+        name = str(event)
+        if isinstance(self.wanted, Wanted):
+            found = self.wanted.class_of(event)
+            if found is None or self.slowest is None or self.wanted.by_class:
+                return found
+            return ""  # the slowest of all of them
+        return name if self._names is None or name in self._names else None
+
+    def _is_full(self, name: str) -> bool:
+        return len(self.seen) >= MOST_CLASSES and name not in self.seen
+
     def begin(self, begun: Begun) -> None:
-        if self.log_format.one_at_a_time:  # what was open in this job has never ended
+        one_at_a_time = self.log_format.one_at_a_time
+        if one_at_a_time:  # what was open in this job has never ended
             self.open = {name: other for name, other in self.open.items() if name[0] != begun.job}
-        wanted = self._names is None or str(begun.event) in self._names
-        if wanted and self.job in (None, begun.job):
-            self.seen.add(str(begun.event))
+        name = self._class_of(begun.event)
+        if isinstance(self.wanted, Wanted) and name is not None and self._is_full(name):
+            self.left_out, name = self.left_out + 1, None
+        if name is not None and self.job in (None, begun.job):
+            self.seen.add(name)
             self.open[begun.job, begun.event] = begun
+            if self.slowest is not None:
+                self.slowest.begin(begun, one_at_a_time=one_at_a_time)
             if not self._is_on:
                 with contextlib.suppress(ProcessGoneError):  # it began, and died at once
                     self.on_ns.append(self.recorder.enable())
@@ -305,17 +383,21 @@ class _Switch:
             self._off()
 
     def end(self, event: JobEvent) -> None:
-        if self.open.pop((event.job, event.event), None) is not None:
-            self.ended.append(event)
-            if not self.open:
-                self._off()
+        if self.open.pop((event.job, event.event), None) is None:
+            return
+        if self.slowest is not None:
+            self.slowest.end(event, self._class_of(event.event) or "")
+            return
+        self.ended.append(event)
+        if not self.open:
+            self._off()
 
     @property
     def _is_on(self) -> bool:
         return len(self.on_ns) > len(self.off_ns)
 
     def _off(self) -> None:
-        if self._is_on:
+        if self._is_on and self.slowest is None:
             self.off_ns.append(time.monotonic_ns())  # until here at least
             with contextlib.suppress(ProcessGoneError):
                 self.recorder.disable()
@@ -324,29 +406,40 @@ class _Switch:
         self, problems: list[str], remarks: list[str], job: JobResult | None
     ) -> EventProfile:
         """Everything, after the recording has ended."""
-        times, lost = self.recorder.times()
+        kept = None
+        if self.slowest is None:
+            times, lost = self.recorder.times()
+            ended = [(event, self._class_of(event.event) or "") for event in self.ended]
+        else:
+            kept = self.slowest.finish()
+            times, lost, ended = kept.samples["time_ns"].to_numpy(np.int64), kept.lost, kept.events
+            problems, remarks = problems + kept.problems, remarks + kept.remarks
         if self._names is not None:
             problems += [
                 f"event {name} was not seen to begin while perf was attached"
                 for name in sorted(self._names - self.seen)
             ]
-        problems += too_short(self.ended)
-        if lost:
+        if self.left_out:
             problems.append(
-                f"perf lost {lost} samples, {100 * lost / (lost + len(times)):.1f} % of all: ask "
-                "for fewer a second, or for no copies of the stack (call_graph 'dwarf')"
+                f"{self.left_out} events were left out: they are of more than {MOST_CLASSES} "
+                "classes; a named group 'event' in the expression makes classes of many events"
             )
-        text = self.recorder.script(self.recorder.path.with_suffix(".txt"))
+        problems += too_short([event for event, _ in ended])
+        problems += lost_samples(lost, len(times))
+        text = self.recorder.path.with_suffix(".txt")
         return EventProfile(
-            events=[RecordedEvent(event, self._coverage(event, times)) for event in self.ended],
+            events=[
+                RecordedEvent(event, self._coverage(event, times), name) for event, name in ended
+            ],
             unfinished=list(self.open.values()),
-            samples=text,
+            samples=text if kept else self.recorder.script(text),
             data=self.recorder.path,
             sampled=self.recorder.event,
             lost=lost,
             problems=problems,
             remarks=[*self.recorder.remarks, *remarks],
             job=job,
+            kept=None if kept is None else kept.samples,
         )
 
     def _coverage(self, event: JobEvent, times: NDArray[np.int64]) -> Coverage:

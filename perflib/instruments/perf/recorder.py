@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -31,12 +31,12 @@ _FIELDS = "comm,pid,tid,cpu,time,period,event,ip,sym,symoff,dso"
 
 
 class Recorder(ControlledPerf):
-    """perf attached to a process, its threads, and the children both make later.
+    """perf attached to a process, its threads, and the children both make later; or to CPUs.
 
     Parameters
     ----------
     pid
-        The process. Children that it has already are recorded too.
+        The process. Children that it has already are recorded too. None: whatever runs on ``cpus``.
     folder
         Where the data file is made, under a name of its own.
     event
@@ -49,6 +49,11 @@ class Recorder(ControlledPerf):
     call_graph
         How callers are found: ``fp`` (frame pointers), ``dwarf`` (a copy of the stack with every
         sample, for code without frame pointers), ``lbr`` (branch records of some processors).
+    cpus
+        The CPUs to record, in place of a process.
+    piece_kib
+        A new data file whenever one has about this size: `pieces` has those that are complete. By
+        default all is in one file.
 
     Attributes
     ----------
@@ -73,21 +78,27 @@ class Recorder(ControlledPerf):
 
     def __init__(
         self,
-        pid: int,
+        pid: int | None,
         *,
         folder: Path,
         event: str | None = None,
         frequency_hz: int = 4000,
         period: int | None = None,
         call_graph: CallGraph = "none",
+        cpus: Sequence[int] = (),
+        piece_kib: int | None = None,
     ) -> None:
         if call_graph not in get_args(CallGraph):
             raise UserError(choose("call_graph", call_graph, get_args(CallGraph)))
         if frequency_hz < 1 or (period is not None and period < 1):
             msg = f"frequency_hz={frequency_hz} and period={period}: both are whole numbers from 1"
             raise UserError(msg)
+        if (pid is None) != bool(cpus):
+            msg = f"pid={pid} and cpus={list(cpus)}: one of the two is recorded"
+            raise UserError(msg)
         super().__init__(folder, pid)
-        self._recorded = pid
+        self._cpus = cpus
+        self._piece_kib = piece_kib
         self.event = self._sampled(event)
         self._rate = self._rate_options(frequency_hz, period)
         self._call_graph = call_graph
@@ -120,26 +131,54 @@ class Recorder(ControlledPerf):
         return ["-F", str(frequency_hz)]
 
     def _options(self) -> list[str]:
-        options = ["-p", ",".join(map(str, family(self._recorded)))]
+        if self._pid is None:
+            options = ["-a", "-C", ",".join(map(str, self._cpus))]
+        else:
+            options = ["-p", ",".join(map(str, family(self._pid)))]
+        if self._piece_kib is not None:
+            options.append(f"--switch-output={self._piece_kib}K")
         options += ["-e", self.event, *self._rate, "--period", "--sample-cpu"]
         if self._call_graph == "none":
             return options
         return [*options, "--call-graph", self._call_graph]
 
     def _cpu(self) -> int | None:
-        away = away_from(self._recorded)
+        away = [] if self._pid is None else away_from(self._pid)
         return away[-1] if away else None
 
     # --- what was recorded ---------------------------------------------------------------------
 
-    def script(self, out: Path, *, inline: bool = False) -> Path:
+    @property
+    def pieces(self) -> list[Path]:
+        """The data files that are complete, the oldest first, where ``piece_kib`` makes several."""
+        return sorted(self.path.parent.glob(f"{self.path.name}.*"))
+
+    def script(
+        self,
+        out: Path,
+        *,
+        inline: bool = False,
+        data: Path | None = None,
+        ranges: Sequence[tuple[int, int]] = (),
+    ) -> Path:
         """Write the samples as text, for `perflib.instruments.perf.script.read`; after the end.
 
-        ``inline``: name inlined functions, too. perf may take minutes for a large program.
+        Parameters
+        ----------
+        out
+            The file of the text.
+        inline
+            Name inlined functions, too. perf may take minutes for a large program.
+        data
+            One of `pieces`, which may be read before the end.
+        ranges
+            Only samples taken from the first to the second of such a pair, in ns.
         """
         options = ["--header", "-F", _FIELDS, *([] if inline else ["--no-inline"])]
+        if ranges:
+            options += ["--time", " ".join(f"{_s(first)},{_s(last)}" for first, last in ranges)]
         with out.open("wb") as file:
-            self._script(options, file)
+            self._script(options, file, data)
         return out
 
     def times(self) -> tuple[NDArray[np.int64], int]:
@@ -149,11 +188,16 @@ class Recorder(ControlledPerf):
         """
         times = [np.empty(0, dtype=np.int64)]
         losses = np.zeros(2, dtype=np.int64)
-        with PerfData(self.path) as data:
-            for records in data.records():
-                times.append(records["time_ns"][records["type"] == Type.SAMPLE])
-                losses += lost(records)
+        for path in self.pieces if self._piece_kib is not None else [self.path]:
+            with PerfData(path) as data:
+                for records in data.records():
+                    times.append(records["time_ns"][records["type"] == Type.SAMPLE])
+                    losses += lost(records)
         return np.sort(np.concatenate(times)), int(losses.max())
+
+
+def _s(time_ns: int) -> str:
+    return f"{time_ns // 10**9}.{time_ns % 10**9:09d}"
 
 
 # --- where, and how promptly -------------------------------------------------------------------

@@ -7,35 +7,27 @@ object was loaded.
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from perflib.instruments.profile.views import COPY, Weight, leaves, weights
+from perflib.instruments.profile.disassembly import (
+    PAGE,
+    Instruction,
+    Place,
+    disassemble,
+    find,
+    object_file,
+)
+from perflib.instruments.profile.views import Weight, leaves, weights
 from perflib.model.errors import MeasurementError, UserError, choose
-from perflib.model.recorded import with_user
 
-__all__ = ["Annotation", "annotate", "instructions"]
-
-_DEBUG_FILES = Path("/usr/lib/debug/.build-id")
-_TOOL_TIMEOUT_S = 120
-_PAGE = 0xFFF  # objects are loaded at whole pages of at least 4 KiB
-_TEXT = "tTwWiu"  # nm's letters for what may be code
-
-_SYMBOL = re.compile(r"^([0-9a-f]+) (?:([0-9a-f]+) )?([A-Za-z]) (.+)$", re.MULTILINE)
-_VERSION = re.compile(r"@@?(?!plt$).*$")
-_ARGUMENTS = re.compile(r"\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?(?: \[clone [^\]]*\])*$")
-_INSTRUCTION = re.compile(r"^ *([0-9a-f]+):\t(.*)$")
-_LINE = re.compile(r"^(\S.*):(\d+)(?: \(discriminator \d+\))?$")
-_BUILD_ID = re.compile(r"Build ID: ([0-9a-f]{4,})")
+__all__ = ["Annotation", "Located", "annotate", "located"]
 
 
 @dataclass(frozen=True)
@@ -83,23 +75,12 @@ class Annotation:
         return self.text(around=10)
 
 
-class _Place(NamedTuple):
-    address: int
-    stop: int
-
-
-class _Instruction(NamedTuple):
-    address: int
-    text: str
-    source_file: str | None
-    source_line: int | None
-
-
 def annotate(
     samples: pd.DataFrame,
     function: str,
     object_name: str | None = None,
     weight: Weight = "samples",
+    builds: Mapping[str, str] | None = None,
 ) -> Annotation:
     """The instructions of a function with the samples on each, and the source where there is any.
 
@@ -126,6 +107,9 @@ def annotate(
         most of the function's samples.
     weight
         ``"samples"`` or ``"period"``.
+    builds
+        The build ids that objects had when they were profiled, as a run's provenance has them
+        (``objects``): the file of another build is not shown.
 
     Raises
     ------
@@ -136,6 +120,25 @@ def annotate(
     --------
     ``annotate(samples, "kv_locate").table.nlargest(5, "samples")``
     """
+    return located(samples, function, object_name, weight, builds).annotation
+
+
+class Located(NamedTuple):
+    """An annotation, and of each of the function's samples in which row of it it is."""
+
+    annotation: Annotation
+    samples: pd.DataFrame
+    rows: NDArray[np.int64]
+
+
+def located(
+    samples: pd.DataFrame,
+    function: str,
+    object_name: str | None = None,
+    weight: Weight = "samples",
+    builds: Mapping[str, str] | None = None,
+) -> Located:
+    """The same as ``annotate`` makes, with the samples that it is made of."""
     leaf = leaves(samples)
     kept = ((samples["symbol"] == function) | (leaf == function)).to_numpy()
     if not kept.any():
@@ -149,13 +152,13 @@ def annotate(
     starts[(offsets < 0) | (mine["ip"].to_numpy() == 0)] = -1
 
     remarks = others
-    places: list[_Place] = []
-    code: list[list[_Instruction]] = []
+    places: list[Place] = []
+    code: list[list[Instruction]] = []
     where = np.zeros(len(mine), dtype=np.int64)
     try:
-        path = _file(chosen, remarks)
-        places, copies = _find(path, set(map(str, mine["symbol"].unique())) | {function})
-        code = [_disassemble(path, place) for place in places]
+        path = object_file(chosen, remarks, (builds or {}).get(chosen, ""))
+        places, copies = find(path, set(map(str, mine["symbol"].unique())) | {function})
+        code = [disassemble(path, place) for place in places]
         if not copies:
             where = _assign(starts, places, path, remarks)
     except MeasurementError as error:
@@ -165,7 +168,7 @@ def annotate(
         remarks.append(f"{lost} of {counts.sum()} {weight} have no offset in the function.")
     elif lost:
         remarks.append("No sample has an offset: print them with 'perf script -F +symoff'.")
-    table = _table(places, code, where, offsets, counts)
+    table, rows = _table(places, code, where, offsets, counts)
     strays = table["instruction"].isna() & (table["offset"] >= 0)
     if code and (stray := int(table.loc[strays, "samples"].sum())):
         remarks.append(
@@ -176,25 +179,8 @@ def annotate(
         _add_source(table, path.stat().st_mtime, remarks)
     else:
         table["source_text"] = table["source_file"]
-    return Annotation(function, chosen, table.rename(columns={"samples": weight}), tuple(remarks))
-
-
-def instructions(path: Path, function: str) -> pd.DataFrame:
-    """A function's machine code, without samples: its ``address`` and ``instruction``.
-
-    Raises
-    ------
-    MeasurementError
-        There is no objdump or nm, or the file has no such function.
-    """
-    places, _ = _find(path, {function})
-    listed = _disassemble(path, places[0])
-    return pd.DataFrame(
-        {
-            "address": [f"{one.address:#x}" for one in listed],
-            "instruction": [one.text for one in listed],
-        }
-    )
+    shown = table.rename(columns={"samples": weight})
+    return Located(Annotation(function, chosen, shown, tuple(remarks)), mine, rows)
 
 
 def _object(objects: pd.Series, function: str, wanted: str | None) -> tuple[str, list[str]]:
@@ -212,131 +198,10 @@ def _object(objects: pd.Series, function: str, wanted: str | None) -> tuple[str,
     return names[0], [f"The function has samples in other objects too: {others}."]
 
 
-# --- the object's file ---------------------------------------------------------------------------
-
-
-def _file(name: str, remarks: list[str]) -> Path:
-    name = with_user(name)
-    if name.startswith("[") or not Path(name).is_absolute():
-        msg = f"{name} is no file that can be disassembled"
-        if name.startswith("[kernel"):
-            msg = f"{name} is the running kernel, of whose code there is no file to disassemble"
-        raise MeasurementError(msg)
-    path = Path(name.removesuffix(" (deleted)"))
-    if not path.is_file():
-        msg = f"{path} is not here (removed since, or it is another machine's or a container's)"
-        raise MeasurementError(msg)
-    if str(path) != name:
-        remarks.append(f"{path} was deleted while it ran: the file of that name may be another.")
-    return path
-
-
-def _tool(*argv: str) -> str:
-    """What one of binutils' tools prints.
-
-    Raises
-    ------
-    MeasurementError
-        It is not installed, or cannot read the file.
-    """
-    path = shutil.which(argv[0])
-    if path is None:
-        msg = (
-            f"{argv[0]} is not installed ('apt-get install binutils', 'dnf install binutils', "
-            "'conda install -c conda-forge binutils')"
-        )
-        raise MeasurementError(msg)
-    # Without DEBUGINFOD_URLS: nothing is fetched from a network.
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
-    try:
-        answer = subprocess.run(
-            [path, *argv[1:]],
-            capture_output=True, text=True, errors="replace", check=False,
-            env=environment, timeout=_TOOL_TIMEOUT_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        msg = f"{argv[0]} did not finish with {argv[-1]} within {_TOOL_TIMEOUT_S} s"
-        raise MeasurementError(msg) from None
-    if answer.returncode:
-        errors = (answer.stderr.strip().splitlines() or [f"exit status {answer.returncode}"])[-1]
-        msg = f"{argv[0]} cannot read {argv[-1]} ({errors})"
-        raise MeasurementError(msg)
-    return answer.stdout
-
-
-def _tables(path: Path) -> Iterable[tuple[str, ...]]:
-    """What to ask nm for: all symbols, then the exported, then those of a separate debug file."""
-    yield ("--synthetic", str(path))
-    yield ("--dynamic", str(path))
-    build_id = _BUILD_ID.search(_tool("readelf", "--notes", str(path)))
-    if build_id:
-        debug = _DEBUG_FILES / build_id[1][:2] / f"{build_id[1][2:]}.debug"
-        if debug.is_file():
-            yield (str(debug),)
-
-
-def _find(path: Path, names: set[str]) -> tuple[list[_Place], bool]:
-    """Where the functions of these names are, and whether they are copies of one (then the first).
-
-    A profile's C++ names have no arguments where nm's have them.
-    """
-    copied = re.compile(rf"(?:{'|'.join(map(re.escape, names))}){COPY}")
-    for demangle in ((), ("--demangle",)):
-        for table in _tables(path):
-            listed = _tool("nm", "--defined-only", "--print-size", *demangle, *table)
-            symbols = [
-                (int(address, 16), int(size or "0", 16), _VERSION.sub("", name))
-                for address, size, kind, name in _SYMBOL.findall(listed)
-                if kind in _TEXT
-            ]
-            found = {s[:2] for s in symbols if names & _spellings(s[2], bool(demangle))}
-            copies = sorted(s[:2] for s in symbols if not found and copied.fullmatch(s[2]))
-            if found or copies:
-                every = np.unique([address for address, _, _ in symbols])
-                chosen = sorted(found) or copies[:1]
-                return [_place(address, size, every) for address, size in chosen], bool(copies)
-    shown = ", ".join(sorted(names))
-    msg = f"{path} has no symbol {shown} (stripped, changed since, or the function is inlined)"
-    raise MeasurementError(msg)
-
-
-def _spellings(name: str, demangled: bool) -> set[str]:
-    if not demangled:
-        return {name}
-    bare = _ARGUMENTS.sub("", name)
-    return {name, bare, bare.rpartition(" ")[2]}  # a template's name begins with what it returns
-
-
-def _place(address: int, size: int, every: np.ndarray) -> _Place:
-    if size:
-        return _Place(address, address + size)
-    after = every[every > address]  # assembly without .size, and the procedure linkage table
-    return _Place(address, int(after[0]) if len(after) else address + _PAGE)
-
-
-def _disassemble(path: Path, place: _Place) -> list[_Instruction]:
-    listed = _tool(
-        "objdump", "--disassemble", "--line-numbers", "--demangle", "--wide", "--no-show-raw-insn",
-        f"--start-address={place.address}", f"--stop-address={place.stop}", str(path),
-    )  # fmt: skip
-    made = []
-    source: tuple[str | None, int | None] = (None, None)
-    for line in listed.splitlines():
-        if found := _INSTRUCTION.match(line):
-            text = " ".join(found[2].split())
-            made.append(_Instruction(int(found[1], 16), text, *source))
-        elif found := _LINE.match(line):
-            source = (found[1], int(found[2]))
-    if not made:
-        msg = f"objdump finds no code in {path} at {place.address:#x}"
-        raise MeasurementError(msg)
-    return made
-
-
 # --- samples on instructions ---------------------------------------------------------------------
 
 
-def _assign(starts: np.ndarray, places: list[_Place], path: Path, remarks: list[str]) -> np.ndarray:
+def _assign(starts: np.ndarray, places: list[Place], path: Path, remarks: list[str]) -> np.ndarray:
     """In which place each sample is, by where its function began when it ran.
 
     An object is loaded at whole pages, so the function keeps its place within a page.
@@ -346,7 +211,7 @@ def _assign(starts: np.ndarray, places: list[_Place], path: Path, remarks: list[
     chosen = np.zeros(len(distinct), dtype=np.int64)
     unsure = moved = False
     for i, start in enumerate(distinct):
-        fitting = np.flatnonzero((addresses & _PAGE) == (start & _PAGE))
+        fitting = np.flatnonzero((addresses & PAGE) == (start & PAGE))
         exact = np.flatnonzero(addresses == start)
         if start < 0:
             unsure |= len(places) > 1
@@ -370,12 +235,13 @@ def _assign(starts: np.ndarray, places: list[_Place], path: Path, remarks: list[
 
 
 def _table(
-    places: list[_Place],
-    code: list[list[_Instruction]],
+    places: list[Place],
+    code: list[list[Instruction]],
     where: np.ndarray,
     offsets: np.ndarray,
     counts: np.ndarray,
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    """The rows of the annotation, and in which of them each sample is."""
     rows = [
         (number, line.address - place.address, line.address, *line[1:])
         for number, (place, lines) in enumerate(zip(places, code, strict=True))
@@ -388,6 +254,8 @@ def _table(
     for column in ("place", "offset"):
         lines[column] = lines[column].astype(np.int64)
     made = lines.merge(hits, how="outer", on=["place", "offset"])
+    keys = pd.MultiIndex.from_frame(made[["place", "offset"]])
+    of_sample = keys.get_indexer(pd.MultiIndex.from_arrays([where, offsets])).astype(np.int64)
     made["samples"] = made["samples"].fillna(0).astype(np.int64)
     made["percent"] = 100.0 * made["samples"] / max(int(made["samples"].sum()), 1)
     for column in ("address", "source_line"):
@@ -395,7 +263,7 @@ def _table(
     for column in ("instruction", "source_file"):
         made[column] = made[column].astype("str")
     order = ["offset", "address", "instruction", "samples", "percent", "source_file", "source_line"]
-    return made[order]
+    return made[order], of_sample
 
 
 def _add_source(table: pd.DataFrame, built_s: float, remarks: list[str]) -> None:

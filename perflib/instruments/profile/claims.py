@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from perflib.model.claim import Claim
 
-__all__ = ["CONTROL", "ENTRY", "FUNCTION", "FUNCTION_ENTRY", "LONGER", "STANDS_OUT"]
+__all__ = [
+    "CONTROL",
+    "ENTRY",
+    "FUNCTION",
+    "FUNCTION_ENTRY",
+    "INSTRUCTION",
+    "INSTRUCTIONS",
+    "LONGER",
+    "STANDS_OUT",
+]
 
 # --- two profiles compared -----------------------------------------------------------------------
 
@@ -96,6 +105,66 @@ FUNCTION = Claim(
         **_REPETITIONS,
         "unlikely": "The p value is {p:.2g}, corrected for the number of functions and claims.",
     },
+)
+
+# --- instructions of one function ----------------------------------------------------------------
+
+_SKID = {
+    "clock": "Samples are a clock's: an interrupt is taken late, in a virtual machine by an "
+    "unknown time. The instruction that took the time is the one named or one of those before it.",
+    "counter": "A counter's samples lie behind the instruction that took the time, by one or a "
+    "few: it is the one named or one of those before it.",
+    "precise": "The samples are precise: they lie on the instruction that took the time.",
+}
+_INSTRUCTIONS = {
+    **_REPETITIONS,
+    **_SKID,
+    "builds": "The sides are two builds: code that only lies elsewhere may take another time, too.",
+    "by_count": "By counting alone, {named:list} would stand out.",
+    "incomparable": "Without the files of both builds nothing says which instruction is which.",
+    "too_few_instructions": "{tested} instructions have enough samples: it takes three to tell "
+    "which is odd.",
+    "open_points": "A change of up to {open:.1f} points of the function's samples could have "
+    "stayed unseen.",
+    "seen_points": "Any change of {open:.1f} points of the function's samples would have been "
+    "seen.",
+    "unlikely": "The p value is {p:.2g}, corrected for the number of instructions.",
+}
+
+INSTRUCTIONS = Claim(
+    name="instructions",
+    kind="anomaly",
+    subject="{function} instructions",
+    quantity="the leading instruction's share of the function's samples, second less first",
+    unit="points",
+    exact="on {second} some instruction of {function} has another share of its samples than on "
+    "{first}, beyond what the others have in common",
+    plain={
+        "supported": "in {function} single instructions differ between {second} and {first}: "
+        "{named:list}",
+        "refuted": "no instruction of {function} became costlier, or cheaper, on {second} than on "
+        "{first}",
+        "inconclusive": "whether an instruction of {function} became costlier on {second} than "
+        "on {first} stays open",
+    },
+    reasons=_INSTRUCTIONS,
+)
+
+INSTRUCTION = Claim(
+    name="instruction",
+    kind="anomaly",
+    subject="{function} {place}",
+    quantity="by how much the instruction grew beside the function's others",
+    unit="percent",
+    exact="the instruction at {place} of {function} takes {change} on {second} than the others of "
+    "the function explain",
+    plain={
+        "supported": "{place} of {function} ({text}) takes {change} on {second}: "
+        "{points:interval points} of the function's samples",
+        "inconclusive": "whether {place} of {function} ({text}) takes {change} on {second} stays "
+        "open: {points:interval points} of the function's samples",
+    },
+    reasons=_INSTRUCTIONS,
 )
 
 # --- entries of functions ------------------------------------------------------------------------

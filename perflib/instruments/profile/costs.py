@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from perflib.model.errors import UserError, choose
 
-__all__ = ["Counts", "costs_of", "counts_of", "unit_of"]
+__all__ = ["CLOCKS", "Counts", "costs_of", "counts_of", "unit_of"]
 
 Floats = NDArray[np.float64]
 
-_CLOCKS = ("cpu-clock", "task-clock")
+CLOCKS = ("cpu-clock", "task-clock")
 _COLUMNS = ("round", "configuration", "function", "cost")
 
 
@@ -78,7 +78,7 @@ def unit_of(samples: pd.DataFrame) -> str:
         return "samples"
     event = str(samples["event"].iloc[0]).partition(":")[0]
     return {"unknown": "of its unit", "": "of its unit"}.get(
-        event, "ns" if event in _CLOCKS else event
+        event, "ns" if event in CLOCKS else event
     )
 
 

@@ -14,20 +14,24 @@ from perflib.instruments.profile.claims import (
     ENTRY,
     FUNCTION,
     FUNCTION_ENTRY,
+    INSTRUCTION,
+    INSTRUCTIONS,
     LONGER,
     STANDS_OUT,
 )
 from perflib.instruments.profile.comparison import Comparison
 from perflib.instruments.profile.entry_cost import EntryCost
+from perflib.instruments.profile.side_by_side import SideBySide
 from perflib.model.finding import Finding
 from perflib.stats.decide import Decision, Reason, Witness
-from perflib.stats.interval import Interval
+from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import p_above
 
-__all__ = ["LEAST_ROUNDS", "comparison_findings", "entry_findings"]
+__all__ = ["LEAST_ROUNDS", "comparison_findings", "entry_findings", "instruction_findings"]
 
 LEAST_ROUNDS = 3  # below, the scatter of events is not known well enough for a verdict
 _LEAST_FUNCTIONS = 3  # a verdict over all functions takes so many
+_RELEVANT_POINTS = 5.0  # that no instruction changed is a finding where less would have been seen
 _LONGER_PERCENT = 1.0  # an event that takes so much longer is of interest
 
 
@@ -48,7 +52,7 @@ def comparison_findings(found: Comparison, core: str = "") -> list[Finding]:
     ]
 
 
-def _repetitions(found: Comparison) -> Reason:
+def _repetitions(found: Comparison | SideBySide) -> Reason:
     """How many there are; too few: what a verdict takes."""
     enough = found.rounds >= LEAST_ROUNDS
     code = "repetitions" if enough else "counting_only" if found.counting_only else "too_few"
@@ -160,6 +164,108 @@ def _one(found: Comparison, row: pd.Series[Any], about: Mapping[str, str]) -> Fi
             "additional": [float(row[f"additional{end}"]) for end in ("", "_low", "_high")],
             "additional_unit": found.unit,
             "samples": int(row["samples"]),
+            "rounds": found.rounds,
+        },
+    )
+
+
+# --- instructions of one function ----------------------------------------------------------------
+
+
+def instruction_findings(found: SideBySide) -> list[Finding]:
+    """Did any instruction of the function become costlier; and one for each that did."""
+    about = {"function": found.function, "first": found.first, "second": found.second}
+    rows = found.named().to_dict("records")
+    words = [_in_words(row) for row in rows]
+    shares = [_points(row) for row in rows] or [_points(row) for row in _leading(found)]
+    over_all = INSTRUCTIONS.found(
+        _instructions_decided(found, [_place_of(row) for row in rows]),
+        shares[0] if shares else NO_INTERVAL,
+        about=about,
+        facts={"named": words},
+        confidence=found.confidence,
+        evidence={
+            "named": [_place_of(row) for row in rows],
+            "open_points": found.open_points,
+            "instructions_tested": found.tested,
+            "rounds": found.rounds,
+            "skid": found.skid,
+            "alone_percent": found.alone_percent,
+        },
+    )
+    return [over_all, *(_one_instruction(found, row, about) for row in rows)]
+
+
+def _leading(found: SideBySide) -> list[dict[Any, Any]]:
+    tested = found.table[found.table["p_holm"].notna()]
+    largest = tested["difference"].abs().nlargest(1).index
+    rows: list[dict[Any, Any]] = tested.loc[largest].to_dict("records")
+    return rows
+
+
+def _place_of(row: Mapping[Any, Any]) -> str:
+    """Where it is in the second side's function; in the first's, if only that has it."""
+    offset = row["offset_first"] if pd.isna(row["offset_second"]) else row["offset_second"]
+    return f"+{int(offset):#x}"
+
+
+def _text_of(row: Mapping[Any, Any]) -> str:
+    texts = [row[f"instruction_{side}"] for side in ("second", "first")]
+    return next((text for text in texts if isinstance(text, str)), "not disassembled")
+
+
+def _in_words(row: Mapping[Any, Any]) -> str:
+    change = f"{_changed(row)[0]} by {abs(row['difference']):.1f} points"
+    return f"{_place_of(row)} {_text_of(row)!r} {change}"
+
+
+def _changed(row: Mapping[Any, Any]) -> tuple[str, str]:
+    """Of an instruction: costlier, and takes more."""
+    return ("costlier", "more") if row["costlier_percent"] > 0 else ("cheaper", "less")
+
+
+def _points(row: Mapping[Any, Any]) -> Interval:
+    return Interval(*(float(row[f"difference{end}"]) for end in ("", "_low", "_high")))
+
+
+def _instructions_decided(found: SideBySide, named: list[str]) -> Decision:
+    if not found.comparable:
+        return Decision("inconclusive", (Reason("incomparable"),))
+    if found.rounds < LEAST_ROUNDS:
+        by_count = [Reason("by_count", {"named": named})] if named else []
+        return Decision("inconclusive", (_repetitions(found), *by_count))
+    if found.tested <= 2:
+        few = Reason("too_few_instructions", {"tested": found.tested})
+        return Decision("inconclusive", (few,))
+    builds = [Reason("builds")] if found.objects[0] != found.objects[1] else []
+    if named:
+        return Decision("supported", (_repetitions(found), Reason(found.skid), *builds))
+    open_ = {"open": found.open_points}
+    if found.open_points <= _RELEVANT_POINTS:
+        return Decision("refuted", (Reason("seen_points", open_), _repetitions(found)))
+    return Decision("inconclusive", (Reason("open_points", open_), _repetitions(found)))
+
+
+def _one_instruction(
+    found: SideBySide, row: Mapping[Any, Any], about: Mapping[str, str]
+) -> Finding:
+    enough = found.rounds >= LEAST_ROUNDS
+    p_holm = min(1.0, found.claims * float(row["p_holm"]))
+    reasons = (Reason("unlikely", {"p": p_holm}), Reason(found.skid), _repetitions(found))
+    line = row["source_line"]
+    return INSTRUCTION.found(
+        Decision("supported" if enough else "inconclusive", reasons),
+        Interval(*(float(row[f"costlier_{end}"]) for end in ("percent", "low", "high"))),
+        about={**about, "place": _place_of(row)},
+        facts={"text": _text_of(row), "change": _changed(row)[1], "points": _points(row)},
+        confidence=found.confidence,
+        evidence={
+            "p_holm": p_holm,
+            "percent_first": float(row["percent_first"]),
+            "percent_second": float(row["percent_second"]),
+            "difference_points": list(_points(row)),
+            "source": f"{row['source_file']}:{int(line)}" if not pd.isna(line) else "",
+            "samples": int(row["samples_first"] + row["samples_second"]),
             "rounds": found.rounds,
         },
     )

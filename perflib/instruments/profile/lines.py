@@ -1,8 +1,9 @@
-"""A profile in a few lines, as ``perflib profile`` prints it."""
+"""Profiles in a few lines, as ``perflib profile`` and ``perflib annotate`` print them."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,26 +12,37 @@ from typing import Any
 import pandas as pd
 
 from perflib.instruments.perf.script import Profile
+from perflib.instruments.profile.alignment import normalised
 from perflib.instruments.profile.comparison import Comparison, compare_samples
-from perflib.instruments.profile.export import default_event, of_one_event
-from perflib.instruments.profile.findings import comparison_findings
+from perflib.instruments.profile.export.samples import default_event, of_one_event
+from perflib.instruments.profile.findings import comparison_findings, instruction_findings
+from perflib.instruments.profile.modules import modules
+from perflib.instruments.profile.side_by_side import SideBySide
 from perflib.instruments.profile.views import flat
 from perflib.model.errors import UserError
 
 __all__ = [
+    "additional_record",
+    "beside_lines",
+    "beside_record",
+    "beside_text",
     "check_outputs",
     "compared",
     "comparison_lines",
     "comparison_sentences",
     "function_lines",
     "headline",
+    "module_lines",
     "of_event",
     "record",
+    "rows_of",
     "unread_lines",
 ]
 
 _FUNCTIONS = 20  # shown
+_MODULES = 10
 _UNREAD = 5
+_SHOWN_PERCENT, _AROUND = 1.0, 1  # of an instruction that is shown, and so many beside it
 _TITLE = "self %     self total %  function  object"
 
 
@@ -121,6 +133,21 @@ def function_lines(profile: Profile) -> list[str]:
     return lines
 
 
+def module_lines(profile: Profile) -> list[str]:
+    """The programs and libraries with most samples."""
+    table = modules(profile.samples).drop_duplicates("object")
+    lines = ["share %  [95 % interval]  samples  program or library"]
+    for row in table.head(_MODULES).to_dict("records"):
+        interval = f"[{row['module_low']:.2f}, {row['module_high']:.2f}]"
+        lines.append(
+            f"{row['module_percent']:7.2f}  {interval:16} {row['module_samples']:8d}  "
+            f"{row['object']}"
+        )
+    if len(table) > _MODULES:
+        lines.append(f"... and {len(table) - _MODULES} more")
+    return lines
+
+
 def compared(chosen: Profile, name: str, other: Profile, other_name: str) -> Comparison:
     """A profile against another of the same event; without repetitions, by counting alone.
 
@@ -135,7 +162,8 @@ def compared(chosen: Profile, name: str, other: Profile, other_name: str) -> Com
         msg = f"{other_name}: {error}"
         raise UserError(msg) from None
     both = [(chosen.samples, name), (against, other_name)]
-    samples = pd.concat([one.assign(configuration=called) for one, called in both])
+    used = ["symbol", "object", "event", "period"]  # a run's rounds have no partner in a text
+    samples = pd.concat([one[used].assign(configuration=called) for one, called in both])
     return compare_samples(samples, other_name, name)
 
 
@@ -170,4 +198,108 @@ def record(profile: Profile, chosen: Profile) -> dict[str, Any]:
         "header": profile.header,
         "event": default_event(chosen.samples),
         "functions": flat(chosen.samples).head(_FUNCTIONS).to_dict("records"),
+        "modules": _modules_record(chosen.samples),
+    }
+
+
+def _modules_record(samples: pd.DataFrame) -> list[dict[str, Any]]:
+    """Each program and library with its share, and with its functions."""
+    made = []
+    for name, rows in modules(samples).groupby("object", sort=False):
+        whole = rows.iloc[0]
+        functions = ["function", "samples", "percent", "percent_low", "percent_high"]
+        made.append(
+            {
+                "object": str(name),
+                "samples": int(whole["module_samples"]),
+                "percent": float(whole["module_percent"]),
+                "percent_low": float(whole["module_low"]),
+                "percent_high": float(whole["module_high"]),
+                "functions": rows_of(rows[functions].head(_FUNCTIONS)),
+            }
+        )
+    return made
+
+
+def additional_record(comparison: Comparison) -> list[dict[str, Any]]:
+    """What each function takes more: its share of the additional time, and its excess."""
+    table = comparison.table.drop(columns=["log_error", "systematic", "df", "log_odds"])
+    return rows_of(table.assign(unit=comparison.unit))
+
+
+def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as JSON can hold them: what is not a number is ``None``."""
+    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=12))
+    return rows
+
+
+# --- instructions side by side -------------------------------------------------------------------
+
+
+def beside_lines(found: SideBySide, *, whole: bool = False) -> list[str]:
+    """The instructions with both shares, those near samples or, ``whole``, all."""
+    table = found.table
+    rows = table.to_dict("records")
+    shown = set(range(len(rows)))
+    if not whole:
+        most = table[["percent_first", "percent_second"]].max(axis=1)
+        hit = (most >= _SHOWN_PERCENT) | table["stands_out"]
+        near = range(-_AROUND, _AROUND + 1)
+        shown = {at + step for at in hit.to_numpy().nonzero()[0].tolist() for step in near}
+    level = f"[{100 * found.confidence:g} % interval]"
+    lines = [f"  first  second  difference {level}  offset * stands out"]
+    source_before = None
+    for at, row in enumerate(rows):
+        if at not in shown:
+            if at == 0 or at - 1 in shown:
+                lines.append(f"{'':39}{'...':>8}")
+            continue
+        source = (row["source_file"], row["source_line"])
+        if isinstance(source[0], str) and source != source_before:
+            text = row["source_text"].strip() if isinstance(row["source_text"], str) else ""
+            lines.append(f"{'':49}{Path(source[0]).name}:{source[1]}  {text}")
+            source_before = source
+        lines.append(_beside_line(row))
+    return lines
+
+
+def _beside_line(row: Mapping[Any, Any]) -> str:
+    shares = [
+        f"{row[f'percent_{side}']:5.1f} %" if not pd.isna(row[f"offset_{side}"]) else "      -"
+        for side in ("first", "second")
+    ]
+    change = ""
+    if not math.isnan(row["difference"]):
+        interval = f"[{row['difference_low']:+.1f}, {row['difference_high']:+.1f}]"
+        change = f"{row['difference']:+5.1f} {interval}"
+    offset = row["offset_first"] if pd.isna(row["offset_second"]) else row["offset_second"]
+    place = f"+{int(offset):#x}" if offset >= 0 else "none"
+    mark = "*" if row["stands_out"] else " "
+    return f"{shares[0]} {shares[1]}  {change:22} {place:>7} {mark} {beside_text(row)}"
+
+
+def beside_text(row: Mapping[Any, Any]) -> str:
+    """The instruction of both sides; where they are two, the first's and what it became."""
+    texts = [row[f"instruction_{side}"] for side in ("first", "second")]
+    known = [text for text in texts if isinstance(text, str)]
+    if len(known) < 2:
+        return known[0] if known else "?"
+    different = normalised(known[0]) != normalised(known[1])
+    return f"{known[0]} -> {known[1]}" if different else known[1]
+
+
+def beside_record(found: SideBySide) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "function": found.function,
+        "first": found.first,
+        "second": found.second,
+        "objects": list(found.objects),
+        "rounds": found.rounds,
+        "tested": found.tested,
+        "comparable": found.comparable,
+        "skid": found.skid,
+        "remarks": list(found.remarks),
+        "findings": [finding.to_dict() for finding in instruction_findings(found)],
+        "instructions": rows_of(found.table),
     }

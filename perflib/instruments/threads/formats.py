@@ -116,14 +116,19 @@ Rows = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Selection:
-    """A part of a recording: a span of time (ns, of its clock) and threads (their rows).
+    """A part of a recording: a span of time (ns, of its clock), threads, locks, a function.
 
-    What is None is not restricted.
+    ``rows`` are the threads' rows, ``locks`` the locks' numbers. ``function`` is a regular
+    expression that is looked for in each frame of a stack. What is None, or no expression, is not
+    restricted. Locks and a function select waits, wake-ups and samples; of what has neither (how
+    long threads were in each state, how many ran at once, the critical path) they select nothing.
     """
 
     start_ns: int | None = None
     end_ns: int | None = None
     rows: Rows | None = None
+    locks: Rows | None = None
+    function: str = ""
 
 
 ALL = Selection()

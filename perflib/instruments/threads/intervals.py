@@ -140,7 +140,7 @@ def waits(
         if n > len(found):
             found = np.empty(n, dtype=WAIT)
     recording.check(others=found["other"], stacks=found["stack"], locks=found["lock"])
-    return found if lock is None else found[found["lock"] == lock]
+    return recording.selected(selection, found if lock is None else found[found["lock"] == lock])
 
 
 def mark_lost(

@@ -36,6 +36,7 @@ from perflib.instruments.threads.formats import (
     Selection,
 )
 from perflib.model.errors import UserError
+from perflib.model.expressions import Expression
 from perflib.model.regular import check_regular, open_to_read
 
 __all__ = ["Recording"]
@@ -220,6 +221,36 @@ class Recording:
             msg = f"there is no thread {wrong[0]}: "
             raise UserError(msg + (there if len(self.threads) else "there are no threads"))
         return wanted.astype(np.int32)
+
+    def selected(
+        self,
+        selection: Selection,
+        found: npt.NDArray[np.void],
+    ) -> npt.NDArray[np.void]:
+        """Those of some records, with fields ``stack`` and maybe ``lock``, that a selection keeps.
+
+        By its locks and its function alone: time and threads are whoever's who found them.
+
+        Raises
+        ------
+        UserError
+            There is no such lock, or the function is no regular expression.
+        """
+        if selection.locks is not None:
+            locks = np.asarray(selection.locks, dtype=np.int64)
+            wrong = locks[(locks < 0) | (locks >= len(self.locks))]
+            if len(wrong):
+                msg = f"there is no lock {wrong[0]}: this recording has {len(self.locks)}"
+                raise UserError(msg)
+            if "lock" in (found.dtype.names or ()):
+                found = found[np.isin(found["lock"], locks)]
+        if selection.function:
+            self.check(stacks=found["stack"])
+            used, place = np.unique(found["stack"], return_inverse=True)
+            expression = Expression(selection.function, "function")
+            finds = [any(expression.finds(text.split(";"))) for text in self.stack_texts(used)]
+            found = found[np.array(finds, dtype=bool)[place]]
+        return found
 
     def thread_names(self, rows: Iterable[int]) -> list[str]:
         """The names of threads; "" for -1."""

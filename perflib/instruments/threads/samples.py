@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perflib.instruments.threads.formats import ALL, Selection
+from perflib.instruments.threads.formats import ALL, INTERVAL, STATES, Selection, State
 from perflib.instruments.threads.intervals import waits
 from perflib.instruments.threads.recording import Recording
 
-__all__ = ["cpu_samples", "wait_samples"]
+__all__ = ["OFF_CPU", "cpu_samples", "off_cpu_samples", "wait_samples"]
+
+OFF_CPU = (State.WAITING, State.SLEEPING, State.READY)
+"""The states of a thread that has no core."""
 
 
 def cpu_samples(recording: Recording, selection: Selection = ALL) -> pd.DataFrame:
@@ -25,6 +28,7 @@ def cpu_samples(recording: Recording, selection: Selection = ALL) -> pd.DataFram
     found = recording.samples[low:high]
     if selection.rows is not None:
         found = found[np.isin(found["thread"], recording.rows(selection.rows))]
+    found = recording.selected(selection, found)
     return _table(recording, "cpu", found["time_ns"], found["thread"], found["stack"],
                   found["weight_ns"])  # fmt: skip
 
@@ -41,6 +45,41 @@ def wait_samples(
                   found["waiting_ns"] + found["ready_ns"])  # fmt: skip
 
 
+def off_cpu_samples(
+    recording: Recording, selection: Selection = ALL, states: Sequence[State] = OFF_CPU
+) -> pd.DataFrame:
+    """Where threads had no core: a row an interval, its period the time (ns) it took.
+
+    For a flame graph weighted by ``period``. The innermost frame is the state, in brackets:
+    ``[waiting]`` for a lock, ``[sleeping]``, ``[ready]`` (run-queue delay; one that was preempted
+    has no stack of its own).
+    """
+    start, end = recording.span(selection)
+    parts, rows = [], []
+    for row in np.unique(recording.rows(selection.rows)).tolist():
+        low, high = int(recording.first[row]), int(recording.first[row + 1])
+        low = bisect_right(recording.intervals, start, low, high, key=lambda one: one["end_ns"])
+        high = bisect_left(recording.intervals, end, low, high, key=lambda one: one["start_ns"])
+        mine = recording.intervals[low:high]
+        mine = recording.selected(selection, mine[np.isin(mine["state"], states)])
+        parts.append(mine)
+        rows.append(np.full(len(mine), row, dtype=np.int32))
+    found = np.concatenate([np.empty(0, dtype=INTERVAL), *parts])
+    row = np.concatenate([np.empty(0, dtype=np.int32), *rows])
+    begin = np.maximum(found["start_ns"], start)
+    recording.check(stacks=found["stack"])
+    # Each pair of a stack and a state is a stack of its own.
+    pairs = found["stack"].astype(np.int64) * len(STATES) + found["state"]
+    used, codes = np.unique(pairs, return_inverse=True)
+    stacks = recording.stack_texts((used // len(STATES)).tolist())
+    names = [f"[{STATES[number]}]" for number in (used % len(STATES)).tolist()]
+    texts = [
+        f"{stack};{name}" if stack else name for stack, name in zip(stacks, names, strict=True)
+    ]
+    return _frame(recording, "off-CPU", begin, row, (codes, texts, names),
+                  np.minimum(found["end_ns"], end) - begin)  # fmt: skip
+
+
 def _table(
     recording: Recording,
     event: str,
@@ -53,6 +92,19 @@ def _table(
     used, codes = np.unique(stack, return_inverse=True)
     texts = recording.stack_texts(used)
     leaves = [text.rpartition(";")[2] or "[unknown]" for text in texts]
+    return _frame(recording, event, time_ns, row, (codes, texts, leaves), period)
+
+
+def _frame(
+    recording: Recording,
+    event: str,
+    time_ns: npt.NDArray[np.int64],
+    row: npt.NDArray[np.int32],
+    stacks: tuple[npt.NDArray[np.intp], Sequence[str], Sequence[str]],
+    period: npt.NDArray[np.int64],
+) -> pd.DataFrame:
+    """The table; ``stacks``: of each row the number of its stack, their texts, their leaves."""
+    codes, texts, leaves = stacks
     one_value = np.zeros(len(row), dtype=np.int64)
     return pd.DataFrame(
         {
