@@ -14,6 +14,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perflib.course.fix import fix
+    from perflib.course.lab import lesson
+    from perflib.course.mystery import mystery
+    from perflib.course.sliders import slider
     from perflib.experiments.aliasing.addresses import aliasing
     from perflib.experiments.aliasing.erasure_coding import blocks as erasure
     from perflib.experiments.aliasing.erasure_coding.layouts import layout_offsets
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from perflib.lab.code import built, disassembly
     from perflib.lab.farm import farm, farm_question, simulated_farm
     from perflib.lab.farm_report import write_farm_report
-    from perflib.lab.interface import compare, experiment, ledger, load, report, runs
+    from perflib.lab.interface import compare, experiment, ledger, load, recorded, report, runs
     from perflib.lab.investigation import investigate, question
     from perflib.lab.machine import describe, doctor
     from perflib.lab.memory import walks
@@ -58,6 +62,7 @@ _LAZY = {
     "pair": "perflib.lab.pairs",
     "pair_question": "perflib.lab.pairs",  # from a notebook's parameters
     "query": "perflib.model.query",
+    "recorded": "perflib.lab.interface",
     "report": "perflib.lab.interface",
     "runs": "perflib.lab.interface",
     "trend": "perflib.lab.trend",
@@ -102,6 +107,11 @@ _LAZY = {
     "published": "perflib.framework.published",
     "threads": "perflib.lab.threads",  # a module of its own
     "walks": "perflib.lab.memory",
+    # to teach and to learn
+    "fix": "perflib.course.fix",  # code to mend
+    "lesson": "perflib.course.lab",  # predictions, exercises that check themselves
+    "mystery": "perflib.course.mystery",  # one thing is wrong with this machine
+    "slider": "perflib.course.sliders",  # a number that teaches by moving
     # what can go wrong
     "MeasurementError": "perflib.model.errors",
     "PerflibError": "perflib.model.errors",
@@ -133,10 +143,13 @@ __all__ = [
     "experiment",
     "farm",
     "farm_question",
+    "fix",
     "investigate",
     "layout_offsets",
     "ledger",
+    "lesson",
     "load",
+    "mystery",
     "naive_interval",
     "pages_by_node",
     "pair",
@@ -146,10 +159,12 @@ __all__ = [
     "published",
     "query",
     "question",
+    "recorded",
     "report",
     "runs",
     "show",
     "simulated_farm",
+    "slider",
     "sweep_offsets",
     "table",
     "themed",

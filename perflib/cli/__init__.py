@@ -43,11 +43,18 @@ _COMMANDS = {
     "export": "perflib.cli.stored:export",
     "import": "perflib.cli.import_:import_",
     "profile": "perflib.cli.profile:profile",
+    "record": "perflib.cli.record:record",
+    "annotate": "perflib.cli.annotate:annotate",
+    "count": "perflib.cli.count:count",
+    "simulate": "perflib.cli.simulate:simulate",
+    "threads": "perflib.cli.threads:threads",
+    "what-if": "perflib.cli.what_if:what_if",
     "lab": "perflib.cli.notebooks:lab",
     "batch": "perflib.cli.notebooks:batch",
     "investigate": "perflib.cli.investigate:investigate",
     "build": "perflib.cli.build:build",
     "fleet": "perflib.cli.fleet:fleet",
+    "course": "perflib.cli.course:course",
 }
 
 

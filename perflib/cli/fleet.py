@@ -11,10 +11,10 @@ import click
 
 from perflib.cli.names import EXPERIMENT, OneOf
 from perflib.cli.output import (
+    Commands,
     counter,
     examples,
     json_option,
-    level_options,
     parameter_option,
     preset_option,
     print_json,
@@ -25,7 +25,7 @@ from perflib.cli.output import (
     verbose,
     working,
 )
-from perflib.model.errors import MeasurementError, UserError, choose
+from perflib.model.errors import MeasurementError, UserError
 from perflib.model.escape import visible
 
 if TYPE_CHECKING:
@@ -38,33 +38,8 @@ _MOST_LISTED = 20
 _PLAN = click.argument("plan", type=click.Path(path_type=Path), metavar="PLAN")
 
 
-class _Fleet(click.Group):
-    """A group whose commands have -v and -q, and that names the nearest one."""
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of a name."""
-        command = super().get_command(ctx, name)
-        if command is not None:
-            known = {param.name for param in command.params}
-            command.params += [one for one in level_options() if one.name not in known]
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but a misspelt name is answered with the nearest one."""
-        names = self.list_commands(ctx)
-        if args and args[0] not in names and not args[0].startswith("-"):
-            raise UserError(choose("command", args[0], [one for one in names if one != "job"]))
-        return super().resolve_command(ctx, args)
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        """In the order in which they are used."""
-        return list(self.commands)
-
-
 @click.group(
-    cls=_Fleet,
+    cls=Commands,
     epilog=examples(
         "perflib fleet plan nodes.csv -e kv_per_core --out plan",
         "perflib fleet run plan --on slurm",

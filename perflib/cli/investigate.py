@@ -62,6 +62,13 @@ def _text(name: str, what: str) -> Callable[[Callable[..., Any]], Callable[..., 
 )
 @click.option("--replay", type=click.Path(path_type=Path), help="Conclude anew from stored runs.")
 @click.option(
+    "--recorded",
+    default="",
+    metavar="MACHINE",
+    show_default=False,
+    help="Measure nothing: that machine's runs.",
+)
+@click.option(
     "--preset",
     "--profile",
     cls=Renamed,
@@ -80,27 +87,32 @@ def investigate(
     out: Path | None,
     resume: str | None,
     replay: Path | None,
+    recorded: str,
     preset: str | None,
     as_json: bool,
 ) -> None:
     """Find what is wrong with this machine, if anything.
 
     Each run is chosen by what the last one found; the report says which, and why. With --preset
-    full every notebook is run as well, and linked from the report. With -q only the headline is
-    said.
+    full every notebook is run as well, and linked from the report. With --recorded a step whose run
+    was not recorded is left out; 'perflib list --recorded' shows what was. With -q only the
+    headline is said.
     """
     from perflib.investigation.conclusion import conclude
     from perflib.investigation.evidence import Question
     from perflib.investigation.investigation import Investigation
     from perflib.lab.screen import screen
 
-    question = Question(core, against, job, begin, end, events, minutes)
+    question = Question(core, against, job, begin, end, events, minutes, recorded)
     if replay is not None or resume is not None:
         asked = Question(minutes=minutes if replay is None else None)
         several = (replay is not None) + (resume is not None) + (out is not None) > 1
         if question != asked or several or (replay is not None and preset == "full"):
             msg = "--replay and --resume take what was asked from the folder: beside --resume only "
             raise UserError(msg + "--minutes and --preset may be given")
+    if recorded and preset == "full":
+        msg = "--preset full runs every notebook on this machine: leave it out, or --recorded"
+        raise UserError(msg)
     if preset == "full":
         need("papermill")
     if replay is not None:
@@ -108,7 +120,8 @@ def investigate(
     elif resume is not None:
         made = Investigation.resume(Path(resume) if resume else None, minutes)
     else:
-        say("Fit to measure? The machine, its settings, how much of each core one has ...")
+        if not recorded:
+            say("Fit to measure? The machine, its settings, how much of each core one has ...")
         with working("the machine"):
             made = Investigation.begin(question, out)
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,60 +27,110 @@ from perflib.cli.output import (
 from perflib.model.errors import UserError
 
 if TYPE_CHECKING:
+    from perflib.cli.count_table import CountTable
     from perflib.framework.experiment import Experiment
     from perflib.framework.params import Params
+    from perflib.measure.progress import Reporter
     from perflib.model.run import Run
 
-__all__ = ["analyse", "run"]
+__all__ = ["analyse", "measured", "run"]
 
 
 @click.command(
     epilog=examples(
         "perflib run kv_per_core --preset quick",
         "perflib run kv_per_core -p cores=0-3,8 -p budget_s=120",
+        "perflib run kv_per_core --preset quick --recorded intel-guest",
         "perflib run --resume kv_per_core-20261101",
     )
 )
 @click.argument("name", required=False, type=EXPERIMENT, metavar="[NAME]")
 @parameter_option
 @click.option("--resume", type=UNFINISHED_RUN, help="Go on with a run whose process was killed.")
+@click.option("--recorded", metavar="MACHINE", help="Measure nothing: the run of that machine.")
 @preset_option
 @json_option
 def run(
     name: str | None,
     assignments: tuple[str, ...],
     resume: str | None,
+    recorded: str | None,
     preset: str | None,
     as_json: bool,
 ) -> None:
     """Measure experiment NAME, save the run, say what was found.
 
-    'perflib list' shows the experiments, 'perflib list NAME' the parameters of one.
+    'perflib list' shows the experiments, 'perflib list NAME' the parameters of one. With
+    --recorded nothing is measured or saved; 'perflib list --recorded' shows what was recorded.
     """
-    from perflib.model.store import saved_path
-
     if resume is not None:
-        if name or assignments or preset:
+        if name or assignments or preset or recorded is not None:
             msg = "--resume takes a run's own experiment and parameters: give the run alone"
             raise UserError(msg)
         experiment, done = _resumed(resume)
+    elif name is not None and recorded is not None:
+        experiment, done = _recorded(name, assignments, preset, recorded)
     elif name is not None:
         experiment, done = _measured(name, assignments, preset)
     else:
         msg = "which experiment? 'perflib list' shows them"
         raise UserError(msg)
+    _finished(experiment, done, recorded, as_json)
+
+
+def measured(
+    name: str,
+    given: Mapping[str, Any],
+    assignments: tuple[str, ...],
+    preset: str | None,
+    as_json: bool,
+    progress: Reporter | CountTable | None = None,
+) -> Run:
+    """Measure, save and print as `run` does, for a command that has options of its own.
+
+    ``given``: parameters by name, from those options; ``assignments`` may not name them again.
+    ``progress``: what shows it, in place of a bar.
+
+    Raises
+    ------
+    UserError
+        A parameter is wrong, or given twice.
+    """
+    from perflib.experiments import get
+    from perflib.framework import configured
+    from perflib.framework.params import assignments as read
+
+    experiment = get(name)
+    others = read(assignments)
+    if twice := sorted(given.keys() & others.keys()):
+        msg = f"{', '.join(twice)} is given twice: by an option, and by -p"
+        raise UserError(msg)
+    params = configured.params(experiment, {**others, **given}, preset)
+    with progress or reporter(name) as shown:
+        done = experiment.measure(params, shown, tag=os.environ.get("PERFLIB_TAG", ""))
+    _finished(experiment, done, None, as_json)
+    return done
+
+
+def _finished(experiment: Experiment, done: Run, recorded: str | None, as_json: bool) -> None:
+    from perflib.model.run import recording_of
+    from perflib.model.store import saved_path
+
     with working(f"analysis of {experiment.name}"):
         findings = experiment.analyse(done)
     for problem in done.provenance["problems"]:
         say(f"problem: {problem}")
-    path = saved_path(done.id)
+    path = saved_path(done.id) if recorded is None else _file_of(recorded, done)
     if as_json:
         record = {"run": done.id, "experiment": experiment.name, "findings": records(findings)}
-        print_json({**record, "samples": str(path)})
+        print_json({**record, "recorded": done.provenance.get("recording"), "samples": str(path)})
         return
     if not quiet():
         show(f"{done.id}: {len(done.samples)} samples, {done.provenance['stopped']}")
         show(str(path))
+        if recorded is not None:
+            title = done.provenance["recording"]["title"]
+            show(f"nothing was measured: recorded on {recording_of(done)}: {title}")
     print_findings(findings)
 
 
@@ -91,6 +142,24 @@ def _measured(name: str, words: tuple[str, ...], preset: str | None) -> tuple[Ex
     with reporter(experiment.name) as progress:
         tag = os.environ.get("PERFLIB_TAG", "")
         return experiment, experiment.measure(params, progress, tag=tag)
+
+
+def _recorded(
+    name: str, words: tuple[str, ...], preset: str | None, machine: str
+) -> tuple[Experiment, Run]:
+    from perflib.experiments import get
+    from perflib.framework import recordings
+
+    experiment = get(name)
+    params = _params(experiment, words, preset)
+    tag = os.environ.get("PERFLIB_TAG", "")
+    return experiment, recordings.recorded(experiment, machine, params, tag)
+
+
+def _file_of(machine: str, run: Run) -> Path:
+    from perflib.framework.recordings import folder_of
+
+    return folder_of(machine) / f"{run.id}.parquet"
 
 
 def _params(experiment: Experiment, words: tuple[str, ...], preset: str | None = None) -> Params:

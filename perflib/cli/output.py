@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perflib.cli.names import ASSIGNMENT, PRESET
+from perflib.model.errors import UserError, choose
 from perflib.model.escape import lines, visible
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WIDTH",
+    "Commands",
     "Renamed",
+    "command_words",
     "complain",
     "counter",
     "examples",
@@ -86,6 +89,12 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+command_words = click.argument(
+    "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]"
+)
+"""A job's words after ``--``, as they stand."""
+
+
 # --- how much is said ----------------------------------------------------------------------------
 
 
@@ -145,6 +154,32 @@ def working(title: str) -> Working:
     from perflib.measure.progress import Working
 
     return Working(title, "none" if quiet() else None)
+
+
+class Commands(click.Group):
+    """A group whose commands have -v and -q, in the order of use; it names the nearest one."""
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name."""
+        command = super().get_command(ctx, name)
+        if command is not None:
+            known = {param.name for param in command.params}
+            command.params += [one for one in level_options() if one.name not in known]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but a misspelt name is answered with the nearest one."""
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            shown = [name for name in names if not self.commands[name].hidden]
+            raise UserError(choose("command", args[0], shown))
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """In the order in which they are used."""
+        return list(self.commands)
 
 
 # --- words ---------------------------------------------------------------------------------------

@@ -20,10 +20,14 @@ __all__ = ["experiment_page", "list_", "reference"]
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
-@click.command("list", epilog=examples("perflib list", "perflib list kv_per_core"))
+@click.command(
+    "list",
+    epilog=examples("perflib list", "perflib list kv_per_core", "perflib list --recorded"),
+)
 @click.argument("name", required=False, type=EXPERIMENT, metavar="[NAME]")
+@click.option("--recorded", is_flag=True, help="Recorded runs instead, of all experiments or NAME.")
 @json_option
-def list_(name: str | None, as_json: bool) -> None:
+def list_(name: str | None, recorded: bool, as_json: bool) -> None:
     """List the experiments, or show all of one (NAME).
 
     All of one: its parameters, presets, columns of samples, claims, tables and plots. Defaults and
@@ -31,6 +35,9 @@ def list_(name: str | None, as_json: bool) -> None:
     """
     from perflib.experiments import NAMES, get
 
+    if recorded:
+        _list_recorded(name, as_json)
+        return
     if quiet() and not as_json:
         for one in NAMES if name is None else [name]:
             put(one)
@@ -53,6 +60,34 @@ def list_(name: str | None, as_json: bool) -> None:
         return
     for experiment in experiments:
         show(f"{experiment.question}  [{experiment.notebook}.ipynb]", f"{experiment.name:17s} ")
+
+
+def _list_recorded(name: str | None, as_json: bool) -> None:
+    """The recorded machines, and what each has runs of, with the parameters that were changed."""
+    from perflib.framework import recordings
+    from perflib.lab.interface import experiment
+
+    every = [
+        (machine, [one for one in recordings.recordings(machine) if name in (None, one.experiment)])
+        for machine in recordings.machines()
+    ]
+    if as_json:
+        kept = ("machine", "title", "experiment", "params")
+        rows = [{key: getattr(one, key) for key in kept} for _, runs in every for one in runs]
+        print_json({"recorded": rows})
+        return
+    for machine, runs in every:
+        if not runs:
+            continue
+        if quiet():
+            put(machine)
+            continue
+        show(f"{machine}: {runs[0].title}")
+        for one in runs:
+            changed = experiment(one.experiment).changed(one.params).items()
+            tag = " (an exercise)" if one.provenance.get("tag") == "exercise" else ""
+            words = " ".join(f"{key}={_value(value)}" for key, value in changed)
+            show(f"{words or 'as by default'}{tag}", f"  {one.experiment:17s} ")
 
 
 def reference() -> str:

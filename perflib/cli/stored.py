@@ -222,6 +222,7 @@ def _newest_here() -> list[tuple[Run, list[Finding]]]:
     """Each experiment's newest run that was saved on this machine, with what it found."""
     from perflib.experiments import NAMES, get
     from perflib.machine.describe import describe
+    from perflib.model.run import is_exercise
     from perflib.model.store import load
     from perflib.model.store import runs as all_runs
 
@@ -234,9 +235,9 @@ def _newest_here() -> list[tuple[Run, list[Finding]]]:
             continue
         try:
             one = load(entry.id)
-            machine, exercise = one.provenance.get("machine", {}), one.provenance.get("tag")
+            machine, tag = one.provenance.get("machine", {}), one.provenance.get("tag")
             ours = all(machine.get(key) == here[key] for key in ("hostname", "fingerprint"))
-            if ours and exercise != "exercise":
+            if ours and not is_exercise(tag):
                 found[one.experiment] = (one, get(one.experiment).analyse(one))
         except PerflibError as error:
             say(f"left out: run {entry.id}: {error}")

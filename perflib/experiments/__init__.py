@@ -28,6 +28,9 @@ _FOLDERS = {
     "allocators": "aliasing.allocators",
     "erasure_coding": "aliasing.erasure_coding",
     "threads": "threads",
+    "count": "counting",
+    "what_if": "what_if",
+    "simulate": "simulate",
 }
 NAMES = tuple(_FOLDERS)
 

@@ -45,7 +45,8 @@ def farm_table(plan: Path | None = None) -> tuple[pd.DataFrame, pd.DataFrame]:
     listed = _of_plan(plan) if plan is not None else None
     # Exercises disturb the machine on purpose.
     runs = query(
-        "SELECT run, node, model, start, provenance FROM runs WHERE tag IS DISTINCT FROM 'exercise'"
+        "SELECT run, node, model, start, provenance FROM runs "
+        "WHERE split_part(tag, ' ', 1) IS DISTINCT FROM 'exercise'"
     )
     levels = query("SELECT run, experiment, start, cpu, setting, value FROM levels")
     if listed is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from perflib.investigation.causes import CAUSES, Candidate, Word, candidates, slowness
@@ -131,6 +131,8 @@ def conclude(evidence: Evidence) -> Conclusion:
     found = candidates(evidence)
     certain = [one for one in found if one.certain]
     headline = _headline(evidence, certain, found)
+    if machine := evidence.question.recorded:
+        headline = replace(headline, plain=f"Recorded on {machine}: {headline.plain}")
     lines = _map(evidence)
     return Conclusion(
         headline=headline,

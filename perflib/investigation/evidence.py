@@ -38,6 +38,8 @@ class Question:
         How many events a start of that job is asked for.
     minutes
         All that it may take; ``None``: 5, and 8 where there is a cause to be found.
+    recorded
+        A recorded machine, whose runs are looked up in place of measuring; empty: this machine.
     """
 
     core: int | None = None
@@ -47,6 +49,7 @@ class Question:
     end: str = ""
     events: int = 20
     minutes: float | None = None
+    recorded: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""

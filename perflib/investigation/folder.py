@@ -97,9 +97,15 @@ def read_plan(folder: Path, *, to_resume: bool = False) -> dict[str, Any]:
 
 
 def keep_run(folder: Path, run: Run) -> None:
-    """Keep a saved run in the folder too: as a second name of its file where that is possible."""
+    """Keep a saved run in the folder too: as a second name of its file where that is possible.
+
+    A recorded run was never saved here: it is written.
+    """
     path = runs_in(folder) / f"{file_name(run.id)}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
+    if "recording" in run.provenance:
+        store.save(run, path)
+        return
     saved = store.saved_path(run.id)
     try:
         path.hardlink_to(saved)

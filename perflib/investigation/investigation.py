@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perflib import experiments
+from perflib.framework import recordings
 from perflib.investigation import folder as folders
 from perflib.investigation.evidence import Evidence, Part, Question, Step, Taken
 from perflib.investigation.fit import examine
@@ -27,6 +28,7 @@ __all__ = ["LOOKING", "Investigation"]
 
 _MINUTES, _MINUTES_WITH_CAUSE = 5.0, 8.0
 LOOKING = ("a core is slow", "starts of the job differ")  # with a cause to be found
+_ONCE = "it was recorded once, and another step has that run: no run counts twice"
 _REPORT_S = 25.0  # kept back for figures and the report
 
 
@@ -71,10 +73,16 @@ class Investigation:
         from perflib.machine.hardware.topology import topology
 
         begin = time.monotonic()
-        places = topology()
-        allowed = set(places.allowed_cpus())
-        here = [[cpu for cpu in core if cpu in allowed] for core in places.cores()]
-        cores = [core[0] for core in here if core]
+        if question.recorded:
+            machine = recordings.described(question.recorded)
+            allowed = {cpu["cpu"] for cpu in machine["cpus"] if cpu["allowed"]}
+            here = [sorted(allowed & {*cpu["siblings"]}) for cpu in machine["cpus"]]
+            cores = sorted({core[0] for core in here if core})
+        else:
+            places = topology()
+            allowed = set(places.allowed_cpus())
+            here = [[cpu for cpu in core if cpu in allowed] for core in places.cores()]
+            cores = [core[0] for core in here if core]
         question = question.checked(sorted(allowed))
         _check_job(question)
         tag = new_id("investigation")
@@ -85,7 +93,7 @@ class Investigation:
             raise UserError(msg)
         made = cls(Evidence(question, cores), folder, tag=tag)
         made._save()  # a folder that cannot be written fails before anything is measured
-        made.evidence.fit = examine()
+        made.evidence.fit = {"machine": machine} if question.recorded else examine()
         made.spent_s = time.monotonic() - begin
         made._save()
         return made
@@ -111,7 +119,7 @@ class Investigation:
         from perflib.machine.identity import check_same_machine
 
         found = cls._read(folders.find(folder) if folder is not None else _newest_unfinished())
-        if found.evidence.fit:
+        if found.evidence.fit and not found.evidence.question.recorded:
             there = found.evidence.fit["machine"]
             check_same_machine(there, describe(), f"the investigation in {found.folder}")
         if minutes is not None:
@@ -149,6 +157,11 @@ class Investigation:
     # --- the plan --------------------------------------------------------------------------------
 
     @property
+    def _looked_up(self) -> bool:
+        """Whether nothing is measured: neither the time that is left nor this machine matters."""
+        return self.replayed or bool(self.evidence.question.recorded)
+
+    @property
     def left_s(self) -> float:
         """The time that is left for measuring."""
         minutes = self.evidence.question.minutes
@@ -163,7 +176,7 @@ class Investigation:
         while True:
             if (stored := self._next_stored()) is not None:
                 return stored
-            found = next_step(self.evidence, self.left_s, replayed=self.replayed)
+            found = next_step(self.evidence, self.left_s, replayed=self._looked_up)
             if not isinstance(found, Taken):
                 return found
             self.evidence.add(found)
@@ -173,7 +186,7 @@ class Investigation:
         """All steps that the rules propose as things stand; the first of them comes next."""
         found: list[Step] = []
         ahead = replace(self.evidence, taken=[*self.evidence.taken])
-        while (step := next_step(ahead, self.left_s, replayed=self.replayed)) is not None:
+        while (step := next_step(ahead, self.left_s, replayed=self._looked_up)) is not None:
             if isinstance(step, Step):
                 found.append(step)
             ahead.taken.append(step if isinstance(step, Taken) else Taken(step))
@@ -263,6 +276,12 @@ class Investigation:
         experiment = experiments.get(step.experiment)
         try:
             params = experiment.params(dict(step.params), "quick")
+            if machine := self.evidence.question.recorded:
+                run = recordings.recorded(experiment, machine, params)
+                once = any(
+                    one.run is not None and one.run.id == run.id for one in self.evidence.taken
+                )
+                return (None, _ONCE) if once else (run, "")
             if _is_own(step.name):  # after the process was killed no rule proposes it again
                 return experiment.measure(params, progress, tag=f"{self.tag} own"), ""
             unfinished = self._unfinished(step.experiment)

@@ -37,7 +37,7 @@ def built(kernel: str, *, program: bool = False, **define: int) -> Path:
 
 def disassembly(path: Path, function: str) -> pd.DataFrame:
     """A function's machine code: ``address`` and ``instruction``; the reason where none is seen."""
-    from perflib.instruments.profile.annotate import instructions
+    from perflib.instruments.profile.disassembly import instructions
 
     try:
         return instructions(path, function)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FarmView", "farm", "farm_question", "simulated_farm"]
 
-_ASKED = ("nodes", "cores", "days", "seed", "plan", "threshold_percent")  # by the notebook
+_ASKED = ("nodes", "cores", "days", "seed", "plan", "threshold_percent", "recorded")  # notebook's
 
 _LEAST = {"nodes": 40, "cores": 10, "days": 1, "seed": 0}  # with fewer its figures show nothing
 _LEVELS = {"node", "model", "cpu", "start", "experiment", "setting", "value", "run"}

@@ -15,7 +15,7 @@ from time import monotonic
 import ipywidgets as widgets
 
 from perflib import experiments
-from perflib.framework import configured
+from perflib.framework import configured, recordings
 from perflib.framework.params import Params
 from perflib.lab.fields import Fields
 from perflib.lab.markup import escape
@@ -26,13 +26,14 @@ from perflib.measure.schedule import Status
 from perflib.model import store
 from perflib.model.errors import PerflibError, UserError
 from perflib.model.finding import Finding
-from perflib.model.run import UNFINISHED, Run
+from perflib.model.run import UNFINISHED, Run, recording_of
 
 __all__ = ["Form"]
 
 _REDRAW_S = 1.0
 _DRAWING_SHARE = 0.1
 _NO_PRESET = "(defaults)"
+_HERE = "this machine"
 _FIXED = "0 0 auto"  # flex: neither grows nor shrinks
 _STYLE = (
     STYLE
@@ -63,6 +64,12 @@ class Form(widgets.VBox):
             description="preset",
             tooltip="fill the fields with a preset's values",
         )
+        self.source = widgets.Dropdown(
+            options=[_HERE, *_recorded_machines(name)],
+            description="data from",
+            tooltip="this machine is measured; a recorded one was, with the parameters listed by "
+            "pl.recorded()",
+        )
         self._message = widgets.HTML()
         self.fields = Fields(documented["parameters"], set(Params.model_fields), self._check)
         self.run_button = _button("Run", "primary", "play", self._start)
@@ -83,16 +90,19 @@ class Form(widgets.VBox):
         self._result = widgets.HTML()
         self._pngs: dict[str, bytes] = {}
         self.preset.observe(self._load_preset, "value")
+        self.source.observe(lambda _: self._check(), "value")
         self._choose.observe(self._show_chosen, "value")
         for hidden in (self._plot, self._choose, self._bar):
             hidden.layout.display = "none"
+        if self.source.options == (_HERE,):
+            self.source.layout.display = "none"
         super().__init__(
             [
                 widgets.HTML(
                     f"<style>{_STYLE}</style><h3>{escape(documented['title'])}</h3>"
                     f"<p>{escape(documented['question'])}</p>{_notices(name)}"
                 ),
-                self.preset,
+                widgets.HBox([self.preset, self.source]),
                 self.fields.box,
                 self._message,
                 widgets.HBox([self.run_button, self.stop_button, self._bar, self._status]),
@@ -121,7 +131,8 @@ class Form(widgets.VBox):
         """The fields validated; ``None`` where they are wrong, and the form says why."""
         try:
             params = configured.params(self.experiment, self.fields.given())
-            params.resolved_cores()
+            if self.source.value == _HERE:
+                params.resolved_cores()
         except UserError as error:
             self._say(str(error), wrong=True)
             return None
@@ -181,7 +192,7 @@ class Form(widgets.VBox):
 
     def _measure(self, params: Params) -> None:
         try:
-            measured = self.experiment.measure(params, self._progress(params), self._stop)
+            measured = self._taken(params)
             self.findings = self.experiment.analyse(measured)
             self.run = measured
             self._draw(measured)
@@ -194,6 +205,12 @@ class Form(widgets.VBox):
             self._status.value = "failed"
         finally:
             self._allow(running=False)
+
+    def _taken(self, params: Params) -> Run:
+        """Measured here, or recorded."""
+        if self.source.value != _HERE:
+            return recordings.recorded(self.experiment, self.source.value, params)
+        return self.experiment.measure(params, self._progress(params), self._stop)
 
     def _progress(self, params: Params) -> Callable[[Status], None]:
         def progress(status: Status) -> None:
@@ -239,8 +256,9 @@ class Form(widgets.VBox):
 
     def _finish(self, measured: Run) -> None:
         stopped = measured.provenance["stopped"]
-        kept = f"{len(measured.samples)} samples kept as run {measured.id}"
-        self._status.value = escape(f"{stopped}: {kept}")
+        kept = f"{stopped}: {len(measured.samples)} samples kept as run {measured.id}"
+        note = recording_of(measured)
+        self._status.value = escape(f"nothing was measured: recorded on {note}" if note else kept)
         self._bar.value = 1.0
         told = "".join(f"<li>{escape(text)}</li>" for text in summary(self.findings))
         problems = "".join(
@@ -254,7 +272,7 @@ class Form(widgets.VBox):
         self.run_button.disabled = running
         self.stop_button.disabled = not running
         self.save_button.disabled = running or self.run is None
-        self.preset.disabled = running
+        self.preset.disabled = self.source.disabled = running
         self.fields.enable(enabled=not running)
 
     def _say(self, text: str, *, wrong: bool = False) -> None:
@@ -287,6 +305,15 @@ def _button(label: str, style: str, icon: str, pressed: Callable[[object], None]
     )
     button.on_click(pressed)
     return button
+
+
+def _recorded_machines(name: str) -> list[str]:
+    """The recorded machines that have a run of this experiment."""
+    return [
+        machine
+        for machine in recordings.machines()
+        if any(one.experiment == name for one in recordings.recordings(machine))
+    ]
 
 
 def _notices(name: str) -> str:

@@ -20,7 +20,7 @@ from perflib.model.errors import UserError, choose
 from perflib.model.escape import lines, visible
 from perflib.model.extras import installed
 from perflib.model.finding import Finding
-from perflib.model.run import Run
+from perflib.model.run import Run, recording_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +38,7 @@ __all__ = [
     "experiment",
     "ledger",
     "load",
+    "recorded",
     "report",
     "runs",
 ]
@@ -234,6 +235,16 @@ class ExperimentView:
             changed = {**params.model_dump(exclude_unset=True), **changed}
         return configured.params(self._experiment, changed, preset)
 
+    def changed(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a run's parameters the experiment's own that differ from their defaults."""
+        wanted = self._experiment.current_params(params).model_dump(mode="json")
+        usual = self._experiment.Params.make({}).model_dump(mode="json")
+        return {
+            name: value
+            for name, value in wanted.items()
+            if name not in Params.model_fields and value != usual[name]
+        }
+
     def run(
         self,
         params: Params | None = None,
@@ -241,6 +252,7 @@ class ExperimentView:
         preset: str | None = None,
         conditions: Mapping[str, Any] | None = None,
         tag: str | None = None,
+        recorded: str = "",
         **given: Any,
     ) -> RunView:
         """Measure, with progress shown; an interruption keeps what there is.
@@ -256,13 +268,16 @@ class ExperimentView:
         tag
             What the run is marked with; by it a batch finds its runs. ``PERFLIB_TAG`` in the
             environment, if it is not given.
+        recorded
+            A recorded machine (``pl.recorded()`` lists them), or a folder of runs with a ``/`` in
+            its path: its run with these parameters is given, and nothing is measured.
         given
             Parameters by name.
 
         Raises
         ------
         UserError
-            A parameter is wrong; nothing was measured.
+            A parameter is wrong, or no such run was recorded; nothing was measured.
         MeasurementError
             The measurement failed; what was measured is kept.
         """
@@ -270,6 +285,12 @@ class ExperimentView:
 
         wanted = self.params(params, preset=preset, conditions=conditions, **given)
         tag = os.environ.get("PERFLIB_TAG", "") if tag is None else tag
+        if recorded:
+            from perflib.framework import recordings
+
+            given_run = bound(recordings.recorded(self._experiment, recorded, wanted, tag))
+            print(f"nothing is measured: recorded on {recording_of(given_run)}")
+            return given_run
         with Reporter(self.title) as progress:
             measured = self._experiment.measure(wanted, progress, tag=tag)
         print(f"saved as run {measured.id} (stopped: {measured.provenance['stopped']})")
@@ -320,6 +341,42 @@ def experiment(name: str) -> ExperimentView:
     from perflib.experiments import get
 
     return ExperimentView(get(name))
+
+
+def recorded(machine: str = "") -> pd.DataFrame:
+    """The recorded runs, one a row: machine, experiment, its changed parameters, processor, day.
+
+    Parameters
+    ----------
+    machine
+        One recorded machine's name, or the path of a folder of runs; all of perflib's own
+        otherwise.
+
+    Raises
+    ------
+    UserError
+        There is no such machine.
+    """
+    import pandas as pd
+
+    from perflib.framework import recordings
+
+    chosen = [machine] if machine else list(recordings.machines())
+    return pd.DataFrame(
+        [
+            {
+                "machine": one.machine,
+                "experiment": one.experiment,
+                "parameters": experiment(one.experiment).changed(one.params),
+                "tag": one.provenance.get("tag", ""),
+                "processor": one.provenance["machine"]["processor"],
+                "start": one.provenance["start"],
+                "title": one.title,
+            }
+            for name in chosen
+            for one in recordings.recordings(name)
+        ]
+    )
 
 
 def load(run: str | Path) -> RunView:

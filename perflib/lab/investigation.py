@@ -183,10 +183,15 @@ class InvestigationView:
                 one["command"],
             ]
             for one in checks
-        ] or [["nothing", "", "no check of this machine warns", "", ""]]
+        ] or [["nothing", "", self._no_check(), "", ""]]
         kinds = ("name", "", "prose", "prose", "command")
         classes = {(i, j): kind for i in range(len(rows)) for j, kind in enumerate(kinds) if kind}
         return Table(("what", "state", "now", "what it costs", "command"), rows, classes)
+
+    def _no_check(self) -> str:
+        if machine := self.evidence.question.recorded:
+            return f"{machine} is a recorded machine: nothing is measured, and it is not examined"
+        return "no check of this machine warns"
 
     @property
     def next(self) -> Proposal:
@@ -346,7 +351,8 @@ class InvestigationView:
     def _taken(self, step: Step, *, briefly: bool = False) -> RunView | LeftOut:
         _say(f"{step.name}: {step.why}")
         try:
-            with nullcontext() if self._made.replayed else Reporter(step.name) as progress:
+            looked_up = self._made.replayed or self.evidence.question.recorded
+            with nullcontext() if looked_up else Reporter(step.name) as progress:
                 taken = self._made.take(step, progress)
         except KeyboardInterrupt:
             print(f"interrupted; pl.investigate(resume={str(self.folder)!r}) goes on with it")
@@ -445,6 +451,7 @@ def investigate(
     folder: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | bool | None = None,
     replay: str | os.PathLike[str] | None = None,
+    recorded: str = "",
 ) -> InvestigationView:
     """Begin an investigation, go on with one, or conclude anew from one that is stored.
 
@@ -466,6 +473,9 @@ def investigate(
         The folder of one to go on with; ``True``: the newest below ``reports``.
     replay
         The folder of one whose runs are looked up; nothing is measured.
+    recorded
+        A recorded machine (``pl.recorded()`` lists them): its runs are looked up, and a step whose
+        run was not recorded is left out, with the reason.
 
     Raises
     ------
@@ -474,7 +484,7 @@ def investigate(
     """
     minutes = _number("minutes", minutes, 0.1, 1440)
     events = int(_number("events", events, 1, math.inf) or 1)
-    asked = Question(core, against, job, begin, end, events, minutes)
+    asked = Question(core, against, job, begin, end, events, minutes, recorded)
     resume = resume if resume not in (False, "") else None
     replay = replay or None
     if resume is None and replay is None:

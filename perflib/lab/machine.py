@@ -44,7 +44,7 @@ class MachineView(dict[str, Any]):
             "caches": lambda: caches(self),
             "tlbs": lambda: tlbs(self),
             "tlb_reach": lambda: _tlb_reach(self),
-            "features": lambda: features(_features()),
+            "features": lambda: _features_of(self),
         }
         if name not in made:
             raise UserError(choose("table", name, made))
@@ -57,8 +57,18 @@ class MachineView(dict[str, Any]):
         return repr(self.table("facts"))
 
 
-def describe() -> MachineView:
-    """What this machine is: cores, caches, TLBs, kernel, hypervisor, counters."""
+def describe(recorded: str = "") -> MachineView:
+    """What this machine, or a recorded one, is: cores, caches, TLBs, kernel, hypervisor, counters.
+
+    Raises
+    ------
+    UserError
+        There is no such recorded machine.
+    """
+    if recorded:
+        from perflib.framework import recordings
+
+        return MachineView(recordings.described(recorded))
     from perflib.machine.describe import describe as described
 
     return MachineView(described())
@@ -69,6 +79,13 @@ def doctor() -> Table:
     from perflib.machine.doctor.diagnose import diagnose
 
     return checks(diagnose())
+
+
+def _features_of(machine: Machine) -> Table:
+    """A description does not hold the features: of a recorded machine they are not known."""
+    if machine.get("recorded"):
+        return table([{"feature": "not recorded", "what it is for": "see your own machine's"}])
+    return features(_features())
 
 
 def _features() -> list[FeatureState]:
@@ -113,6 +130,7 @@ def facts(machine: Machine) -> list[tuple[str, str]]:
     )
     threads = places["threads_per_core"]
     known = {
+        "not this machine": machine.get("recorded"),
         "processor": machine["processor"],
         "microarchitecture": name,
         "cores": f"{counted}; {threads} thread{'' if threads == 1 else 's'} a core",

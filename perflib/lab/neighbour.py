@@ -32,8 +32,10 @@ while True:
 
 
 @contextmanager
-def busy_neighbour(cpu: int, share: float, *, fifo: bool = False) -> Iterator[None]:
+def busy_neighbour(cpu: int | None, share: float, *, fifo: bool = False) -> Iterator[None]:
     """Keep a core busy for a share of its time, in slices of a millisecond, meanwhile.
+
+    ``cpu=None`` starts nothing: where a recorded run is given, there is nothing to disturb.
 
     The share is what it asks for: on a core that it has to itself. A competitor that computes all
     the time leaves it a little less, because it also has to wait for its turn; with ``fifo`` (a
@@ -47,6 +49,9 @@ def busy_neighbour(cpu: int, share: float, *, fifo: bool = False) -> Iterator[No
     if not 0 < share < 1:
         msg = f"share: {share!r}: a part of the core's time, between 0 and 1"
         raise UserError(msg)
+    if cpu is None:
+        yield
+        return
     priority = "fifo" if fifo else "normal"
     argv = [sys.executable, "-c", _NEIGHBOUR, str(cpu), str(share), str(_SLICE_S), priority]
     with subprocess.Popen(
@@ -63,8 +68,10 @@ def busy_neighbour(cpu: int, share: float, *, fifo: bool = False) -> Iterator[No
 
 
 @contextmanager
-def cpu_quota(share: float, root: Path = Path("/sys/fs/cgroup")) -> Iterator[None]:
+def cpu_quota(share: float | None, root: Path = Path("/sys/fs/cgroup")) -> Iterator[None]:
     """Allow this process, and what it starts meanwhile, a share of one core's time, by a quota.
+
+    ``share=None`` sets none.
 
     That is what a container with ``--cpus`` has. It takes root, and a hierarchy of control groups
     that can be written. A killed process leaves an empty group behind, which limits nobody.
@@ -74,6 +81,9 @@ def cpu_quota(share: float, root: Path = Path("/sys/fs/cgroup")) -> Iterator[Non
     UserError
         The share is not between 0 and 1, or the groups cannot be made here.
     """
+    if share is None:
+        yield
+        return
     if not 0 < share < 1:
         msg = f"share: {share!r}: a part of a core's time, between 0 and 1"
         raise UserError(msg)

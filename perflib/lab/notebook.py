@@ -16,7 +16,7 @@ from perflib.model.errors import UserError, choose
 __all__ = ["given_names", "parameters"]
 
 _INJECTED = "# Parameters"  # how papermill's own cell begins
-_BESIDE = {"preset", "conditions"}  # what a cell may assign that is no parameter itself
+_BESIDE = {"preset", "conditions", "recorded"}  # what a cell may assign that is no parameter itself
 
 
 def parameters(experiment: Experiment, namespace: MutableMapping[str, Any]) -> Params:

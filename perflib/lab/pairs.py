@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perflib.lab.interface import Findings
 from perflib.lab.notebook import given_names
 from perflib.model.errors import UserError
-from perflib.model.run import Run
+from perflib.model.run import Run, recordings_of
 
 __all__ = ["pair", "pair_question", "runs_of_machine"]
 
-_ASKED = ("host", "guest", "budget_s", "threshold_percent")
+_ASKED = ("host", "guest", "budget_s", "threshold_percent", "recorded")
 
 
 def pair_question(namespace: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +65,9 @@ def pair(
             return runs_of_machine(given)
         return [given] if isinstance(given, Run) else given
 
-    return Findings(compared(runs_of(host), runs_of(guest), threshold_percent))
+    both = [*runs_of(host), *runs_of(guest)]
+    found = compared(runs_of(host), runs_of(guest), threshold_percent)
+    return Findings(replace(one, recorded=recordings_of(both)) for one in found)
 
 
 def runs_of_machine(name: str) -> list[Run]:
@@ -82,7 +85,8 @@ def runs_of_machine(name: str) -> list[Run]:
 
     known = query(
         "SELECT run, node, json_extract_string(params, '$.huge_pages') AS pages FROM runs "
-        "WHERE experiment = 'kv_per_core' AND tag IS DISTINCT FROM 'exercise' ORDER BY start"
+        "WHERE experiment = 'kv_per_core' "
+        "AND split_part(tag, ' ', 1) IS DISTINCT FROM 'exercise' ORDER BY start"
     )
     here = known[known["node"] == name]
     if here.empty:

@@ -25,7 +25,7 @@ from perflib.machine.describe import describe
 from perflib.machine.doctor.diagnose import diagnose
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
-from perflib.model.run import Run
+from perflib.model.run import Run, recording_of
 
 __all__ = ["how_measured", "template", "write_report"]
 
@@ -64,9 +64,10 @@ def write_report(
     if machine is None:
         msg = f"run {runs[0].id} does not say which machine it is of, and a report describes it"
         raise UserError(msg)
+    host = runs[0].provenance["recording"]["machine"] if runs and recording_of(runs[0]) else None
     same = all(machine[key] == here[key] for key in ("fingerprint", "hostname"))
     page = template("report.html.j2").render(
-        title=f"{machine['hostname']}: what slows it down",
+        title=f"{host or machine['hostname']}: what slows it down",
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         style=STYLE,
         told=told or [("", ["Nothing was measured."])],
@@ -126,6 +127,7 @@ def _section(run: Run, findings: Sequence[Finding]) -> dict[str, Any]:
     return {
         "title": experiment.title,
         "question": experiment.question,
+        "recorded": recording_of(run),
         "verdicts": verdicts(findings).html(),
         "figures": [
             {"name": name.replace("_", " "), "data": base64.b64encode(png(figure)).decode()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -52,8 +53,14 @@ def png(figure: Figure) -> bytes:
 
 
 def show(figure: Figure) -> Image:
-    """A figure as the value of a notebook's cell."""
-    return Image(png(figure), format="png", alt=_title(figure))  # type: ignore[no-untyped-call]
+    """A figure as the value of a notebook's cell.
+
+    One that seaborn or pyplot opened is closed, so that the notebook does not show it once more.
+    """
+    shown = Image(png(figure), format="png", alt=_title(figure))  # type: ignore[no-untyped-call]
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close(figure)
+    return shown
 
 
 def _title(figure: Figure) -> str:

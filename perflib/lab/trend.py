@@ -206,7 +206,8 @@ def trend(
         columns = ", ".join(_COLUMNS)
         levels = query(
             f"SELECT {columns} FROM levels WHERE experiment = '{experiment}' "
-            "AND run IN (SELECT run FROM runs WHERE tag IS DISTINCT FROM 'exercise')"
+            "AND run IN (SELECT run FROM runs "
+            "WHERE split_part(tag, ' ', 1) IS DISTINCT FROM 'exercise')"
         )
     if missing := [name for name in _COLUMNS if name not in levels]:
         msg = f"the table of levels lacks {', '.join(missing)}"

@@ -34,7 +34,7 @@ def _as_logged(value: object) -> object:
     return value
 
 
-EventName = Annotated[str, Field(min_length=1, max_length=200), BeforeValidator(_as_logged)]
+EventName = Annotated[str, Field(max_length=200), BeforeValidator(_as_logged)]
 # The command line and the form read the word 'none' as no value.
 Callers = Annotated[CallGraph, BeforeValidator(lambda value: "none" if value is None else value)]
 
@@ -47,9 +47,27 @@ class EventParams(JobParams):
         "no excess of a function larger than this share of the event could have stayed "
         "unseen; with one core: until each function's share of the event is so well known",
     )
-    event: EventName = parameter("73", "number or name of the event, as the job's log has it")
+    event: EventName = parameter(
+        "73",
+        "number or name of the event, as the job's log has it, or a regular expression for whole "
+        "names of several: each name is a profile of its own, or each value of the named group "
+        "'event'; empty: the whole job, without a log",
+    )
+    slowest_percent: float | None = parameter(
+        None,
+        "keep only so many of these events, the slowest, and some others to compare them with",
+        "%",
+        gt=0,
+        le=100,
+    )
     events_before: int = parameter(
         2, "how many events the job does before it; fewer if its number is smaller", ge=0, le=10_000
+    )
+    job_events: int = parameter(
+        100,
+        "how many events a job does ({events}), from the first, where the event is no number",
+        ge=1,
+        le=10**9,
     )
     event_ms: float = parameter(
         500.0,
@@ -82,20 +100,29 @@ class EventParams(JobParams):
         "fp",
         "how callers are found: by frame pointers, 'dwarf' (copies of the stack), 'lbr', 'none'",
     )
-    job: Literal["program", "pythia", "command", "running"] = parameter(
+    job: Literal["program", "pythia", "command", "running", "cpus"] = parameter(
         "program",
         "what is profiled: our simulation as a 'program', 'pythia' (of the extra [hep]), any "
-        "'command' with job_command, or a job that is 'running' with job_pid and job_log",
+        "'command' with job_command, a job that is 'running' with job_pid, or all that runs on "
+        "the 'cpus' of cores",
     )
     job_pid: int | None = parameter(None, "process id of job=running", ge=1, le=2**22)
-    job_log: str = parameter("", "the log that job=running writes")
+    job_log: str = parameter("", "the log that job=running writes, where an event is wanted")
+    duration_s: float | None = parameter(
+        None,
+        "without an event: how long is recorded (none: a job that is started, to its end)",
+        "s",
+        ge=0.1,
+        le=1e6,
+    )
+    pinned: bool = parameter(True, "whether a job is started on each of cores, or runs anywhere")
+    once: bool = parameter(False, "whether one round is enough, however imprecise it is")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if len({self.job == "running", self.job_pid is not None, bool(self.job_log)}) > 1:
-            msg = "job=running, job_pid=... and job_log=... go together"
-            raise ValueError(msg)
-        if self.job in ("program", "pythia") and not self.event.isdecimal():
+        self._has_what_it_records()
+        names = self._names()
+        if self.job in ("program", "pythia") and not all(map(str.isdecimal, names)):
             msg = f"events of job={self.job} have numbers from 0: event={self.event!r} is none"
             raise ValueError(msg)
         if self.costlier_core is not None and self.job != "program":
@@ -105,6 +132,39 @@ class EventParams(JobParams):
             msg = f"sampled_event={self.sampled_event!r} is several: their samples cannot be added"
             raise ValueError(msg)
         return self
+
+    def _has_what_it_records(self) -> None:
+        """Refuse a process, log, event or time that is missing or means nothing here."""
+        if (self.job == "running") != (self.job_pid is not None) or (
+            self.job_log and self.job != "running"
+        ):
+            msg = "job=running and job_pid=... go together, job_log=... with both"
+        elif self.job == "running" and bool(self.job_log) != bool(self.event):
+            msg = (
+                "job=running: an event is found by the log, so event=... and job_log=... go "
+                "together; for all that runs: event= and duration_s=..."
+            )
+        elif self.job == "cpus" and self.event:
+            msg = f"job=cpus has no log and no events: event={self.event!r} must be empty (event=)"
+        elif not self.event and self.slowest_percent is not None:
+            msg = "slowest_percent is of events: say which with event=... ('.*': all)"
+        elif not self.event and self.job in ("running", "cpus") and self.duration_s is None:
+            msg = f"job={self.job} without an event: say how long with duration_s=..."
+        elif self.event and self.duration_s is not None:
+            msg = "duration_s is for recordings without an event (event=)"
+        else:
+            return
+        raise ValueError(msg)
+
+    def _names(self) -> tuple[str, ...]:
+        """The events' names, where they are written out; the expression is checked, too."""
+        from perflib.instruments.joblog.wanted import Wanted
+        from perflib.model.errors import UserError
+
+        try:
+            return Wanted(self.event).names
+        except UserError as error:
+            raise ValueError(str(error)) from None
 
 
 class EventProfile(Experiment):
@@ -136,6 +196,7 @@ class EventProfile(Experiment):
         Column("object", "text", "", "the program or library that the function is in"),
         Column("stack", "text", "", "the functions from the outermost caller on, ';' between"),
         Column("event", "text", "", "what perf sampled", role="key"),
+        Column("event_name", "text", "", "the job's event, or its class", role="key"),
         Column("time_ns", "integer", "ns", "when, on CLOCK_MONOTONIC"),
         Column("cpu", "integer", "", "where the sample was taken"),
         Column("pid", "integer", "", "process"),
@@ -166,16 +227,21 @@ class EventProfile(Experiment):
     tables = {
         "profile": "the samples as profiles of the event, copies of functions as one",
         "flat": "samples in each function itself, and with what it called",
+        "modules": "time by program and library, then by function in each",
         "trials": "how long each event took, how much of it was missed, how many samples it has",
         "additional_time_{core}": "what each function takes more there than on the reference core",
         "cost_{core}": "what each function costs there and on the reference core",
+        "instructions_{core}": "of functions that stand out there, each instruction's share of "
+        "the function's samples on both cores",
         "cost": "each function's share, where all samples are of one core",
         "entry": "samples on each function's first instructions, against an even spread",
         "time_line": "when the samples of the first event were taken",
     }
     plots = {
+        "modules": "time by program and library, then by function in each",
         "additional_time_{core}": "additional time of the functions beside the common slowdown's",
         "cost_{core}": "what the costliest functions cost, core beside core",
+        "instructions_{core}": "instructions of functions that stand out, core beside core",
         "cost": "what the costliest functions cost, where all samples are of one core",
         "entry": "samples on each function's first instructions, against an even spread",
         "time_line": "when the samples of the first event were taken",

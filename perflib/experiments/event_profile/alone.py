@@ -20,6 +20,8 @@ from perflib.measure.schedule import Columns
 __all__ = ["SLICE_COLUMNS", "alone", "slices_of_samples"]
 
 SLICE_COLUMNS = ("slice", "slice_start_ns", *(column.name for column in BRACKET_COLUMNS))
+# What is used here; a machine may have no value for the others, and no column then.
+_USED = {"slice", "cpu_time_ns", "period", "cpu", "round", "core"}
 _TRIAL = ["round", "core"]
 _LEAST_SAMPLES, _LEAST_TRIALS = 50, 4  # alone, in a trial that counts; trials of each core
 _FAR = 0.1  # log ratio of a slice to the same slice's usual time: an interrupt, at most
@@ -62,7 +64,7 @@ def alone(samples: pd.DataFrame) -> tuple[pd.DataFrame, float]:
     time that its event takes when the core is alone. Where a core has too few, all within slices,
     and 0; where nothing can be told, NaN. A table without slices is returned as it is.
     """
-    if not {*SLICE_COLUMNS, "cpu", "round", "core"} <= set(samples):
+    if not set(samples) >= _USED:
         return samples, math.nan
     within = samples[samples["slice"].notna()]
     told = tell(within) if len(within) else None

@@ -19,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from perflib.experiments.event_profile import analyse
+from perflib.experiments.event_profile.classes import classes_of, of_class
+from perflib.experiments.event_profile.plots import instructions, time_by_module
 from perflib.framework.plots import core_style, intervals, log_ticks
 
 if TYPE_CHECKING:
@@ -42,12 +44,30 @@ _COMMON, _ODD = "C0", "C3"
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     """How each figure is drawn."""
+    return {
+        plot: partial(_titled, draw, name) if name else draw
+        for name, part in classes_of(run).items()
+        for plot, draw in of_class(_plots(part), name).items()
+    }
+
+
+def _titled(draw: Callable[[], Figure], name: str) -> Figure:
+    """The same figure, which says of which class of events it is."""
+    figure = draw()
+    first = figure.axes[0]
+    first.set_title(f"{name}: {first.get_title()}")
+    return figure
+
+
+def _plots(run: Run) -> dict[str, Callable[[], Figure]]:
     profiles = analyse.CoreProfiles(run)
     made = analyse.tables_of(profiles)
-    drawn: dict[str, Callable[[], Figure]] = {}
+    drawn: dict[str, Callable[[], Figure]] = {"modules": lambda: time_by_module(made["modules"]())}
     for core in profiles.others:
         drawn[f"additional_time_{core}"] = partial(_compared, profiles, core, additional_time)
         drawn[f"cost_{core}"] = partial(_compared, profiles, core, cost_on_both)
+        if f"instructions_{core}" in made:
+            drawn[f"instructions_{core}"] = partial(_instructions, profiles, core)
     if "cost" in made:
         drawn["cost"] = lambda: cost_of_one(made["cost"](), len(profiles.samples))
     entry = profiles.entry
@@ -62,6 +82,10 @@ def _compared(
     profiles: analyse.CoreProfiles, core: str, draw: Callable[[Comparison], Figure]
 ) -> Figure:
     return draw(profiles.comparisons[core])
+
+
+def _instructions(profiles: analyse.CoreProfiles, core: str) -> Figure:
+    return instructions(analyse.beside(profiles, core))
 
 
 # --- names and units ---------------------------------------------------------------------------

@@ -207,6 +207,9 @@ class Threads(Experiment):
         "gains": "what switching a synchronisation point off gains: measured and predicted",
         "overhead": "the job's time under the profile over its time alone, beside Jones 2015",
         "wait_paths": "from where each lock was waited for, in the recordings kept of the run",
+        "use": "how long the cores were idle, poorly, well or over-used (classes of VTune)",
+        "use_by_function": "in which functions CPU time was spent, by class of use",
+        "critical_path": "whose the critical path is: by thread, lock, function and state",
     }
     plots = {
         "calibration": "speed-up against effective concurrency, beside Jones 2015",
@@ -215,6 +218,8 @@ class Threads(Experiment):
         "waits": "what each lock costs: by the profile, and self-reported by the job",
         "gains": "what each synchronisation point costs, predicted and measured",
         "overhead": "the job's time under the profile over its time alone, beside Jones 2015",
+        "use": "classes of use by version: idle, poor, ok, ideal, over",
+        "critical_path": "which locks and states the critical path of each version consists of",
     }
     presets = {
         "quick": {"budget_s": 35.0, "events": 60},

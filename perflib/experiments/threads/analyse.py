@@ -29,7 +29,9 @@ from perflib.experiments.threads.table import LONG_WAIT_S, Gain, ThreadTable
 from perflib.experiments.threads.trials import ALONE, ONE, PROFILED
 from perflib.framework.published import published
 from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.use import CLASSES, use_by_function, use_of_time
 from perflib.instruments.threads.waits import wait_paths
+from perflib.instruments.threads.wakeups import PATH_BY, critical_path, path_summary
 from perflib.stats.decide import Decision, Reason, Verdict, Witness, decide
 from perflib.stats.interval import NO_INTERVAL, Interval
 
@@ -314,6 +316,9 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     }
     if kept(run):
         made["wait_paths"] = partial(_wait_paths, run)
+        made["use"] = partial(_use, run)
+        made["use_by_function"] = partial(_use_by_function, run)
+        made["critical_path"] = partial(_critical_path, run)
     return made
 
 
@@ -429,3 +434,34 @@ def _wait_paths(run: Run) -> pd.DataFrame:
     ]
     columns = ["version", "name", "stack", "waits", "total_s"]
     return pd.concat(parts, ignore_index=True)[columns].rename(columns={"name": "lock"})
+
+
+def _use(run: Run) -> pd.DataFrame:
+    """One row a version and class of use: how long the kept recording was in it."""
+    parts = [
+        use_of_time(Recording.open(folder)).assign(version=version)
+        for version, folder in kept(run).items()
+    ]
+    return pd.concat(parts, ignore_index=True)[["version", "use", "seconds", "share_percent"]]
+
+
+def _use_by_function(run: Run) -> pd.DataFrame:
+    """One row a version and function: its CPU seconds in each class of use."""
+    parts = [
+        use_by_function(Recording.open(folder)).assign(version=version)
+        for version, folder in kept(run).items()
+    ]
+    return pd.concat(parts, ignore_index=True)[["version", "function", "cpu_s", *CLASSES]]
+
+
+def _critical_path(run: Run) -> pd.DataFrame:
+    """One row a version and thread, lock, function or state: its share of the critical path."""
+    parts = []
+    for version, folder in kept(run).items():
+        recording = Recording.open(folder)
+        path = critical_path(recording)
+        parts += [
+            path_summary(recording, by, path).assign(version=version, by=by) for by in PATH_BY
+        ]
+    columns = ["version", "by", "name", "seconds", "share_percent"]
+    return pd.concat(parts, ignore_index=True)[columns]

@@ -36,6 +36,8 @@ _STATES = {
     "sleeping or in I/O": "#e4e4e4",
     "unknown": "C7",
 }
+_USE = {"idle": "#e4e4e4", "poor": "C3", "ok": "C1", "ideal": "C2", "over": "C0"}
+_FREE, _OTHERS = "no lock", "other locks"
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -47,15 +49,17 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
         "waits": _waits,
         "gains": _gains,
         "overhead": partial(_overhead, limit=run.params["distortion_percent"]),
+        "use": _use,
+        "critical_path": _critical_path,
     }
     needs = {"calibration": ["concurrency", "speedup"], "gains": ["bound_percent"]}
     derived = tables(run)
-    made = {name: derived[name]() for name in draw}
+    made = {name: derived[name]() for name in draw if name in derived}
     for name, columns in needs.items():
         if len(made[name]):
             known = made[name].groupby("version")[columns].transform("count").min(axis=1) > 0
             made[name] = made[name][known]
-    return {name: partial(draw[name], made[name]) for name in draw if len(made[name])}
+    return {name: partial(draw[name], table) for name, table in made.items() if len(table)}
 
 
 def _calibration(table: pd.DataFrame) -> Figure:
@@ -94,22 +98,8 @@ def _calibration(table: pd.DataFrame) -> Figure:
 def _states(table: pd.DataFrame) -> Figure:
     """What the threads of each version do, as shares of their time."""
     shares = table.pivot_table(index="version", columns="state", values="share_percent", sort=False)
-    figure = Figure(figsize=(8, 1.9 + 0.5 * len(shares)))
-    axes = figure.subplots()
-    place = np.arange(len(shares))[::-1]
-    left = np.zeros(len(shares))
-    for state, colour in _STATES.items():
-        width = shares[state].to_numpy()
-        if width.max(initial=0.0) > 0.05:
-            axes.barh(place, width, left=left, color=colour, label=state, height=0.65)
-        left += width
-    axes.set_yticks(place, list(shares.index))
-    axes.set_xlim(0, 100)
-    axes.set_xlabel("share of the threads' time (%), mean of all profiled trials")
-    axes.set_title("What the threads do")
-    axes.grid(visible=False, axis="y")
-    figure.legend(fontsize="small", ncols=3, loc="outside lower center")
-    return figure
+    what = "share of the threads' time (%), mean of all profiled trials"
+    return _stacked(shares, _STATES, "What the threads do", what)
 
 
 def _concurrency(table: pd.DataFrame) -> Figure:
@@ -216,6 +206,60 @@ def _overhead(table: pd.DataFrame, *, limit: float) -> Figure:
     axes.set_ylim(-0.6, len(table) - 0.4)
     axes.set_xlabel("job time under the profile over job time alone")
     axes.set_title("What the profile costs")
+    axes.grid(visible=False, axis="y")
+    figure.legend(fontsize="small", ncols=3, loc="outside lower center")
+    return figure
+
+
+def _use(table: pd.DataFrame) -> Figure:
+    """How long the cores were in each class of use, version by version."""
+    shares = table.pivot_table(index="version", columns="use", values="share_percent", sort=False)
+    return _stacked(
+        shares[list(_USE)],
+        _USE,
+        "Use of the cores: active threads per core, in the classes of VTune",
+        "share of the recorded time (%)",
+    )
+
+
+def _critical_path(table: pd.DataFrame) -> Figure:
+    """What the critical path consists of: parts that a lock holds up, and the others' states."""
+    locks = table[table["by"] == "lock"]
+    largest = locks[locks["name"] != ""].groupby("name", sort=False)["share_percent"].max()
+    named = list(largest.nlargest(_MOST_LOCKS).index)
+    shares = locks.pivot_table(
+        index="version", columns="name", values="share_percent", aggfunc="sum", fill_value=0.0,
+        sort=False,
+    )  # fmt: skip
+    shares = shares.rename(columns={"": _FREE})
+    others = [name for name in shares if name not in {*named, _FREE}]
+    shown = shares.reindex(columns=[*named, _FREE], fill_value=0.0)
+    shown.insert(len(named), _OTHERS, shares[others].sum(axis=1))
+    colours = {name: f"C{place}" for place, name in enumerate(named)}
+    colours |= {_OTHERS: _MUTED, _FREE: "#e4e4e4"}
+    return _stacked(
+        shown,
+        colours,
+        "The critical path, and the locks that others wait for meanwhile",
+        "share of the critical path (%)",
+    )
+
+
+def _stacked(shares: pd.DataFrame, colours: dict[str, str], title: str, what: str) -> Figure:
+    """A bar a version, in parts of these colours."""
+    figure = Figure(figsize=(8, 2.1 + 0.5 * len(shares)))
+    axes = figure.subplots()
+    place = np.arange(len(shares))[::-1]
+    left = np.zeros(len(shares))
+    for name, colour in colours.items():
+        width = shares[name].to_numpy()
+        if width.max(initial=0.0) > 0.05:
+            axes.barh(place, width, left=left, color=colour, label=name, height=0.65)
+        left += width
+    axes.set_yticks(place, list(shares.index))
+    axes.set_xlim(0, 100)
+    axes.set_xlabel(what)
+    axes.set_title(title)
     axes.grid(visible=False, axis="y")
     figure.legend(fontsize="small", ncols=3, loc="outside lower center")
     return figure

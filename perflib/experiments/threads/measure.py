@@ -7,7 +7,6 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from perflib.experiments.threads import points_of
-from perflib.experiments.threads.recordings import folder_of
 from perflib.experiments.threads.table import ThreadTable
 from perflib.experiments.threads.trials import (
     ALONE,
@@ -68,7 +67,7 @@ def take(params: ThreadsParams, session: Session) -> str:
         )
     finally:
         if not any("columns" in trial for trial in session.journal.trials):
-            shutil.rmtree(folder_of(session.journal.path), ignore_errors=True)
+            shutil.rmtree(session.journal.recordings, ignore_errors=True)
     if params.job == "event_loop":
         session.provenance["kernel"] = build("event_loop", executable=True).provenance
     session.provenance |= {"backend": session.plan["backend"], "backends": backends()}
@@ -88,7 +87,7 @@ def _trials(params: ThreadsParams, session: Session) -> ThreadTrials:
         cpus=session.plan["cpus"],
         settings=params.recorded(),
         backend=session.plan["backend"],
-        folder=folder_of(session.journal.path),
+        folder=session.journal.recordings,
         timeout_s=params.job_timeout_s,
         pid=params.job_pid,
         stop=session.stop,

@@ -6,23 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perflib.framework import recordings as recorded_runs
 from perflib.instruments.threads.recording import Recording
 from perflib.model.store import runs_dir
 
 if TYPE_CHECKING:
     from perflib.model.run import Run
 
-__all__ = ["folder_of", "kept", "recordings"]
-
-
-def folder_of(journal: Path) -> Path:
-    """Where the recordings of a run lie, beside its file."""
-    return journal.with_name(f"{journal.name.removesuffix('.journal')}.recordings")
+__all__ = ["kept", "recordings"]
 
 
 def kept(run: Run) -> dict[str, Path]:
     """The folder of each version's recording, as far as it is still on this machine."""
-    folder = folder_of(runs_dir() / run.id)
+    note = run.provenance.get("recording")
+    runs = recorded_runs.folder_of(note["machine"]) if note else runs_dir()
+    folder = runs / f"{run.id}.recordings"
     names: Mapping[str, str] = run.provenance.get("recordings", {})
     return {version: folder / name for version, name in names.items() if (folder / name).is_dir()}
 

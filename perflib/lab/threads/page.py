@@ -11,32 +11,41 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import to_hex
 
+from perflib.instruments.threads import use
 from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import Selection, State
 from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
+from perflib.instruments.threads.use import use_over_time
 from perflib.lab.theme import themed
 from perflib.model.errors import UserError, choose
 from perflib.model.escape import visible
 from perflib.model.expressions import Expression
 
 __all__ = [
+    "BLOCKED",
     "DRAWN",
     "LABELS",
     "ORDERS",
+    "WAKERS",
+    "about",
     "colours",
     "duration",
     "found",
     "levels",
     "longest_within",
+    "number",
     "ordered",
+    "restricted",
     "shown",
     "time_axis",
+    "wait_end",
     "window",
 ]
 
@@ -61,6 +70,20 @@ LABELS = {
 
 ORDERS = ("start", "name", "waiting", "CPU time")
 """How threads may be ordered; the last two: the most first."""
+
+BLOCKED = ("waiting", "sleeping", "ready")
+"""States that somebody else ends, or has ended."""
+
+WAKERS = (
+    "An arrow goes from a thread to the one that it wakes.",
+    "An arrow goes from the thread that held a lock to the one that waited for it.",
+)
+"""What an arrow is in a recording of a kernel's wake-ups, and in one of a job's own waits."""
+
+CLASSES = dict(
+    zip(use.CLASSES, ("#e4e4e4", "#d55e00", "#ece133", "#029e73", "#0b2a6b"), strict=True)
+)
+"""The colour of each class of use: how many threads run or could, compared with the cores."""
 
 _SLEEPING = "#e4e4e4"  # what does nothing recedes; the theme has no colour as light
 _THEME = {  # numbers of the theme's colours: no two look alike to the colour-blind (tested)
@@ -109,6 +132,36 @@ def duration(ns: float) -> str:
     return f"{value:#.3g}".rstrip(".") + f" {unit}"
 
 
+def number(many: int, what: str) -> str:
+    """So many things.
+
+    >>> number(1, "core"), number(2000, "thread")
+    ('1 core', '2,000 threads')
+    """
+    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
+
+
+def about(recording: Recording) -> list[str]:
+    """What was recorded, and what is uncertain about it."""
+    meta = recording.meta
+    length = duration(recording.end_ns - recording.start_ns)
+    who = f"{number(len(recording.threads), 'thread')} on {number(int(meta['cpus']), 'core')}"
+    words = [f"{who}, {length}, recorded by the backend “{meta['backend']}”."]
+    if meta["others_busy_ns"]:
+        others = duration(meta["others_busy_ns"])
+        words.append(f"While its threads were ready, other programs ran for {others}.")
+    lost = meta["lost"]
+    if lost["events"] or lost["samples"]:
+        words.append(
+            f"Lost: {lost['events']:,} events and {lost['samples']:,} samples; what they touch is "
+            f"marked ({LABELS[State.UNKNOWN]})."
+        )
+    if meta["cut"]:
+        words.append(f"It ends early: {meta['cut'].rstrip('.')}.")
+    words += meta["remarks"]
+    return words
+
+
 def window(recording: Recording, selection: Selection) -> Selection:
     """What is selected, its span within the recording and not shorter than a microsecond.
 
@@ -141,6 +194,13 @@ def levels(recording: Recording, bins: int, selection: Selection) -> np.ndarray:
     inside = states_in_bins(recording, bins, selection)[:, :, list(DRAWN)]
     stacked = np.cumsum(inside, axis=2) * (bins / (end - start))
     return np.rint(255 * np.clip(stacked, 0, 1)).astype(np.uint8)
+
+
+def used(recording: Recording, bins: int, selection: Selection) -> np.ndarray:
+    """How high the classes of use are stacked: uint8[bins, 5] of 255, in the order ``CLASSES``."""
+    shares = use_over_time(recording, bins, selection)[list(CLASSES)].to_numpy()
+    levels: np.ndarray = np.rint(255 * np.clip(np.cumsum(shares, axis=1), 0, 1))
+    return levels.astype(np.uint8)
 
 
 def longest_within(
@@ -211,6 +271,28 @@ def ordered(recording: Recording, order: str) -> list[int]:
     columns = ["waiting"] if order == "waiting" else ["running", "spinning"]
     most = states[columns].sum(axis=1).to_numpy()
     return sorted(rows, key=lambda row: (-most[row], row))
+
+
+def restricted(recording: Recording, selection: Selection, locks: str, function: str) -> Selection:
+    """A selection of the locks and the function that regular expressions are found in.
+
+    Raises
+    ------
+    UserError
+        One is none, or takes too long.
+    """
+    Expression(function, "function")
+    numbers = None
+    if locks:
+        kept = Expression(locks, "locks").finds(lock.name for lock in recording.locks)
+        numbers = tuple(number for number, keep in enumerate(kept) if keep)
+    return replace(selection, locks=numbers, function=function)
+
+
+def wait_end(recording: Recording, row: int, time_ns: int) -> int:
+    """When a thread was woken from the wait that it is in at a time; ready, it has been already."""
+    found = recording.at(row, time_ns)
+    return int(found["start_ns"] if found["state"] == "ready" else found["end_ns"])
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

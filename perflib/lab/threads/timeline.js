@@ -1,22 +1,18 @@
-// Draws the view that perflib.lab.timeline put into `data`, and requests others from the kernel.
-// Times are nanoseconds since the recording's start.
+// Draws the view that its back end put into `data`, and requests others from it: the kernel of a
+// notebook, or the script of a page that stands alone. Times are ns since the recording's start.
 
-const ROW_PX = 18;
-const GAP_PX = 3; // between two rows
-const CHART_PX = 84;
-const AXIS_PX = 40;
 const CLICK_PX = 4; // what moves less is no drag
 const PATIENCE_MS = 8000;
-const STATES = 6;
+const HOVER_MS = 250;
+const BLOCKED = [2, 3, 4]; // ready, waiting, sleeping, as they are stacked
+const TEXTS = ["threads", "locks", "function"];
 const MOUSE =
-  "Drag to zoom, click on a place to see what the thread did there, on a name to choose the thread.";
+  "Drag to zoom, click on a place to see what the thread did there, on a name to choose the thread. " +
+  "Rest on a wait to see who ended it.";
 const KEYS =
   "With the graph in focus: ← → ↑ ↓ move the cursor, Enter shows what is there, + − zoom at the " +
   "cursor, Shift ← → move in time, Page Up and Page Down turn pages, Backspace goes back, Home " +
-  "shows the whole job. Ctrl + wheel zooms, Shift + wheel moves in time.";
-const count = (number) => number.toLocaleString("en");
-const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-
+  "shows the whole job, Escape takes marks away. Ctrl + wheel zooms, Shift + wheel moves in time.";
 function make(tag, name, parent, text = "") {
   const element = document.createElement(tag);
   element.className = `perflib-timeline${name}`;
@@ -24,25 +20,6 @@ function make(tag, name, parent, text = "") {
   parent.append(element);
   return element;
 }
-
-function draw(tag, parent, attributes, text = "") {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.textContent = text;
-  parent.append(element);
-  return element;
-}
-
-function duration(ns) {
-  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["µs", 1e3]]) {
-    if (ns >= 999.5 * size) return `${count(Math.round(ns / size))} ${unit}`;
-    if (ns >= 0.9995 * size) return `${(ns / size).toPrecision(3)} ${unit}`;
-  }
-  return `${Math.round(ns)} ns`;
-}
-
-const bytes = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-const floats = (view) => new Float32Array(bytes(view).slice().buffer); // aligned
 
 function render({ model, el }) {
   const root = make("div", "", el);
@@ -64,31 +41,70 @@ function render({ model, el }) {
   const next = button("▶", "Next threads", () => turn(1));
   const order = make("select", "-order", make("label", "-field", bar, "order"));
   order.addEventListener("change", () => ask({ ask: "order", order: order.value }));
-  const pattern = make("input", "-pattern", make("label", "-field", bar, "names"));
-  pattern.type = "search";
-  pattern.placeholder = "regular expression";
-  let wanted = "";
-  const filter = () => {
-    if (pattern.value !== wanted) ask({ ask: "filter", pattern: (wanted = pattern.value) });
+  const field = (name, label, parent, hint, act) => {
+    const made = make("input", `-field-${name}`, make("label", "-field", parent, label));
+    made.placeholder = hint;
+    made.spellcheck = false;
+    let sent = "";
+    made.show = (text) => {
+      if (document.activeElement !== made || text !== "") made.value = sent = text;
+    };
+    const send = () => {
+      if (made.value !== sent) act((sent = made.value));
+    };
+    made.addEventListener("change", send);
+    made.addEventListener("search", send); // the field's own cross
+    made.addEventListener("keydown", (event) => event.key === "Enter" && send());
+    return made;
   };
-  pattern.addEventListener("change", filter);
-  pattern.addEventListener("search", filter); // the field's own cross
-  pattern.addEventListener("keydown", (event) => event.key === "Enter" && filter());
-  const message = make("span", "-message", bar);
+  const filters = make("div", "-bar", root);
+  filters.setAttribute("role", "search");
+  const texts = Object.fromEntries(
+    TEXTS.map((name) => {
+      const act = (text) => ask({ ask: "filter", [name]: text });
+      const made = field(name, name, filters, "regular expression", act);
+      made.type = "search";
+      return [name, made];
+    }),
+  );
+  const seconds = (name, label) =>
+    field(name, label, filters, "s", () => {
+      const [start, end] = [from, to].map((made) => 1e9 * Number(made.value || NaN));
+      if (!(start >= 0 && end > start)) {
+        message.textContent = "Times are seconds since the recording began, such as 1.5 to 2.";
+      } else zoom(start, end);
+    });
+  const from = seconds("from", "from (s)");
+  const to = seconds("to", "to (s)");
+  const clear = make("button", "-button", filters, "No filters");
+  clear.addEventListener("click", () =>
+    ask({ ask: "filter", ...Object.fromEntries(TEXTS.map((name) => [name, ""])) }),
+  );
+  const arrowsShown = make("input", "-check", make("label", "-field", filters));
+  arrowsShown.type = "checkbox";
+  arrowsShown.checked = true;
+  arrowsShown.parentElement.append("wake-ups");
+  arrowsShown.addEventListener("change", () => drawTransitions());
+  const message = make("span", "-message", root);
   message.setAttribute("role", "alert");
   const legend = make("div", "-legend", root);
   const body = make("div", "-body", root);
   const titles = make("div", "-titles", body);
   const names = make("div", "-names", titles);
+  make("div", "-used-title", titles, "use of the cores");
   make("div", "-work", titles, "threads at work");
   const stage = make("div", "-stage", body);
   stage.tabIndex = 0;
   stage.setAttribute("role", "application");
   const rows = make("canvas", "-rows", stage);
+  const used = make("canvas", "-used", stage);
   const chart = draw("svg", stage, { class: "perflib-timeline-chart" });
+  const over = draw("svg", stage, { class: "perflib-timeline-over" });
   const shade = make("div", "-shade", stage);
   const cursor = make("div", "-cursor", stage);
   const mark = make("div", "-mark", stage);
+  const marks = make("div", "-marks", root);
+  marks.setAttribute("aria-live", "polite");
   const note = make("div", "-note", root);
   const help = make("details", "-keys", root);
   make("summary", "-mouse", help, MOUSE);
@@ -99,6 +115,8 @@ function render({ model, el }) {
   for (const hidden of [shade, cursor, mark, tip, panel]) hidden.hidden = true;
 
   let data, levels, working, ready;
+  let lit = false; // whether what the back end has highlighted is shown
+  let hovering = null;
   let at = { row: 0, share: 0.5 }; // the cursor: a row of this page, and a place in the window
   let drag = null;
 
@@ -133,6 +151,7 @@ function render({ model, el }) {
     clearTimeout(waiting);
     waiting = null;
     stage.style.cursor = "";
+    drawTransitions();
     const question = later;
     later = null;
     if (question) ask(question);
@@ -174,8 +193,15 @@ function render({ model, el }) {
     at.row = clamp(at.row, 0, Math.max(0, data.rows.length - 1));
     drawLegend();
     drawNames();
-    drawRows();
-    drawChart();
+    rows.hidden = data.rows.length === 0;
+    const { bins, palette } = data;
+    const top = ROW_PX - GAP_PX;
+    const many = data.rows.length;
+    paint(rows, { shares: levels, many, bins, palette, rowPx: ROW_PX, top, hatched: true });
+    const classes = { shares: bytes(data.used), many: 1, palette: data.class_palette };
+    paint(used, { ...classes, bins, rowPx: BAND_PX, top: BAND_PX });
+    redrawChart();
+    drawTransitions();
     drawMark();
     drawCursor();
     tip.hidden = true;
@@ -186,18 +212,21 @@ function render({ model, el }) {
     paged.textContent = `page ${data.page + 1} of ${data.pages}`;
     order.replaceChildren(...data.orders.map((name) => new Option(name, name)));
     order.value = data.order;
-    if (document.activeElement !== pattern) pattern.value = wanted = data.pattern;
     const first = data.page * data.per_page;
     const last = first + data.rows.length;
     const which = data.rows.length ? `Threads ${first + 1} to ${last}` : "No threads";
     const notes = [`${which} of ${count(data.found)}`];
-    if (data.pattern) notes[0] += ` whose names match (of ${count(data.threads)})`;
+    if (data.filtered) {
+      notes[0] += ` whose names match (of ${count(data.threads)})`;
+    }
     notes.push(`${duration(span())} of ${duration(data.whole)} shown`);
     notes.push(`${duration(span() / data.bins)} a column`);
     if (data.chosen_in_all) notes.push(`${data.chosen_in_all} chosen: click on a name to drop it`);
-    note.textContent = `${notes.join("; ")}.`;
+    note.textContent = [`${notes.join("; ")}.`, arrowWords(), data.remark].filter(Boolean).join(" ");
     stage.setAttribute("aria-label", `Threads over time. ${note.textContent} ${KEYS}`);
   }
+
+  const redrawChart = () => drawChart(chart, data, working, ready, stage.clientWidth || 1000);
 
   function drawLegend() {
     legend.replaceChildren();
@@ -205,9 +234,65 @@ function render({ model, el }) {
       const entry = make("span", "-state", legend);
       const swatch = make("span", "-swatch", entry);
       swatch.style.backgroundColor = data.palette[i];
-      swatch.classList.toggle("hatched", i === STATES - 1);
+      swatch.classList.toggle("hatched", i === data.states.length - 1);
       entry.append(name);
     });
+    make("span", "-legend-title", legend, "use of the cores:");
+    data.classes.forEach((name, i) => {
+      const entry = make("span", "-state", legend);
+      make("span", "-swatch", entry).style.backgroundColor = data.class_palette[i];
+      entry.append(name);
+    });
+  }
+
+  function arrowWords() {
+    const { wakeups, drawn, time } = data.arrows;
+    if (!wakeups) return "";
+    const words = `${count(wakeups)} ${wakeups === 1 ? "wake-up" : "wake-ups"}`;
+    if (time.length === wakeups) return `${words}. ${data.waker}`;
+    const part = Math.round((100 * drawn) / wakeups);
+    return (
+      `${words}: the ${time.length} largest groups of them (${part} %) are arrows, the thicker the ` +
+      `more; zoom in for each. ${data.waker}`
+    );
+  }
+
+  /** Where times and rows are on this page. */
+  function place() {
+    const wide = stage.clientWidth || 1000;
+    const at = new Map(data.rows.map((row, i) => [row, i * ROW_PX + MIDDLE_PX]));
+    return { wide, x: (ns) => share(ns) * wide, middle: (row) => at.get(row) ?? null };
+  }
+
+  function drawTransitions() {
+    if (!data) return;
+    over.replaceChildren();
+    over.setAttribute("height", data.rows.length * ROW_PX);
+    if (arrowsShown.checked) drawArrows(over, data.arrows, place());
+    const now = lit ? model.get("highlight") : {};
+    drawHighlight(over, now, place());
+    over.classList.toggle("lit", now.row !== undefined);
+    marks.replaceChildren();
+    if (now.row === undefined) return;
+    const links = now.links.length;
+    const chain = links ? `who led to its end (${links} back)` : "who ended it is not known";
+    for (const [kind, words] of [["link", chain], ["critical", data.critical_of]]) {
+      if (kind === "critical" && !now.critical.length) continue;
+      make("span", `-key-${kind}`, marks);
+      marks.append(`${words}. `);
+    }
+    marks.append(now.words);
+  }
+
+  /** Ask who ended the wait at a place, once the pointer or the cursor rests there. */
+  function rest(row, ns, state) {
+    clearTimeout(hovering);
+    if (!BLOCKED.includes(state)) return;
+    hovering = setTimeout(() => {
+      if (waiting) return;
+      lit = true;
+      ask({ ask: "chain", row: data.rows[row], time: ns });
+    }, HOVER_MS);
   }
 
   function drawNames() {
@@ -219,83 +304,6 @@ function render({ model, el }) {
       made.setAttribute("aria-pressed", data.chosen[i] === 1);
       made.addEventListener("click", () => ask({ ask: "choose", row: data.rows[i] }));
     });
-  }
-
-  /** One pixel a bin and row of pixels; the page stretches it to the width there is. */
-  function drawRows() {
-    const [wide, high] = [data.bins, data.rows.length * ROW_PX];
-    rows.style.height = `${high}px`;
-    rows.hidden = high === 0;
-    if (rows.hidden) return;
-    rows.width = wide;
-    rows.height = high;
-    const context = rows.getContext("2d");
-    const image = context.createImageData(wide, high);
-    const pixels = new Uint32Array(image.data.buffer);
-    const colour = data.palette.map((hex) => {
-      const [red, green, blue] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-      return new Uint32Array(new Uint8Array([red, green, blue, 255]).buffer)[0];
-    });
-    const hatch = new Uint32Array(new Uint8Array([70, 70, 70, 255]).buffer)[0];
-    const top = ROW_PX - GAP_PX;
-    for (let r = 0, i = 0; r < data.rows.length; r++) {
-      const bottom = r * ROW_PX + top + 1;
-      for (let bin = 0; bin < wide; bin++) {
-        let drawn = 0;
-        for (let state = 0; state < STATES; state++, i++) {
-          const upTo = Math.round((levels[i] / 255) * top);
-          for (; drawn < upTo; drawn++) {
-            const y = bottom - drawn;
-            const dark = state === STATES - 1 && (bin + y) % 4 === 0;
-            pixels[y * wide + bin] = dark ? hatch : colour[state];
-          }
-        }
-      }
-    }
-    context.putImageData(image, 0, 0);
-  }
-
-  /** How many threads work at once, how many more could, the cores there are, and the time. */
-  function drawChart() {
-    const wide = stage.clientWidth || 1000;
-    chart.replaceChildren();
-    chart.setAttribute("height", CHART_PX + AXIS_PX);
-    let most = data.cpus;
-    for (let i = 0; i < data.bins; i++) most = Math.max(most, working[i] + ready[i]);
-    const y = (threads) => CHART_PX - (threads / (1.12 * most)) * (CHART_PX - 10);
-    const x = (bin) => (bin * wide) / data.bins;
-    const [line, band] = [[], []]; // of those at work, and back along the tops of those ready
-    for (let i = 0; i < data.bins; i++) {
-      const both = y(working[i] + ready[i]).toFixed(1);
-      const work = y(working[i]).toFixed(1);
-      line.push(`${x(i)},${work}`, `${x(i + 1)},${work}`);
-      band.unshift(`${x(i + 1)},${both}`, `${x(i)},${both}`);
-    }
-    const steps = `M${line.join("L")}`;
-    const under = `${steps}L${wide},${y(0)}L0,${y(0)}Z`;
-    draw("path", chart, { d: under, fill: data.palette[0], "fill-opacity": 0.35 });
-    draw("path", chart, { d: `${steps}L${band.join("L")}Z`, fill: data.palette[2] });
-    draw("path", chart, { d: steps, fill: "none", stroke: data.palette[0], class: "working" });
-    const cores = `${data.cpus} ${data.cpus === 1 ? "core" : "cores"}`;
-    const named = [[0, "0"], [data.cpus, cores]];
-    if (y(most) < y(data.cpus) - 14) named.push([most, count(Number(most.toPrecision(2)))]);
-    for (const [threads, text] of named) {
-      const dashes = threads === data.cpus ? "6 4" : "none";
-      const ends = { x1: threads ? -4 : 0, x2: threads === most ? 0 : wide };
-      if (threads === data.cpus) ends.x2 = wide;
-      const level = { ...ends, y1: y(threads), y2: y(threads) };
-      draw("line", chart, { ...level, stroke: "currentColor", "stroke-dasharray": dashes });
-      draw("text", chart, { x: -7, y: y(threads) + 4, "text-anchor": "end" }, text);
-    }
-    for (const [ns, text] of data.ticks) {
-      const place = share(ns) * wide;
-      const ends = { x1: place, x2: place, y1: CHART_PX, y2: CHART_PX + 5 };
-      draw("line", chart, { ...ends, stroke: "currentColor" });
-      const anchor = place < 20 ? "start" : place > wide - 20 ? "end" : "middle";
-      draw("text", chart, { x: place, y: CHART_PX + 17, "text-anchor": anchor }, text);
-    }
-    const title = { x: wide / 2, y: CHART_PX + 34, "text-anchor": "middle", class: "title" };
-    draw("text", chart, title, data.axis);
   }
 
   function drawMark() {
@@ -327,14 +335,19 @@ function render({ model, el }) {
       lines.unshift(data.names[row]);
       let drawn = 0;
       data.states.forEach((name, state) => {
-        const level = levels[(row * data.bins + bin) * STATES + state];
+        const level = levels[(row * data.bins + bin) * data.states.length + state];
         if (level > drawn) lines.push(`${name}: ${Math.round(((level - drawn) / 255) * 100)} %`);
         drawn = level;
       });
       if (drawn === 0) lines.push("does not exist");
     }
+    const inUse = data.classes.filter((_, i) => {
+      const first = bin * data.classes.length;
+      return bytes(data.used)[first + i] > (i ? bytes(data.used)[first + i - 1] : 0);
+    });
     const [work, more] = [working[bin], ready[bin]].map((threads) => threads.toFixed(2));
     lines.push(`threads at work: ${work}; ready (run-queue delay): ${more}`);
+    if (inUse.length) lines.push(`use of the cores: ${inUse.join(", ")}`);
     return lines.join("\n");
   }
 
@@ -361,6 +374,10 @@ function render({ model, el }) {
     make("div", "-where", panel, place.where + listed);
     const stack = make("ol", "-stack", panel);
     for (const frame of place.stack) make("li", "-frame", stack, frame);
+    if (!place.chain?.length) return;
+    make("div", "-where", panel, "who led to its end, the last one first:");
+    const chain = make("ol", "-stack", panel);
+    for (const link of place.chain) make("li", "-link", chain, link);
   }
 
   // --- the mouse --------------------------------------------------------------------------------
@@ -382,15 +399,17 @@ function render({ model, el }) {
     if (!data.rows.length) return;
     const bin = clamp(Math.floor(at.share * data.bins), 0, data.bins - 1);
     const [start, end] = [bin, bin + 1].map((edge) => time(edge / data.bins));
+    clearTimeout(hovering);
+    lit = true;
     ask({ ask: "at", row: data.rows[at.row], start, end, state });
   }
 
   /** Which of the states stacked in a column is pointed at. */
   function stateAt(here) {
     const bin = clamp(Math.floor(here.share * data.bins), 0, data.bins - 1);
-    const first = (here.row * data.bins + bin) * STATES;
+    const first = (here.row * data.bins + bin) * data.states.length;
     const level = 255 * clamp(1 - here.y / (ROW_PX - GAP_PX), 0.01, 1);
-    return levels.slice(first, first + STATES).findIndex((top) => top >= level);
+    return levels.slice(first, first + data.states.length).findIndex((top) => top >= level);
   }
 
   stage.addEventListener("pointerdown", (event) => {
@@ -406,6 +425,8 @@ function render({ model, el }) {
       shade.style.left = `${100 * left}%`;
       shade.style.width = `${100 * (right - left)}%`;
     }
+    if (drag || here.row < 0) clearTimeout(hovering);
+    else rest(here.row, time(here.share), stateAt(here));
     showTip(event, drag ? `${duration(Math.abs(here.share - drag.from.share) * span())}` : null);
   });
   stage.addEventListener("pointerup", (event) => {
@@ -427,7 +448,10 @@ function render({ model, el }) {
     shade.hidden = true;
   };
   stage.addEventListener("pointercancel", stopDrag);
-  stage.addEventListener("pointerleave", () => (tip.hidden = true));
+  stage.addEventListener("pointerleave", () => {
+    tip.hidden = true;
+    clearTimeout(hovering);
+  });
   stage.addEventListener(
     "wheel",
     (event) => {
@@ -443,13 +467,18 @@ function render({ model, el }) {
   function showTip(event, text) {
     const here = pointed(event);
     tip.hidden = false;
-    tip.textContent = text ?? describe(here.row, here.share);
+    const drawn = stage.getBoundingClientRect();
+    const pixel = [event.clientX - drawn.left, event.clientY - drawn.top];
+    const wakes = arrowsShown.checked ? arrowsAt(data.arrows, place(), pixel, nameOf) : [];
+    tip.textContent = text ?? [describe(here.row, here.share), ...wakes].join("\n");
     // Beside the pointer, and within the widget: an output clips what leaves it.
     const box = root.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     tip.style.left = `${clamp(x + 14, 0, Math.max(0, box.width - tip.offsetWidth))}px`;
     tip.style.top = `${Math.max(0, y - tip.offsetHeight - 10)}px`;
   }
+
+  const nameOf = (row) => data.names[data.rows.indexOf(row)] ?? (row < 0 ? "?" : "another thread");
 
   // --- the keys ---------------------------------------------------------------------------------
 
@@ -458,6 +487,7 @@ function render({ model, el }) {
     at.share = clamp(at.share + part, 0, 1);
     drawCursor();
     stage.setAttribute("aria-description", data.rows.length ? describe(at.row, at.share) : "");
+    if (data.rows.length) rest(at.row, time(at.share), stateAt({ ...at, y: MIDDLE_PX }));
   }
 
   const keys = {
@@ -474,7 +504,11 @@ function render({ model, el }) {
     PageDown: () => turn(1),
     Backspace: () => ask({ ask: "back" }),
     Home: () => zoom(0, data.whole),
-    Escape: stopDrag,
+    Escape: () => {
+      stopDrag();
+      lit = false;
+      drawTransitions();
+    },
   };
   stage.addEventListener("keydown", (event) => {
     const act = keys[event.key];
@@ -490,26 +524,39 @@ function render({ model, el }) {
   // --- what the kernel reports ------------------------------------------------------------------
 
   const say = () => (message.textContent = model.get("message"));
+  const showFilters = () => {
+    const now = model.get("filters");
+    for (const name of TEXTS) texts[name].show(now[name] ?? "");
+    const digits = clamp(Math.ceil(3 - Math.log10((now.end - now.start) / 1e9)), 0, 9);
+    from.show((now.start / 1e9).toFixed(digits));
+    to.show((now.end / 1e9).toFixed(digits));
+    clear.disabled = TEXTS.every((name) => !now[name]);
+  };
   const heard = [
     ["change:data", load],
     ["change:place", drawPlace],
+    ["change:filters", showFilters],
+    ["change:highlight", drawTransitions],
     ["change:message", say],
     ["change:answered", answered],
   ];
   for (const [what, act] of heard) model.on(what, act);
   load();
   drawPlace();
+  showFilters();
   say();
   let width = stage.clientWidth;
   const resized = new ResizeObserver(() => {
     if (stage.clientWidth !== width) {
       width = stage.clientWidth;
-      drawChart();
+      redrawChart();
+      drawTransitions();
     }
   });
   resized.observe(stage);
   return () => {
     clearTimeout(waiting);
+    clearTimeout(hovering);
     resized.disconnect();
     for (const [what, act] of heard) model.off(what, act);
   };

@@ -7,6 +7,7 @@ so that a view's size does not depend on the recording's. Without a kernel the l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,19 @@ from perflib.instruments.threads.concurrency import concurrency_over_time
 from perflib.instruments.threads.formats import ALL, STATES, Selection, State
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.samples import cpu_samples
-from perflib.lab.threads import page
-from perflib.model.errors import PerflibError, UserError
+from perflib.lab.threads import page, transitions
+from perflib.model.errors import PerflibError, UserError, choose
 
-__all__ = ["Selection", "Timeline", "timeline"]
+__all__ = ["FILTERS", "SCRIPT", "Selection", "Timeline", "timeline"]
+
+FILTERS = ("threads", "locks", "function")
+"""What can be filtered by a regular expression."""
+
+SCRIPT = "\n".join(
+    Path(__file__).with_name(name).read_text(encoding="utf-8")
+    for name in ("painting.js", "transitions.js", "timeline.js")
+)
+"""What draws the view, in the notebook and in a page that stands alone: one module."""
 
 _BINS = 1000
 _MOST_BINS = 2000
@@ -36,14 +46,20 @@ class Timeline(anywidget.AnyWidget):
 
     ``selection`` is the span of time that is drawn, and the threads that were chosen, by a click
     on their names or by the filter. It may be set, and it may be observed; it changes after
-    the view is drawn. ``place`` describes the interval that was clicked; ``message`` what is wrong
-    with what the user requested.
+    the view is drawn. ``filters`` is what restricts it, in the widget's state, so that a saved
+    notebook has it: regular expressions for the names of ``threads`` and ``locks`` and for a
+    ``function`` of stacks, and the ``start`` and ``end`` in ns since the recording began. What is
+    set replaces the entry of that name. ``place`` describes the interval that was clicked,
+    ``highlight`` the wake-ups that led to a wait's end, ``message`` what is wrong with what the
+    user requested.
     """
 
-    _esm = Path(__file__).with_suffix(".js")
+    _esm = SCRIPT
     _css = Path(__file__).with_suffix(".css")
     data = traitlets.Dict().tag(sync=True)
+    filters = traitlets.Dict().tag(sync=True)
     place = traitlets.Dict().tag(sync=True)
+    highlight = traitlets.Dict().tag(sync=True)
     message = traitlets.Unicode().tag(sync=True)
     answered = traitlets.Int().tag(sync=True)  # the page waits for it before its next request
     selection = traitlets.Instance(Selection)
@@ -57,7 +73,7 @@ class Timeline(anywidget.AnyWidget):
         self._names = [page.shown(name) for name in recording.threads["name"]]
         self._bins = _BINS
         self._order = page.ORDERS[0]
-        self._pattern = ""
+        self._texts = dict.fromkeys(FILTERS, "")
         self._ordered = self._found = page.ordered(recording, self._order)
         self._chosen: tuple[int, ...] = ()
         self._page = 0
@@ -65,6 +81,7 @@ class Timeline(anywidget.AnyWidget):
         whole = page.window(recording, ALL)
         self._first_ns, last_ns = recording.span(whole)
         self._whole_ns = last_ns - self._first_ns
+        self._critical: tuple[tuple[int, int], tuple[list[list[int]], str]] | None = None
         super().__init__(selection=whole)
         self._draw()
         self.on_msg(self._on_message)
@@ -83,7 +100,7 @@ class Timeline(anywidget.AnyWidget):
     @property
     def found(self) -> tuple[int, ...] | None:
         """The rows that the filter finds; None for all."""
-        return tuple(sorted(self._found)) if self._pattern else None
+        return tuple(sorted(self._found)) if self._texts["threads"] else None
 
     def choose(self, rows: Sequence[int]) -> None:
         """Restrict the selection to some threads; to all that the filter finds if there are none.
@@ -98,24 +115,49 @@ class Timeline(anywidget.AnyWidget):
         self._chosen = tuple(dict.fromkeys(rows))
         self._select(self.selection)
 
-    def filter(self, pattern: str) -> None:
-        """Show the threads in whose names a regular expression is found; empty: all."""
-        self._found = page.found(self.recording, pattern, self._ordered)
-        self._pattern = pattern
-        self._page = 0
-        self._chosen = ()
+    def filter(
+        self,
+        threads: str | None = None,
+        locks: str | None = None,
+        function: str | None = None,
+    ) -> None:
+        """Restrict the view by regular expressions; empty: no longer, None: as before.
+
+        Parameters
+        ----------
+        threads
+            Found in the names of the threads that are shown.
+        locks
+            Found in the names of the locks whose waits and wake-ups count.
+        function
+            Found in one of the functions of the stacks that count: of CPU time, and of waits.
+
+        Raises
+        ------
+        UserError
+            One is no regular expression, or takes too long; nothing has changed.
+        """
+        given = zip(FILTERS, (threads, locks, function), strict=True)
+        texts = self._texts | {what: text for what, text in given if text is not None}
+        if texts == self._texts:
+            return
+        found = page.found(self.recording, texts["threads"], self._ordered)
+        page.restricted(self.recording, Selection(), texts["locks"], texts["function"])
+        if texts["threads"] != self._texts["threads"]:
+            self._found, self._page, self._chosen = found, 0, ()
+        self._texts = texts
         self._select(self.selection)
 
     def order(self, order: str) -> None:
         """Order the threads by ``"start"``, ``"name"``, ``"waiting"`` or ``"CPU time"``."""
         self._ordered = page.ordered(self.recording, order)
         self._order = order
-        self._found = page.found(self.recording, self._pattern, self._ordered)
+        self._found = page.found(self.recording, self._texts["threads"], self._ordered)
         self._page = 0
         self._draw()
 
-    def show_place(self, row: int, time_ns: int) -> None:
-        """Show what a thread did at a time, and where.
+    def show_chain(self, row: int, time_ns: int) -> None:
+        """Highlight who woke a thread after a time, who woke that one, and the critical path.
 
         Raises
         ------
@@ -123,6 +165,36 @@ class Timeline(anywidget.AnyWidget):
             There is no such row.
         """
         row = self._check_row(row)
+        found = self.recording.at(row, time_ns)
+        if not found or found["state"] not in page.BLOCKED:
+            self.highlight = {}
+            return
+        span = self.recording.span(self.selection)
+        if self._critical is None or self._critical[0] != span:
+            self._critical = span, transitions.critical(self.recording, Selection(*span))
+        critical, words = self._critical[1]
+        end_ns = page.wait_end(self.recording, row, time_ns)
+        links = transitions.links(self.recording, row, end_ns)
+        self.highlight = {
+            "row": row,
+            "start": found["start_ns"] - self._first_ns,
+            "end": end_ns - self._first_ns,
+            # The thread's last wake-up may be an earlier one: nobody is known to have ended this.
+            "links": links if links and links[0][0] == end_ns - self._first_ns else [],
+            "critical": critical,
+            "words": words,
+        }
+
+    def show_place(self, row: int, time_ns: int) -> None:
+        """Show what a thread did at a time, and where; of a wait also what led to its end.
+
+        Raises
+        ------
+        UserError
+            There is no such row.
+        """
+        row = self._check_row(row)
+        self.show_chain(row, time_ns)
         found = self.recording.at(row, time_ns)
         place: dict[str, Any] = {"row": row, "name": self._names[row]}
         if not found:
@@ -154,7 +226,12 @@ class Timeline(anywidget.AnyWidget):
             "facts": [[what, words] for what, words in facts.items() if words],
             "where": where,
             "stack": frames[::-1][:_MOST_FRAMES],
+            "chain": [self._link(*link) for link in self.highlight.get("links", ())],
         }
+
+    def _link(self, time: int, waker: int, woken: int, lock: str) -> str:
+        by, through = self._names[waker] if waker >= 0 else "?", lock and f" through {lock}"
+        return f"{time / 1e9:.9f} s: {by} → {self._names[woken]}{through}"
 
     # --- requests of the page ---------------------------------------------------------------------
 
@@ -185,7 +262,9 @@ class Timeline(anywidget.AnyWidget):
             case "order":
                 self.order(content["order"])
             case "filter":
-                self.filter(content["pattern"])
+                self.filter(**{what: str(content[what]) for what in FILTERS if what in content})
+            case "chain":
+                self.show_chain(content["row"], self._first_ns + round(content["time"]))
             case "choose":
                 row = self._check_row(content["row"])
                 others = [other for other in self._chosen if other != row]
@@ -198,9 +277,51 @@ class Timeline(anywidget.AnyWidget):
     @traitlets.validate("selection")
     def _valid(self, proposal: Any) -> Selection:
         wanted = page.window(self.recording, proposal.value)
-        if wanted.rows is None:
-            return replace(wanted, rows=self.found)
-        return replace(wanted, rows=tuple(self._check_row(row) for row in wanted.rows))
+        rows = wanted.rows
+        rows = self.found if rows is None else tuple(self._check_row(row) for row in rows)
+        return page.restricted(
+            self.recording,
+            replace(wanted, rows=rows),
+            self._texts["locks"],
+            self._texts["function"],
+        )
+
+    @traitlets.validate("filters")
+    def _valid_filters(self, proposal: Any) -> dict[str, Any]:
+        for name, value in proposal.value.items():
+            if name not in (*FILTERS, "start", "end"):
+                raise UserError(choose("filter", str(name), (*FILTERS, "start", "end")))
+            if name in FILTERS and not isinstance(value, str):
+                msg = f"the filter {name}={value!r} is no regular expression: it must be a text"
+                raise UserError(msg)
+            if name not in FILTERS and (
+                not isinstance(value, int | float) or not math.isfinite(value)
+            ):
+                msg = f"the filter {name}={value!r} is no number of ns since the recording began"
+                raise UserError(msg)
+        return {**self.filters, **proposal.value}
+
+    @traitlets.observe("filters")
+    def _apply(self, change: Any) -> None:
+        """Do as the filters say that a program, a page or a restored state has set."""
+        if change.new == self._filters():
+            return
+        try:
+            self.message = ""
+            self.filter(**{what: change.new.get(what, "") for what in FILTERS})
+            start, end = (
+                None if value is None else self._first_ns + round(value)
+                for value in (change.new.get("start"), change.new.get("end"))
+            )
+            self.zoom(start, end)
+        except PerflibError as error:
+            self.message = str(error)
+        finally:
+            self.filters = self._filters()
+
+    def _filters(self) -> dict[str, Any]:
+        start, end = (time - self._first_ns for time in self.recording.span(self.selection))
+        return {**self._texts, "start": start, "end": end}
 
     @traitlets.observe("selection")
     def _follow(self, change: Any) -> None:
@@ -217,7 +338,12 @@ class Timeline(anywidget.AnyWidget):
         self._draw()
 
     def _select(self, span: Selection) -> None:
-        wanted = replace(span, rows=self._chosen or self.found)
+        wanted = page.restricted(
+            self.recording,
+            replace(span, rows=self._chosen or self.found),
+            self._texts["locks"],
+            self._texts["function"],
+        )
         if wanted == self.selection:
             self._draw()
         else:
@@ -263,11 +389,19 @@ class Timeline(anywidget.AnyWidget):
             "per_page": self._per_page,
             "found": len(self._found),
             "threads": len(self._names),
+            "filtered": bool(self._texts["threads"]),
             "order": self._order,
             "orders": list(page.ORDERS),
-            "pattern": self._pattern,
             "back": bool(self._before),
+            "classes": list(page.CLASSES),
+            "class_palette": list(page.CLASSES.values()),
+            "used": page.used(self.recording, bins, self.selection).tobytes(),
+            "arrows": transitions.arrows(self.recording, replace(self.selection, rows=drawn)),
+            "critical_of": "critical path of what is shown",
+            "waker": page.WAKERS[self.recording.meta["backend"] == "preload"],
         }
+        self.highlight = {}
+        self.filters = self._filters()
 
     def _show_column(self, content: dict[str, Any]) -> None:
         """Show the longest interval of what is a column of pixels: there may be thousands."""

@@ -22,9 +22,9 @@ from perflib.instruments.threads.concurrency import (
     serial_parts,
     thread_states,
 )
-from perflib.instruments.threads.formats import Selection, State
+from perflib.instruments.threads.formats import Selection
 from perflib.instruments.threads.recording import Recording
-from perflib.instruments.threads.samples import cpu_samples, wait_samples
+from perflib.instruments.threads.samples import cpu_samples, off_cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
 from perflib.lab.choice import Choice
 from perflib.lab.flamegraph import flame_graph
@@ -34,14 +34,21 @@ from perflib.lab.theme import png
 from perflib.lab.threads import listing
 from perflib.lab.threads.figures import concurrency_figure
 from perflib.lab.threads.listing import Column
-from perflib.lab.threads.page import DRAWN, LABELS, duration, shown
+from perflib.lab.threads.page import DRAWN, LABELS, about, duration, number, shown
 from perflib.lab.threads.timeline import timeline
 from perflib.model.errors import PerflibError
 
 __all__ = ["By", "ThreadView", "thread_view"]
 
-By = Literal["CPU time", "waiting time"]
-"""What trees add up."""
+By = Literal["CPU time", "waiting time", "off-CPU time"]
+"""What trees and the flame graph add up; off-CPU: waiting for locks, sleeping and ready."""
+
+_ASKED = {"CPU time": cpu_samples, "waiting time": wait_samples, "off-CPU time": off_cpu_samples}
+_NONE = {
+    "CPU time": "no samples of CPU time",
+    "waiting time": "no waits for locks",
+    "off-CPU time": "no times without a core",
+}
 
 _MOST_ROWS = 25  # of a table
 _MOST_NODES = 300  # of a tree
@@ -97,7 +104,7 @@ class ThreadView(widgets.VBox):
         self._selected = widgets.HTML()
         self._selected.add_class("perflib-selected")
         self.weight = widgets.ToggleButtons(
-            options=["CPU time", "waiting time"],
+            options=list(_ASKED),
             description="trees by",
             style={"button_width": "9em"},
         )
@@ -140,7 +147,10 @@ class ThreadView(widgets.VBox):
         )
         super().__init__(
             [
-                widgets.HTML(f"<style>{_STYLE}</style>{_about(recording)}"),
+                widgets.HTML(
+                    f"<style>{_STYLE}</style>"
+                    + "".join(f"<p>{escape(text)}</p>" for text in about(recording))
+                ),
                 self.timeline,
                 self._selected,
                 self.weight,
@@ -171,8 +181,9 @@ class ThreadView(widgets.VBox):
 
     @property
     def by(self) -> By:
-        """What trees add up: ``"CPU time"`` or ``"waiting time"``."""
-        return "CPU time" if self.weight.value == "CPU time" else "waiting time"
+        """What trees add up: ``"CPU time"``, ``"waiting time"`` or ``"off-CPU time"``."""
+        chosen: By = self.weight.value
+        return chosen
 
     @by.setter
     def by(self, by: By) -> None:
@@ -192,8 +203,8 @@ class ThreadView(widgets.VBox):
         cpus = int(self.recording.meta["cpus"])
         self._selected.value = (
             f"<b>Selection:</b> {(start - first) / 1e9:.6f} s to {(end - first) / 1e9:.6f} s "
-            f"({duration(end - start)}), {_number(who, 'thread')}: on average "
-            f"{states['concurrency']:.2f} at work on {_number(cpus, 'core')}, "
+            f"({duration(end - start)}), {number(who, 'thread')}: on average "
+            f"{states['concurrency']:.2f} at work on {number(cpus, 'core')}, "
             f"{states['waiting']:.2f} waiting for a lock, {states['ready']:.2f} ready (run-queue "
             "delay)."
         )
@@ -285,8 +296,7 @@ class ThreadView(widgets.VBox):
         """Those of the selection, kept for the next view of it."""
         wanted = (self._selection, self.by)
         if self._sampled is None or self._sampled[0] != wanted:
-            ask = cpu_samples if self.by == "CPU time" else wait_samples
-            self._sampled = (wanted, ask(self.recording, self._selection))
+            self._sampled = (wanted, _ASKED[self.by](self.recording, self._selection))
         return self._sampled[1]
 
     def _draw_tree(self, title: str, tree: Callable[..., Node]) -> None:
@@ -296,8 +306,7 @@ class ThreadView(widgets.VBox):
         )
 
     def _nothing(self) -> str:
-        what = "no samples of CPU time" if self.by == "CPU time" else "no waits for locks"
-        return f"<p>There are {what} in this selection.</p>"
+        return f"<p>There are {_NONE[self.by]} in this selection.</p>"
 
     def _draw_calls(self) -> None:
         samples = self._samples()
@@ -357,7 +366,7 @@ def thread_view(recording: Recording, *, rows_per_page: int = 32) -> ThreadView:
     """All views of a recording: the timeline, and below it those of what is selected in it.
 
     Threads by state, how many work at once, locks with the paths that wait for them and who held
-    them, the longest waits, call trees by CPU time or by waiting time.
+    them, the longest waits, call trees by CPU time, by waiting time or by off-CPU time.
 
     Raises
     ------
@@ -369,31 +378,6 @@ def thread_view(recording: Recording, *, rows_per_page: int = 32) -> ThreadView:
     ``thread_view(Recording.open(folder))``
     """
     return ThreadView(recording, rows_per_page)
-
-
-def _about(recording: Recording) -> str:
-    """What was recorded, and what is uncertain about it."""
-    meta = recording.meta
-    length = duration(recording.end_ns - recording.start_ns)
-    who = f"{_number(len(recording.threads), 'thread')} on {_number(int(meta['cpus']), 'core')}"
-    words = [f"{who}, {length}, recorded by the backend “{meta['backend']}”."]
-    if meta["others_busy_ns"]:
-        others = duration(meta["others_busy_ns"])
-        words.append(f"While its threads were ready, other programs ran for {others}.")
-    lost = meta["lost"]
-    if lost["events"] or lost["samples"]:
-        words.append(
-            f"Lost: {lost['events']:,} events and {lost['samples']:,} samples; what they touch is "
-            f"marked ({LABELS[State.UNKNOWN]})."
-        )
-    if meta["cut"]:
-        words.append(f"It ends early: {meta['cut'].rstrip('.')}.")
-    words += meta["remarks"]
-    return "".join(f"<p>{escape(text)}</p>" for text in words)
-
-
-def _number(many: int, what: str) -> str:
-    return f"{many:,} {what}" if many == 1 else f"{many:,} {what}s"
 
 
 def _many(table: pd.DataFrame, what: str) -> str:

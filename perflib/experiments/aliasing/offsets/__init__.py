@@ -159,6 +159,8 @@ class AliasOffsets(Experiment):
         "simulated": "simulated 4K aliases of an element at each offset",
         "effects": "what predicted offsets cost each function, also beside a busy sibling where "
         "that was seen; its slowest and its fastest offset",
+        "remedy": "what an offset that is predicted to alias costs beside the 2048 bytes that "
+        "pl.alias_free gives; and how much of that is the distance alone",
         "used": "how many samples each function has, and how many of them are used",
     }
     plots = {

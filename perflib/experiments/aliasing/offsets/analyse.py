@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.aliasing.addresses import aliasing
+from perflib.experiments.aliasing.addresses import LINE_BYTES, aliasing
 from perflib.experiments.aliasing.alone import ALONE, SHARED, State, in_state
 from perflib.experiments.aliasing.offsets.claims import ALIASES, ALIASES_SHARED, SLOWEST
 from perflib.experiments.aliasing.offsets.functions import ROUTINES, Swept
@@ -25,6 +25,7 @@ __all__ = ["OTHER", "curves", "findings", "kind_of", "offset_findings", "tables"
 OTHER = "other"  # the kind of all functions that are not ours
 _ALPHA = 0.05
 _ENDS = ("", "_low", "_high")
+_APART_BYTES = 2048  # the distance of two arrays that pl.alias_free places
 
 
 def findings(run: Run) -> list[Finding]:
@@ -118,6 +119,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     return {
         **made,
         "effects": lambda: _effects(found, dict(_beside_sibling(run))),
+        "remedy": lambda: _remedy(found),
         "used": lambda: _used(run.samples),
     }
 
@@ -154,6 +156,24 @@ def _effects(
         row["fastest_offset_bytes"] = table.fastest.offset_bytes
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _remedy(functions: Iterable[tuple[Swept, OffsetTable]]) -> pd.DataFrame:
+    """Each predicted offset beside 2048 bytes, and beside 2048 at the same place in a line."""
+    rows = []
+    for swept, table in functions:
+        for before in map(int, table.offsets[aliasing(table.offsets)[0]]):
+            alike = _APART_BYTES + before % LINE_BYTES
+            if not {_APART_BYTES, alike} <= set(table.offsets):
+                continue
+            row = {"function": swept.name, "before_bytes": before, "after_bytes": _APART_BYTES}
+            for what, after in (("cost", _APART_BYTES), ("distance", alike)):
+                names = [f"{what}{end}_percent" for end in _ENDS]
+                row |= dict(zip(names, table.difference(before, after), strict=True))
+            rows.append(row)
+    named = ["cost", "distance"]
+    columns = [f"{what}{end}_percent" for what in named for end in _ENDS]
+    return pd.DataFrame(rows, columns=["function", "before_bytes", "after_bytes", *columns])
 
 
 def _used(samples: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,127 @@
+"""The command that records where a job's time goes: record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from perflib.cli.output import (
+    command_words,
+    examples,
+    json_option,
+    parameter_option,
+    preset_option,
+    quiet,
+    say,
+)
+from perflib.cli.times import seconds
+from perflib.model.errors import UserError
+
+__all__ = ["record"]
+
+_LONGEST_S = 1e6
+
+
+@click.command(
+    epilog=examples(
+        "perflib record -- ./my-job --events 3",
+        "perflib record --event 73 --core 0,8 -p budget_s=300 -- ./my-job",
+        "perflib record --event 'Zee|ttbar' --slowest 1 -- ./my-job",
+        "perflib record --pid 4711 --for 10s",
+    )
+)
+@command_words
+@click.option(
+    "--event",
+    metavar="RE",
+    help="Only events of this name or number; an expression may find several.",
+)
+@click.option(
+    "--slowest", type=float, metavar="PERCENT", help="Only so many of these events, the slowest."
+)
+@click.option("--pid", type=int, help="A process that runs already, in place of COMMAND.")
+@click.option(
+    "--log", type=click.Path(path_type=Path), metavar="FILE", help="Where --pid logs its events."
+)
+@click.option("--cpus", metavar="LIST", help="Whatever runs on these CPUs: 0-3,8, or all.")
+@click.option(
+    "--for", "for_s", metavar="TIME", callback=seconds, help="How long, without --event: 10s."
+)
+@click.option("--core", metavar="A[,B]", help="Start COMMAND on A, or on both in turn.")
+@parameter_option
+@preset_option
+@json_option
+def record(
+    command: tuple[str, ...],
+    event: str | None,
+    slowest: float | None,
+    pid: int | None,
+    log: Path | None,
+    cpus: str | None,
+    for_s: float | None,
+    core: str | None,
+    assignments: tuple[str, ...],
+    preset: str | None,
+    as_json: bool,
+) -> None:
+    """Record where a job's time goes, function by function.
+
+    COMMAND is started once, or on two cores in turn until the comparison is precise; a process
+    that runs already goes on. Events are found by the job's log: job_begin and job_end say how
+    ('perflib list event_profile'). It is a run of 'event_profile' like all others; what COMMAND
+    prints is not shown.
+    """
+    from perflib.cli.measure import measured
+    from perflib.experiments import get
+    from perflib.experiments.event_profile import EventParams
+    from perflib.experiments.event_profile.measure import cannot_see
+    from perflib.framework import configured
+    from perflib.framework.params import assignments as read
+
+    given: dict[str, Any] = {"event": event or ""}
+    given |= _target(command, pid, log, cpus)
+    if slowest is not None:
+        given["slowest_percent"] = slowest
+    if for_s is not None:
+        given["duration_s"] = for_s
+    if core is not None:
+        if not command:
+            msg = "--core is where COMMAND is started: give it after --"
+            raise UserError(msg)
+        given["cores"] = core
+    elif command:
+        given["pinned"] = False
+    others = read(assignments)
+    if command:
+        given["job_timeout_s"] = _LONGEST_S
+    if core is None or core.isdecimal():
+        given["once"] = True
+    for name in others.keys() & {"job_timeout_s", "once", "pinned"}:
+        del given[name]  # they follow from the options, unless -p says otherwise
+    if not quiet():
+        params = configured.params(get("event_profile"), {**others, **given}, preset)
+        assert isinstance(params, EventParams)
+        for sentence in cannot_see(params):
+            say(sentence)
+    measured("event_profile", given, assignments, preset, as_json)
+
+
+def _target(
+    command: tuple[str, ...], pid: int | None, log: Path | None, cpus: str | None
+) -> dict[str, Any]:
+    """What is recorded, as parameters."""
+    from perflib.framework.jobs import command_template
+
+    if (bool(command), pid is not None, cpus is not None).count(True) != 1:
+        msg = "what is recorded? one of --pid, --cpus and a command after --"
+        raise UserError(msg)
+    if log is not None and pid is None:
+        msg = "--log is where the process of --pid logs; a command's output is read as it comes"
+        raise UserError(msg)
+    if command:
+        return {"job": "command", "job_command": command_template(command)}
+    if pid is not None:
+        return {"job": "running", "job_pid": pid, "job_log": "" if log is None else str(log)}
+    return {"job": "cpus", "cores": cpus}

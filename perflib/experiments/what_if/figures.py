@@ -1,0 +1,129 @@
+"""The figures of gains: against the speed-up, and beside what a profile suggests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from perflib.experiments.what_if.analyse import tables
+from perflib.framework.plots import intervals
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from perflib.model.run import Run
+
+__all__ = ["plots"]
+
+_COLUMNS = 3
+_MUTED = "0.55"
+_KINDS = {"function": "function", "lock": "lock", "lock_taken_in": "lock"}
+
+
+def plots(run: Run) -> dict[str, Callable[[], Figure]]:
+    """How each figure is drawn."""
+    made = {name: make() for name, make in tables(run).items()}
+    if made["gains"].empty:
+        return {}
+    return {
+        "gains": lambda: _gains(made["gains"]),
+        "targets": lambda: _targets(made["targets"]),
+    }
+
+
+def _gains(table: pd.DataFrame) -> Figure:
+    """A panel a target: gain against speed-up."""
+    targets = list(table.groupby(["kind", "target"], sort=False))
+    columns = min(_COLUMNS, len(targets))
+    rows = -(-len(targets) // columns)
+    figure = Figure(figsize=(1.2 + 2.9 * columns, 1.6 + 2.5 * rows))
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for axes, ((kind, name), mine) in zip(panels.ravel(), targets, strict=False):
+        _panel(axes, mine)
+        axes.set_title(f"{name} ({_KINDS[str(kind)]})", fontsize="medium")
+    for axes in panels.ravel()[len(targets) :]:
+        axes.set_visible(False)
+    low, high = _limits(table)
+    panels[0, 0].set_ylim(low, high)
+    panels[0, 0].set_xlim(0, 105)
+    panels[0, 0].set_xticks([0, 25, 50, 75, 100])
+    figure.supxlabel("the target is faster by (%)", fontsize="medium")
+    figure.supylabel("the job takes less time by (%)", fontsize="medium")
+    figure.suptitle("What if it were faster? 95 % intervals")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize="small", ncols=3, loc="outside lower center")
+    return figure
+
+
+def _panel(axes: Axes, mine: pd.DataFrame) -> None:
+    x = mine["speedup_percent"].to_numpy(np.float64)
+    axes.axhline(0, color="0.3", lw=0.8)
+    slope = float((mine["profile_percent"] / mine["speedup_percent"]).mean())
+    axes.plot([0, 100], [0, 100 * slope], color=_MUTED, ls="--", label="share of CPU time")
+    _dots(axes, x - 1.2, mine, "gain_percent", "o", "C0", "predicted (delays)")
+    _dots(axes, x + 1.2, mine, "real_percent", "s", "C3", "really made cheaper")
+
+
+def _targets(table: pd.DataFrame) -> Figure:
+    """A row a target: three answers to what it gains."""
+    figure = Figure(figsize=(8, 2.0 + 0.5 * len(table)))
+    axes = figure.subplots()
+    place = np.arange(len(table))[::-1]
+    axes.axvline(0, color="0.3", lw=0.8)
+    axes.barh(
+        place, table["profile_percent"].fillna(0.0), color=_MUTED, alpha=0.45, height=0.66,
+        label="by its share of CPU time",
+    )  # fmt: skip
+    _dots(
+        axes, place + 0.13, table, "gain_percent", "o", "C0", "predicted (delays)", horizontal=True
+    )
+    _dots(
+        axes, place - 0.13, table, "real_percent", "s", "C3", "really made cheaper", horizontal=True
+    )
+    kinds = table["kind"].map(_KINDS)
+    named = zip(table["target"], kinds, table["speedup_percent"], strict=True)
+    axes.set_yticks(place, [f"{name} ({kind}), {percent:g} %" for name, kind, percent in named])
+    axes.set_ylim(-0.6, len(table) - 0.4)
+    axes.set_xlim(*_limits(table))
+    axes.set_xlabel("the job takes less time by (%), 95 % intervals")
+    axes.set_title("What each target would gain, if it were faster by so much")
+    axes.grid(visible=False, axis="y")
+    figure.legend(fontsize="small", ncols=3, loc="outside lower center")
+    return figure
+
+
+def _dots(
+    axes: Axes,
+    places: npt.NDArray[Any],
+    table: pd.DataFrame,
+    column: str,
+    mark: str,
+    colour: str,
+    label: str,
+    *,
+    horizontal: bool = False,
+) -> None:
+    values = table[column].to_numpy(np.float64)
+    low, high = (table[f"{column}_{end}"].to_numpy(np.float64) for end in ("low", "high"))
+    style: dict[str, Any] = {"fmt": mark, "ms": 5, "color": colour, "label": label}
+    if horizontal:
+        intervals(axes, values, places, low, high, horizontal=True, **style)
+    else:
+        intervals(axes, places, values, low, high, **style)
+
+
+def _limits(table: pd.DataFrame) -> tuple[float, float]:
+    """By the points: the interval of a few rounds may be many times as long."""
+    columns = ["gain_percent", "real_percent", "profile_percent"]
+    values = table[columns].to_numpy(np.float64).ravel()
+    values = values[np.isfinite(values)]
+    low, high = float(min(values, default=0.0)), float(max(values, default=0.0))
+    width = max(high, 5.0) - min(low, 0.0)
+    low, high = min(low, 0.0) - 0.15 * width, max(high, 5.0) + 0.15 * width
+    return (low, high) if math.isfinite(high - low) else (-5.0, 100.0)
