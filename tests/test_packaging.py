@@ -42,9 +42,10 @@ RUN = {
     "pyarrow": "pandas.read_parquet uses it",
 }
 DEVELOPMENT_TOOLS = {
-    "build", "check-wheel-contents", "clang-format", "hatchling", "mypy", "nbval", "nox",
-    "pandas-stubs", "pre-commit", "pytest-timeout", "ruff", "twine", "types-cffi", "types-psutil",
-    "types-pyyaml", "types-regex", "types-tqdm",
+    "build", "check-wheel-contents", "clang-format", "hatchling", "latex2mathml", "mypy", "myst-nb",
+    "nbval", "nox", "pandas-stubs", "pre-commit", "pydata-sphinx-theme",
+    "pytest-timeout", "ruff", "sphinx", "twine", "types-cffi", "types-psutil", "types-pyyaml",
+    "types-regex", "types-tqdm",
 }  # fmt: skip
 
 
@@ -187,7 +188,7 @@ def test_every_development_dependency_is_used() -> None:
 # The rooms from the ground up: a module imports from its own room and from those before it.
 ROOMS = (
     "stats", "model", "kernels", "machine", "measure", "instruments", "framework", "experiments",
-    "remedies", "investigation", "fleet", "lab", "batch", "cli", "__main__",
+    "remedies", "investigation", "fleet", "lab", "course", "batch", "cli", "__main__",
 )  # fmt: skip
 ON_SCREEN = {"IPython", "anywidget", "ipywidgets", "matplotlib", "seaborn", "traitlets"}
 HEAVY = {*ON_SCREEN, "duckdb", "numpy", "pandas", "scipy"}
@@ -277,7 +278,7 @@ def test_no_experiment_imports_another() -> None:
 def test_only_what_draws_imports_figures_and_widgets() -> None:
     """At import time: the lab, and an experiment's figures, which are imported to be drawn."""
     for path in MODULES:
-        drawing = path.stem in {"figures", "plots"} or room_of(name_of(path)) == "lab"
+        drawing = path.stem in {"figures", "plots"} or room_of(name_of(path)) in {"lab", "course"}
         if not drawing:
             found = {name.split(".")[0] for name in imported(at_import(parsed(path)))}
             assert not found & ON_SCREEN, path
@@ -457,7 +458,7 @@ def test_the_readme_names_subcommands_that_exist() -> None:
     commands = set(cli.list_commands(click.Context(cli)))
     texts = [(TOP / name).read_text() for name in ("README.md", "CONTRIBUTING.md")]
     texts += [path.read_text() for path in (TOP / "docs").glob("*.md")]
-    named = set(re.findall(r"(?:^|`)perflib ([a-z]+)", "\n".join(texts), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)perflib ([a-z][a-z-]*)", "\n".join(texts), re.MULTILINE))
     assert named
     assert named <= commands
 

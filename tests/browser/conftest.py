@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -95,9 +96,9 @@ def console() -> list[str]:
     return []
 
 
-@pytest.fixture
-def page(console: list[str]) -> Iterator[Any]:
-    """A page of headless Chromium whose errors go to ``console``."""
+@contextlib.contextmanager
+def started_browser() -> Iterator[Any]:
+    """Headless Chromium; a test that needs it is skipped where it is missing."""
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="needs Playwright: pip install 'perflib-jupyter[dev]'"
     )
@@ -106,6 +107,14 @@ def page(console: list[str]) -> Iterator[Any]:
         pytest.skip("needs Chromium: apt-get install chromium")
     with playwright.sync_playwright() as running:
         browser = running.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(console: list[str]) -> Iterator[Any]:
+    """A page of headless Chromium whose errors go to ``console``."""
+    with started_browser() as browser:
         opened = browser.new_page(viewport={"width": 1300, "height": 1600})
         opened.on("pageerror", lambda error: console.append(f"uncaught: {error}"))
         opened.on(
@@ -117,4 +126,3 @@ def page(console: list[str]) -> Iterator[Any]:
             ),
         )
         yield opened
-        browser.close()

@@ -44,7 +44,8 @@ def open_notebook(page: Any, url: str) -> None:
 
 def run_all(page: Any) -> None:
     """Run all cells to their end; none may fail, or say anything to stderr."""
-    assert page.evaluate(_RUN_ALL) == []
+    said = page.evaluate(_RUN_ALL)
+    assert said == [], said
 
 
 def errors(console: list[str]) -> list[str]:

@@ -13,7 +13,9 @@ import pytest
 
 from perflib.instruments.threads.formats import State
 from perflib.lab.threads.page import colours
+from perflib.lab.threads.standalone import write_html
 from tests.browser.notebooks import errors, open_notebook, run_all, write_notebook
+from tests.instruments.threads.made import recording_of
 
 _TOP = Path(__file__).parents[2]
 _CELL = f"""
@@ -42,6 +44,7 @@ _COLOUR = """(canvas, [share, row]) => {
   const [r, g, b] = canvas.getContext('2d').getImageData(x, row * 18 + 9, 1, 1).data;
   return '#' + [r, g, b].map((part) => part.toString(16).padStart(2, '0')).join('');
 }"""
+_MS = 1_000_000
 _TRUST = "from nbformat.sign import TrustNotebookApp as app; app.launch_instance()"
 
 
@@ -131,7 +134,7 @@ def test_threads_over_time(
     facts = graph.place.inner_text()
     assert "10.0 ms" in facts
     assert "formula_lock" in facts
-    stack = graph.place.locator("li").all_inner_texts()
+    stack = graph.place.locator(".perflib-timeline-frame").all_inner_texts()
     assert stack == ["lock_wait", "construct", "formula", "event_loop", "main"]
     mark = page.locator(".perflib-timeline-mark").bounding_box()
     stage = graph.stage.bounding_box()
@@ -150,7 +153,8 @@ def test_threads_over_time(
     graph.span("(100 ms)")
     graph.press("ArrowUp", "ArrowUp", *["ArrowLeft"] * 40, "Enter")
     graph.place.get_by_text("main: running").wait_for()
-    assert graph.place.locator("li").all_inner_texts() == ["physics", "event_loop", "main"]
+    stack = graph.place.locator(".perflib-timeline-frame").all_inner_texts()
+    assert stack == ["physics", "event_loop", "main"]
     graph.press("+")
     low, high = graph.span("(50.0 ms)")
     graph.press("PageDown")
@@ -173,7 +177,7 @@ def test_threads_over_time(
     assert graph.span("(66.7 ms)") == pytest.approx((0, 66.7), abs=0.5)
 
     # Names: a filter, a wrong one, a choice.
-    field = page.get_by_placeholder("regular expression")
+    field = page.get_by_label("threads", exact=True)
     field.fill("idle-(")
     field.press("Enter")
     page.get_by_role("alert").filter(has_text="no regular expression").wait_for()
@@ -227,3 +231,94 @@ def test_a_notebook_that_was_run_elsewhere_shows_its_view(
     graph.drag(0.2, 0.4)
     page.get_by_role("alert").filter(has_text="does not answer").wait_for()
     assert graph.colour(0.15, 1) == colours()[State.WAITING]
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> str:
+    """The address of a page that stands alone."""
+    recording, path = recording_of(
+        tmp_path / "recording",
+        [
+            [(0, 40 * _MS, 0), (40 * _MS, 100 * _MS, 3)],
+            [(0, 10 * _MS, 0), (10 * _MS, 40 * _MS, 2, 0, -1, 1, 0, 1), (40 * _MS, 70 * _MS, 0),
+             (70 * _MS, 100 * _MS, 3)],
+            [(0, 20 * _MS, 0), (20 * _MS, 70 * _MS, 2, 0, -1, 0, 1, 0), (70 * _MS, 100 * _MS, 0)],
+        ],
+        names=["main", "<img src=x>", "third"],
+        samples=[(5 * _MS, 0, 6, 40 * _MS), (50 * _MS, 1, 4, 30 * _MS)],
+        meta={"cpus": 2},
+    ), tmp_path / "page.html"  # fmt: skip
+    write_html(recording, path, "Alone")
+    return path.as_uri()
+
+
+def test_a_page_that_stands_alone(
+    page: Any, alone: str, console: list[str], tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(alone)
+    graph = Graph(page)
+    graph.wait_for_note("Threads 1 to 3 of 3")
+    assert graph.names.all_inner_texts() == ["main", "<img src=x>", "third"]
+    seen = [graph.colour(share, row) for share, row in ((0.2, 0), (0.2, 1), (0.9, 1), (0.5, 2))]
+    states = (State.RUNNING, State.WAITING, State.SLEEPING, State.WAITING)
+    assert seen == [colours()[state] for state in states]
+    assert page.locator(".perflib-timeline-over .arrow").count() == 2
+    assert "formula_lock" in page.locator(".perflib-timeline-over").text_content()
+
+    # A wait's wake-ups, by the mouse at rest and by a click.
+    page.mouse.move(*graph.point(0.5, 2))
+    page.locator(".perflib-timeline-over .link").first.wait_for()
+    assert page.locator(".perflib-timeline-over .link").count() == 2
+    assert page.locator(".perflib-timeline-over .critical").count() == 1
+    graph.click(0.5, 2)
+    graph.place.get_by_text("third: waiting for a lock").wait_for()
+    listed = graph.place.locator(".perflib-timeline-link").all_inner_texts()
+    assert [text.partition(": ")[2] for text in listed] == [
+        "<img src=x> → third through output_module",
+        "main → <img src=x> through formula_lock",
+    ]
+    page.get_by_text("critical path of the whole job").wait_for()
+    page.screenshot(path=tmp_path / "alone.png", full_page=True)
+
+    # Filters are in the address; back and forward work.
+    page.get_by_label("locks", exact=True).fill("formula")
+    page.get_by_label("locks", exact=True).press("Enter")
+    page.wait_for_url("**#locks=formula")
+    graph.drag(0.2, 0.6)
+    page.wait_for_url("**from=*")
+    tables = page.locator("#perflib-tables")
+    tables.get_by_text("formula_lock").wait_for()
+    assert "output_module" not in tables.inner_text()
+    page.go_back()
+    page.wait_for_url("**#locks=formula")
+    graph.wait_for_note("100 ms of 100 ms shown")
+    page.go_back()
+    tables.get_by_text("output_module").wait_for()
+    page.go_forward()
+    tables.get_by_text("output_module").wait_for(state="detached")
+
+    # An address is a view; one that is wrong says so, and everything is shown.
+    page.goto("about:blank")
+    page.goto(f"{alone}#threads=third&from=0.02&to=0.06")
+    graph.wait_for_note("40.0 ms of 100 ms shown")
+    assert graph.names.all_inner_texts() == ["third"]
+    for wrong in ("threads=a(", "colour=red", "from=9", "page=-1", "order=size", "chosen=7"):
+        page.goto("about:blank")
+        page.goto(f"{alone}#{wrong}")
+        page.get_by_role("alert").filter(has_text="Everything is shown").wait_for()
+        assert graph.names.count() == 3
+    assert errors(console) == []
+    assert {url.partition("#")[0] for url in asked} <= {alone, "about:blank"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_narrow_page_does_not_scroll_sideways(page: Any, alone: str, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(alone)
+    page.locator(".perflib-timeline-name").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", back)[:3])) > 380) == (scheme == "light")

@@ -294,7 +294,7 @@ def test_ctrl_c_keeps_what_there_is_and_exits_0(home: Path) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     record = json.loads(out)
-    assert set(record) == {"run", "experiment", "findings", "samples"}
+    assert set(record) == {"run", "experiment", "findings", "recorded", "samples"}
     assert load(Path(record["samples"])).provenance["stopped"] == "interrupted"
 
 

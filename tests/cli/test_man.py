@@ -21,13 +21,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_there_is_a_page_for_every_command(pages: dict[str, Path]) -> None:
     names = cli.list_commands(click.Context(cli))
-    below = {name for name in pages if name.startswith("perflib-fleet-")}
-    assert {"perflib-fleet-plan", "perflib-fleet-run"} <= below
+    groups = ("perflib-fleet-", "perflib-course-", "perflib-threads-")
+    below = {name for name in pages if name.startswith(groups)}
+    assert {"perflib-fleet-plan", "perflib-fleet-run", "perflib-course-build"} <= below
     assert "perflib-fleet-job" not in pages  # engines call it
     assert set(pages) - below == {"perflib", *(f"perflib-{name}" for name in names)}
     top = pages["perflib"].read_text(encoding="utf-8")
     for name in names:
-        assert f"\\fBperflib\\-{name}(1)\\fR" in top
+        escaped = name.replace("-", "\\-")
+        assert f"\\fBperflib\\-{escaped}(1)\\fR" in top
 
 
 def test_a_page_has_the_options_and_examples_of_the_help(pages: dict[str, Path]) -> None:

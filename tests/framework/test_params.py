@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
 from perflib.experiments import NAMES, get
+from perflib.experiments.what_if import WhatIfParams
 from perflib.framework import params as params_module
 from perflib.framework.params import Params, describe_fields, parameter
 from perflib.machine.hardware.caches import caches
@@ -52,6 +53,7 @@ NO_ENVIRONMENT: list[Any] = [
 
 # What else must be said for a value to be valid.
 COMPANIONS: dict[str, dict[str, Any]] = {
+    "duration_s": {"event": ""},
     "job_pid": {"job": "running", "job_log": "job.log"},
     "functions": {"function_bytes": 64},
     "function_bytes": {"functions": 2},
@@ -97,8 +99,10 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
         return NO_CORES
     if name in ("settings", "environment"):
         return NO_SETTINGS if name == "settings" else NO_ENVIRONMENT
-    if name in ("preload", "ignore"):
+    if list[str] in kinds and (name in ("preload", "ignore") or params is WhatIfParams):
         return [None, True, 5, {}, [5], [None]]
+    if name == "speedups":
+        return ["", "x", None, True, {}, [], [0], [101], [None]]
     if name == "jobs":
         return ["", "x", "1,x", "0", None, True, 1.5, [], {}, ["x"], [0], [1, 257], [None]]
     if name == "sizes_kib":
@@ -109,9 +113,9 @@ def wrong_values(params: type[Params], name: str) -> list[Any]:
         return ["", None, True, 5, 1.5, [], {}, [5], [None]]
     if any(typing.get_origin(kind) is list for kind in kinds):  # of numbers, or of choices
         return ["xyzzy", None, True, 1.5, {}, [None], [True], ["xyzzy"]]
-    if name == "event":  # a number or a name
-        return ["", 1.5, True, [], {}, None]
-    if name == "call_graph":  # at the command line 'none' is no value, and a kind of call graph
+    if name == "event":  # a number, a name, or nothing
+        return [1.5, True, [], {}, None]
+    if name in ("call_graph", "callers"):  # at the command line 'none' is no value, and a kind
         return ["", "xyzzy", "FP", 5, True, [], {}]
     if int in kinds:
         return [*NO_INTEGERS, *nothing, *map(int, beyond(bounds(params, name), 1))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ Asked = list[tuple[str, dict[str, Any]]]
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Recorded runs in place of measurements; steps and parameters as they were asked for."""
     made: Asked = []
 
@@ -46,13 +45,13 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         shutil.copy(path, store.saved_path(run.id))
         return run, ""
 
-    with monkeypatch.context() as patch:
-        patch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
-        patch.setenv("PERFLIB_PROGRESS", "none")
-        patch.setattr(module, "examine", lambda: {"machine": describe(), "checks": CHECKS})
-        patch.setattr(Investigation, "_measured", measured)
-        patch.chdir(tmp_path)
-        yield made
+    # Undone together with what a test itself changes: in another order `measured` would stay.
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    monkeypatch.setattr(module, "examine", lambda: {"machine": describe(), "checks": CHECKS})
+    monkeypatch.setattr(Investigation, "_measured", measured)
+    monkeypatch.chdir(tmp_path)
+    return made
 
 
 @pytest.fixture

@@ -72,6 +72,23 @@ def test_an_item_seen_mostly_on_the_slow_core_is_not_taken_for_a_costly_one() ->
     assert own.low < 5 < own.high
 
 
+@pytest.mark.parametrize("known_block", [None, 2])
+def test_a_core_whose_clock_is_seldom_known_is_not_slower_for_it(known_block: int | None) -> None:
+    """Both run at the same clock; of one the probes found a step alone that it seldom reaches."""
+    made = rows()
+    step = 0.05 + 0.02 * np.sin(made.block)  # both cores, block by block
+    cpu = made.cpu_ns * np.exp(step)
+    clock = np.where(made.core == 0, step, np.nan)
+    if known_block is not None:
+        clock[(made.core == 1) & (made.block == known_block)] = 0.0
+    random = np.random.default_rng(4)
+    clock[(made.core == 1) & (made.block != 5) & (random.random(len(clock)) < 0.1)] = 0.0
+    found = decompose(rows(cpu_ns=cpu, wall_ns=cpu, clock=clock))
+    for core in found.own:
+        assert abs(core.slowdown.effect) < 0.1
+        assert core.slowdown.low < 0 < core.slowdown.high
+
+
 def test_a_stop_is_of_other_tasks_of_a_quota_or_of_the_hypervisor() -> None:
     made = rows()
     away = np.where(made.core == 1, 0.25, 0.0) * made.cpu_ns

@@ -282,7 +282,7 @@ def test_the_tables_of_a_comparison_have_a_row_for_each_function_and_core() -> N
     run = run_of(samples(6, costlier={(1, "kv_locate"): 0.3}))
     made = {name: make() for name, make in get("event_profile").derived(run).items()}
     cores = ["additional_time_cpu1", "cost_cpu1"]
-    assert list(made) == ["profile", "flat", *cores, "trials", "time_line"]
+    assert list(made) == ["profile", "flat", "modules", *cores, "trials", "time_line"]
     additional = made["additional_time_cpu1"]
     assert additional["function"][0] == "kv_locate"
     assert additional["unit"].unique().tolist() == ["ns"]

@@ -93,14 +93,23 @@ def command(tmp_path: Path, script: str) -> dict[str, Any]:
     [
         ({"job": "command"}, "job=command and job_command=... go together"),
         ({"job_command": "x"}, "job=command and job_command=... go together"),
-        ({"job": "running"}, "job=running, job_pid=... and job_log=... go together"),
-        ({"job": "running", "job_pid": 1}, "job_log=... go together"),
-        ({"job": "running", "job_log": "x"}, "job_pid=... and"),
-        ({"job_pid": 1, "job_log": "x"}, "job=running, job_pid=..."),
+        ({"job": "running"}, "job=running and job_pid=... go together, job_log=... with both"),
+        ({"job": "running", "job_pid": 1}, "event=... and job_log=... go together; for all"),
+        ({"job": "running", "job_log": "x"}, "job=running and job_pid=... go together"),
+        ({"job_pid": 1, "job_log": "x"}, "job=running and job_pid=... go together"),
+        ({"job": "running", "job_pid": 1, "event": ""}, "job=running without an event: say how l"),
+        ({"job": "running", "job_pid": 1, "job_log": "x", "event": ""}, "go together; for all"),
+        ({"job": "cpus"}, "job=cpus has no log and no events: event='73' must be empty"),
+        ({"job": "cpus", "event": ""}, "job=cpus without an event: say how long with duration_s"),
+        ({"duration_s": 3}, "duration_s is for recordings without an event"),
+        ({"event": "", "slowest_percent": 1}, "slowest_percent is of events: say which"),
+        ({"slowest_percent": 0}, "'slowest_percent': 0: .* greater than 0"),
+        ({"job": "command", "job_command": "x", "event": "(a"}, "wanted events is no regular"),
+        ({"event": r"(?P<evnt>\d)"}, "the only named group is 'event', not 'evnt'"),
         ({"job": "running", "job_pid": 0, "job_log": "x"}, "'job_pid': 0: .* greater than or"),
         ({"event": "abc"}, "events of job=program have numbers from 0: event='abc' is none"),
         ({"job": "pythia", "event": "-1"}, "of job=pythia .* event='-1'"),
-        ({"event": ""}, "'event': '': .* at least 1 character"),
+        ({"event": "7|x"}, "events of job=program have numbers from 0: event='7|x'"),
         ({"event": True}, "'event': True: Input should not be true or false"),
         ({"event": 7.5}, "'event': 7.5: Input should be a valid string"),
         ({"costlier_core": 1, "job": "pythia"}, "costlier_core needs job=program"),
@@ -140,7 +149,7 @@ def test_the_form_has_a_field_of_the_right_kind_for_each_parameter() -> None:
     shown = Form("event_profile")
     fields = shown.fields.widgets
     assert set(fields) == set(EventParams.model_fields)
-    assert fields["job"].options == ("program", "pythia", "command", "running")
+    assert fields["job"].options == ("program", "pythia", "command", "running", "cpus")
     assert (fields["event"].value, fields["sampled_event"].value) == ("73", "none")
     fields["event"].value = "7x"
     assert "events of job=program have numbers from 0" in shown.message
@@ -215,7 +224,7 @@ def test_a_short_run_is_a_table_of_samples_in_the_event_and_is_saved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Beside a load a second brings few samples of any function.
-    monkeypatch.setattr("perflib.experiments.event_profile.measure._LEAST_SAMPLES", 5)
+    monkeypatch.setattr("perflib.experiments.event_profile.recorded._LEAST_SAMPLES", 5)
     run = EVENT.measure(make(**SHORT, frequency_hz=5000))
     table, provenance = run.samples, run.provenance
     assert set(table) == {column.name for column in EVENT.columns}
@@ -383,7 +392,7 @@ def test_a_running_job_is_profiled_once(tmp_path: Path) -> None:
         finally:
             job.kill()
     assert run.provenance["plan"] == {"cores": [-1], "reference": -1}
-    assert (run.provenance["trials"], run.provenance["stopped"]) == (1, "precise enough")
+    assert (run.provenance["trials"], run.provenance["stopped"]) == (1, "recorded once")
     assert set(run.samples["core"]) == {-1}
     assert set(run.samples["pid"]) == {job.pid}
     assert by_subject(EVENT.analyse(run))["standing out"].verdict == "inconclusive"
@@ -656,7 +665,7 @@ def drawn(table: pd.DataFrame) -> dict[str, str]:
 )
 def test_every_table_has_figures_with_labels(table: pd.DataFrame, names: list[str]) -> None:
     words = drawn(table)
-    assert list(words) == names
+    assert list(words) == ["modules", *names]
     if "cost" in words:
         assert "share of the event (%), 95 % interval (counting only)" in words["cost"]
         assert words["cost"].endswith(("\nf", "\nkv_runge_kutta"))  # the largest, on top

@@ -16,7 +16,10 @@ from typing import Any
 import pytest
 
 from perflib.experiments.event_profile import measure
-from perflib.experiments.event_profile.measure import ProfiledJobs, ProfiledRunning, repeats_for
+from perflib.experiments.event_profile import recorded as recorded_module
+from perflib.experiments.event_profile import trials as trials_module
+from perflib.experiments.event_profile.measure import repeats_for
+from perflib.experiments.event_profile.trials import Events, ProfiledJobs, ProfiledRunning
 from perflib.instruments.joblog.follow import Follower
 from perflib.instruments.joblog.joblog import JobEvent
 from perflib.instruments.joblog.jobrun import JobResult
@@ -78,12 +81,15 @@ def test_a_pilot_without_a_time_says_what_the_job_said(
 def jobs(tmp_path: Path, script: str, **options: Any) -> ProfiledJobs:
     path = tmp_path / "job.py"
     path.write_text(f"import os, signal, sys, time\n{BURN}\n{script}")
-    given: dict[str, Any] = {"event": "abc", "timeout_s": 60.0, "sampling": OFTEN}
+    given: dict[str, Any] = {
+        "events": Events("abc", before=2),
+        "timeout_s": 60.0,
+        "sampling": OFTEN,
+    }
     return ProfiledJobs(
         [f"{sys.executable} {path} {{first}} {{events}} {{seed}}"],
         NAMED,
         [Conditions(cpu=CPU)],
-        events_before=2,
         seed=9,
         **given | options,
     )
@@ -130,9 +136,9 @@ def test_events_before_are_no_more_than_there_are(
         msg = "seen"
         raise MeasurementError(msg)
 
-    monkeypatch.setattr(measure, "profile_job", profile_job)
+    monkeypatch.setattr(trials_module, "profile_job", profile_job)
     with pytest.raises(MeasurementError, match="seen"):
-        jobs(tmp_path, "", event=event).take(0, None)
+        jobs(tmp_path, "", events=Events(event, before=2)).take(0, None)
     assert commands[0][-3:] == [first, events, "9"]
 
 
@@ -193,7 +199,7 @@ def test_expressions_that_backtrack_are_the_users_mistake(
         msg = "the expression backtracks"
         raise UserError(msg)
 
-    monkeypatch.setattr(measure, "profile_job", profile_job)
+    monkeypatch.setattr(trials_module, "profile_job", profile_job)
     with pytest.raises(UserError, match="backtracks"):
         jobs(tmp_path, "").take(0, None)
 
@@ -233,7 +239,7 @@ def replayed(
 ) -> ProfiledJobs:
     """Trials with these recordings."""
     left = iter(profiles)
-    monkeypatch.setattr(measure, "profile_job", lambda *_, **__: next(left))
+    monkeypatch.setattr(trials_module, "profile_job", lambda *_, **__: next(left))
     trials = jobs(tmp_path, "")
     for _ in profiles:
         check_columns(trials.take(0, None))
@@ -263,7 +269,7 @@ def test_a_problem_of_every_trial_is_reported_once(
     assert "(in 3 trials;" in poor
     assert lost_some.startswith("perf lost 100 samples, 0.5 % of all: ask for fewer (in 3 trials;")
     assert odd.startswith("odd end (in 3 trials")
-    assert trials.provenance()["remarks"] == ["The CPU clock is sampled."]
+    assert trials.provenance()["remarks"][0] == "The CPU clock is sampled."
 
 
 def test_one_problem_stands_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -281,7 +287,7 @@ def test_a_functions_file_is_looked_into_once_and_only_if_it_matters(
         commands.append(function)
         return real_annotate(samples, function)
 
-    monkeypatch.setattr(measure, "annotate", annotate)
+    monkeypatch.setattr(recorded_module, "annotate", annotate)
     few = sampled_text(tmp_path / "few.txt", 30, "rare")
     many = sampled_text(tmp_path / "many.txt", 60, "kv_step_0007")
     nameless = sampled_text(tmp_path / "nameless.txt", 60, "[unknown]", "[unknown]")
@@ -304,7 +310,7 @@ while True:
 
 
 def running(pid: int, log: Path, timeout_s: float = 60.0) -> ProfiledRunning:
-    return ProfiledRunning(pid, str(log), NAMED, "7", timeout_s, OFTEN)
+    return ProfiledRunning(pid, str(log), NAMED, Events("7"), timeout_s, OFTEN)
 
 
 @pytest.fixture

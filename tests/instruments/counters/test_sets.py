@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from perflib.framework.published import published
+from perflib.instruments.counters import pfm
+from perflib.instruments.counters import sets as sets_module
 from perflib.instruments.counters.aliases import aliases
 from perflib.instruments.counters.events import Event
 from perflib.instruments.counters.groups import Group, Lacking, in_domain
@@ -19,6 +21,9 @@ from perflib.instruments.counters.monitor import totals
 from perflib.instruments.counters.sets import (
     Ratio,
     events_of,
+    expand,
+    monitor_table,
+    names_here,
     published_names,
     ratio_table,
     ratios,
@@ -58,16 +63,19 @@ def test_a_set_has_names_that_are_known_and_fits_a_processor(name: str) -> None:
     one = sets()[name]
     assert one.meaning
     assert len(set(one.events)) == len(one.events)
-    assert set(one.events) <= set(GENERIC) | set(aliases())
-    free = {"cycles", "instructions"}
-    for pmu in ("hsw", "skx", "spr"):  # four counters a thread
+    registers = {event for event in one.events if event.startswith("cpu/topdown-")}
+    assert set(one.events) <= set(GENERIC) | set(aliases()) | registers | {"cpu/slots/"}
+    free = {"cycles", "instructions", "core-cycles"}
+    for pmu, counters in (("hsw", 4), ("bdw", 4), ("skx", 4), ("icl", 8), ("spr", 8)):
         programmed = [
             event
-            for event in set(one.events) - free
+            for event in set(names_here(name, pmu)) - free
             if (GENERIC[event][0] != SOFTWARE if event in GENERIC else False)
             or (event in aliases() and pmu in aliases()[event].events)
         ]
-        assert len(programmed) <= 4, pmu
+        assert len(programmed) <= (counters if one.by_processor else 4), pmu
+    if one.by_processor:
+        assert len(names_here(name, "zen4")) <= 6
 
 
 @pytest.mark.parametrize("ratio", ratios().values(), ids=lambda ratio: ratio.name)
@@ -134,7 +142,7 @@ def test_every_set_can_be_asked_for_on_every_machine(name: str) -> None:
     with Group(events_of(name), name=name) as group:
         group.enable()
         rows = group.read()
-    assert list(rows["event"]) == list(sets()[name].events)
+    assert list(rows["event"]) == names_here(name)
     assert (rows["status"].str.len() > 0).all()
     assert (rows["value"].notna() | ~rows["status"].isin(["counted", "scaled"])).all()
 
@@ -230,3 +238,105 @@ def test_with_slices_counts_that_rise_together_give_a_sharp_ratio() -> None:
     assert (together["error"] < 1e-6).all()
     assert (apart["error"] > 0.05).all()
     assert set(together["status"]) == {"scaled"}
+
+
+# --- sets that go by the processor ---------------------------------------------------------------
+
+
+def test_a_set_by_the_processor_has_what_its_formulas_need() -> None:
+    assert names_here("topdown-l1", "skx") == [
+        "cycles",
+        "slots-not-delivered",
+        "slots-issued",
+        "slots-retired",
+        "recovery-cycles",
+    ]
+    assert names_here("topdown-l1", "zen4")[-2:] == ["slots-backend-stalled", "slots-other-thread"]
+    assert names_here("topdown-l1", "zen3") == list(sets()["topdown-l1"].events)  # each says why
+    assert names_here("software", "skx") == list(sets()["software"].events)
+
+
+def test_cores_that_are_shared_count_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pfm, "missing", str)
+    monkeypatch.setattr(pfm, "this_cpu", lambda: "skx")
+    monkeypatch.setattr(sets_module, "_shares_cores", lambda: True)
+    shared = names_here("topdown-l1")
+    assert shared[0] == "core-cycles"
+    assert shared[-1] == "core-recovery-cycles"
+    assert len(set(shared) - {"core-cycles"}) == 4
+    assert "cycles" in names_here("topdown-memory")
+    monkeypatch.setattr(pfm, "this_cpu", lambda: "spr")
+    assert names_here("topdown-l1")[:2] == ["cycles", "issue-slots"]
+
+
+@pytest.mark.parametrize(
+    ("pmu", "without"),
+    [
+        ("hsw", set()),
+        ("skx", {"topdown-retiring"}),
+        ("icl", {"topdown-retiring"}),
+        ("spr", {"topdown-retiring", "topdown-execution"}),
+        ("zen4", {"topdown-execution"}),
+        ("zen3", set()),
+    ],
+)
+def test_a_name_for_several_sets(pmu: str, without: set[str]) -> None:
+    every = [name for name in sets() if sets()[name].by_processor]
+    assert expand("topdown", pmu) == [name for name in every if name not in without]
+
+
+def test_a_wrong_name_of_a_set() -> None:
+    with pytest.raises(UserError, match="did you mean 'topdown'"):
+        expand("topdwn")
+    assert expand("memory") == ["memory"]
+
+
+# --- the monitor's tables ------------------------------------------------------------------------
+
+
+def rows_of(names: pd.Series[Any], values: pd.Series[Any]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "event": names.to_numpy(),
+            "set": "",
+            "scaled": values.to_numpy(),
+            "scaled_error": 0.0,
+            "status": "counted",
+        }
+    )
+
+
+def test_one_call_gives_the_table_of_the_source() -> None:
+    table = published("perfctr_atlas_simulation")
+    plain = table[~table["quantity"].str.contains("/")].copy()
+    printed = dict(zip(table["quantity"], table["value"], strict=True))
+    taken = plain["quantity"] == "BR_TP"
+    plain.loc[taken, "quantity"] = "branches-taken"
+    plain.loc[taken, "value"] += printed["BR_TM"]
+    made = monitor_table(rows_of(plain["quantity"], plain["value"]))
+    assert set(printed) <= set(made.index)
+    for quantity, value in printed.items():
+        places = 10 ** -len(str(value).partition(".")[2])  # as it is printed
+        assert made["value"][quantity] == pytest.approx(value, abs=places), quantity
+
+
+def test_several_runs_stand_beside_each_other() -> None:
+    table = published("perfctr_three_jobs")
+    runs = {name: rows_of(table["counter"], table[name]) for name in ("run_420s", "run_540s")}
+    made = monitor_table(runs)
+    change = made["run_540s, change %"]
+    assert change["CYC"] == pytest.approx(30.6, abs=0.05)
+    assert abs(change["TOT"]) < 0.05
+    assert change["INS/CYC"] == pytest.approx(100 * (1.1704428 / 1.5288766 - 1), abs=0.1)
+    assert made["run_420s"]["L2LM/LD percent"] == pytest.approx(10.687, abs=1e-3)
+    assert made["run_420s"]["FP"] == 141095332033
+    assert made.loc["BR_TM"].isna().all()
+    with pytest.raises(UserError, match="give one run"):
+        monitor_table({})
+
+
+def test_what_was_not_counted_says_so_in_the_table() -> None:
+    made = monitor_table(counts(cycles=(1e9, 1e7), instructions=math.nan))
+    assert list(made.loc["CYC"]) == [1e9, 1e7, "scaled"]
+    assert made["status"]["INS/CYC"] == "needs instructions: absent: no such counter"
+    assert made["status"]["LD"] == "needs loads: not counted"

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from perflib.instruments.profile import annotate as module
+from perflib.instruments.profile import disassembly
 from perflib.instruments.profile.annotate import annotate
 from perflib.instruments.profile.views import merge_copies
 from perflib.model.errors import UserError
@@ -259,7 +260,7 @@ def test_a_tool_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "nm").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "nm").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(module, "_TOOL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(disassembly, "_TOOL_TIMEOUT_S", 0.1)
     offsets_only(annotate(hits(job, [4, 9, 4]), "work"), "nm did not finish")
 
 

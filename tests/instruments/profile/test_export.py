@@ -15,7 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from perflib.instruments.perf.script import read
-from perflib.instruments.profile.export import folded, speedscope, write_parquet, write_text
+from perflib.instruments.profile.export.files import write_text
+from perflib.instruments.profile.export.flame import folded
+from perflib.instruments.profile.export.parquet import write_parquet
+from perflib.instruments.profile.export.speedscope_file import speedscope
 from perflib.model.errors import UserError
 from tests.instruments.perf.perf_texts import RECORDED, Text, texts
 
@@ -124,9 +127,8 @@ def test_recorded_texts_for_speedscope(path: Path) -> None:
     samples = read(path).samples
     made = speedscope(samples, "name")
     check_speedscope(made)
-    first = samples[samples["event"] == samples["event"].iloc[0]]
-    assert sum(len(profile["samples"]) for profile in made["profiles"]) == len(first)
-    assert len(made["profiles"]) == len(first[["pid", "tid"]].drop_duplicates())
+    assert sum(len(profile["samples"]) for profile in made["profiles"]) == len(samples)
+    assert len(made["profiles"]) == len(samples[["event", "pid", "tid"]].drop_duplicates())
 
 
 def test_speedscope_says_what_folded_says(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_speedscope_says_what_folded_says(tmp_path: Path) -> None:
         "kv 1/3 1.3: 30 cpu-clock: 1 f (/x)\nkv 1/3 1.4: 1 faults: 1 f (/x)\n"
     )
     samples = samples_of(tmp_path, text)
-    made = speedscope(samples, "kv")
+    made = speedscope(samples, "kv", "cpu-clock")
     check_speedscope(made)
     names = [frame["name"] for frame in made["shared"]["frames"]]
     seen = {
@@ -149,6 +151,8 @@ def test_speedscope_says_what_folded_says(tmp_path: Path) -> None:
     assert {profile["unit"] for profile in made["profiles"]} == {"nanoseconds"}
     other = speedscope(samples, "kv", "faults")["profiles"]
     assert [(profile["unit"], profile["weights"]) for profile in other] == [("none", [1])]
+    both = [profile["name"] for profile in speedscope(samples, "kv")["profiles"]]
+    assert both == ["cpu-clock: kv 1/3", "cpu-clock: kv 1/2", "faults: kv 1/3"]
 
 
 @pytest.mark.parametrize(

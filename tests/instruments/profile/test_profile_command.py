@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pandas as pd
 import pytest
 
 from perflib.cli import main
+from perflib.experiments import get
 from perflib.instruments.perf.script import read
-from perflib.instruments.profile.export import folded
+from perflib.instruments.profile.export.flame import folded
+from perflib.model.run import Run
+from perflib.model.store import save
+from tests.experiments.event_profile.profiles import samples
 from tests.instruments.perf.perf_texts import RECORDED
 
 TWO = RECORDED / "two_events.txt"
@@ -37,10 +44,13 @@ def test_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
     first, found, rest = out.partition("  cpu-clock:u: 4 samples, by function\n")
     assert found
-    assert " ".join(first.split()) == (
+    head, found, modules = first.partition("  share %")
+    assert found
+    assert " ".join(head.split()) == (
         f"{TWO}: 8 samples of 2 events (cpu-clock:u 4, task-clock 4) in 1 thread; 69 lines, "
         "0 not read"
     )
+    assert modules.splitlines()[1].split()[-2:] == ["4", "/tmp/ps/prog"]
     title, *functions = rest.splitlines()
     assert title.split() == ["self", "%", "self", "total", "%", "function", "object"]
     assert functions[0].split()[-1] == "/tmp/ps/prog"
@@ -113,7 +123,8 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([TWO, "--speedscope", TWO], "cannot be written: it is the text that is read"),
         (["perf.data"], "perf.data is perf's own data, not its text: perf script -i perf.data"),
         (["empty"], "empty is empty. Such a text is made with: perf script -i perf.data"),
-        ([], "Missing argument 'FILE'"),
+        ([], "Missing argument 'FILE|RUN'"),
+        (["nosuchrun"], "nosuchrun cannot be read: No such file or directory; nor is it a saved"),
     ],
 )
 def test_mistakes(
@@ -219,3 +230,66 @@ def test_against_what_cannot_be_compared(
     )
     assert profile(costlier, "--against", tmp_path / "absent.txt") == 2
     assert "absent.txt cannot be read" in capsys.readouterr().err
+
+
+# --- a saved run -------------------------------------------------------------------------------
+
+
+def _saved(name: str, seed: int, **of: Any) -> str:
+    made = samples(seed, rounds=4, count=400, **of).assign(object="/opt/kv", offset=4)
+    params = get("event_profile").Params.make({}).model_dump(mode="json")
+    plan = {"plan": {"cores": [0, 1], "reference": 0}}
+    save(Run(f"event_profile-{name}", "event_profile", params, made, plan))
+    return f"event_profile-{name}"
+
+
+def test_a_run_is_read_as_a_text_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _saved("1", 1, costlier={(1, "kv_locate"): 0.8})
+    assert profile("event_profile-1", "--json", "--folded", tmp_path / "f") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["run"] == "event_profile-1"
+    (whole,) = record["modules"]
+    assert (whole["object"], whole["samples"], whole["percent"]) == (
+        "/opt/kv",
+        record["samples"],
+        100.0,
+    )
+    assert whole["functions"][0]["function"] == record["functions"][0]["function"]
+    table = record["additional_time"]["cpu1"]
+    assert table[0]["function"] == "kv_locate"
+    assert table[0]["stands_out"]
+    assert sum(row["share_percent"] for row in table) == pytest.approx(100)
+    assert sum(map(int, re.findall(r" (\d+)$", (tmp_path / "f").read_text(), re.MULTILINE))) > 0
+    assert profile("event_profile-1") == 0
+    assert "samples on cpu0, cpu1 in 4 rounds" in " ".join(capsys.readouterr().out.split())
+
+
+def test_runs_are_compared_by_their_repetitions(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = {(core, "kv_locate"): 0.8 for core in (0, 1)}
+    _saved("1", 1)
+    _saved("2", 2, costlier=slow)
+    assert profile("event_profile-2", "--against", "event_profile-1", "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    (standing,) = [f for f in record["findings"] if f["about"]["claim"] == "stands_out"]
+    assert standing["evidence"]["rounds"] == 8  # a trial of each core is one
+    assert standing["evidence"]["named"] == ["kv_locate"]
+    assert record["additional_time"][0]["function"] == "kv_locate"
+    assert record["additional_time"][0]["share_percent"] > 50
+
+
+def test_a_text_against_a_run_is_counted(
+    costlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _saved("1", 1)
+    assert profile(costlier, "--against", "event_profile-1", "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["findings"][0]["verdict"] == "inconclusive"
+    assert {row["function"] for row in record["additional_time"]} >= {"track", "kv_step"}
+
+
+def test_a_run_of_another_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    save(Run("machine-1", "machine", {}, pd.DataFrame({"cpu": [0]}), {}))
+    assert profile("machine-1") == 2
+    assert "machine-1 is a run of machine: it has no profile of functions" in " ".join(
+        capsys.readouterr().err.split()
+    )

@@ -199,7 +199,7 @@ def test_pages_and_the_filter(tmp_path: Path) -> None:
     assert widget.data["names"] == [f"event-{i}" for i in range(23, 29)]
     ask(widget, "page", page=99)
     assert widget.data["page"] == 3
-    ask(widget, "filter", pattern="^event-1")
+    ask(widget, "filter", threads="^event-1")
     assert (widget.data["page"], widget.data["found"], widget.data["threads"]) == (0, 11, 30)
     assert widget.selection.rows == (2, *range(11, 21))
     work = numbers(widget, "working").mean()
@@ -209,16 +209,16 @@ def test_pages_and_the_filter(tmp_path: Path) -> None:
     ask(widget, "order", order="CPU time")
     assert widget.selection.rows == (2, *range(11, 21))
     assert widget.chosen == ()
-    ask(widget, "filter", pattern="")
+    ask(widget, "filter", threads="")
     assert widget.selection.rows is None
 
 
 def test_a_wrong_filter_is_a_sentence_and_changes_nothing(widget: Timeline) -> None:
     before = widget.data
-    ask(widget, "filter", pattern="event-(")
+    ask(widget, "filter", threads="event-(")
     assert "'event-(' is no regular expression" in widget.message
     assert widget.data is before
-    ask(widget, "filter", pattern="nobody")
+    ask(widget, "filter", threads="nobody")
     assert widget.message == ""
     assert widget.data["rows"] == []
     assert widget.selection.rows == ()
@@ -342,7 +342,7 @@ def test_odd_names_are_shown_as_text(tmp_path: Path) -> None:
     shown = ["<b>x</b>", r"a\nb\x1b[31m", r"\udcffodd", "(no name)", r"\u202eevil"]
     assert widget.data["names"] == shown
     widget.data["names"][2].encode()
-    ask(widget, "filter", pattern="<b>")
+    ask(widget, "filter", threads="<b>")
     assert widget.data["rows"] == [0]
 
 

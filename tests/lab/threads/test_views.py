@@ -9,7 +9,7 @@ from perflib.instruments.profile import views
 from perflib.instruments.threads.concurrency import thread_states
 from perflib.instruments.threads.formats import Lock, Selection, State
 from perflib.instruments.threads.recording import Recording
-from perflib.instruments.threads.samples import cpu_samples, wait_samples
+from perflib.instruments.threads.samples import cpu_samples, off_cpu_samples, wait_samples
 from perflib.instruments.threads.waits import lock_holders, lock_waits, longest_waits, wait_paths
 from perflib.lab.flamegraph import FlameGraph
 from perflib.lab.threads import views as thread_views
@@ -138,19 +138,19 @@ def test_a_click_on_a_long_wait_shows_it(view: ThreadView, recording: Recording)
     assert dict(place["facts"])["lock"] == wait["name"]
 
 
-@pytest.mark.parametrize("by", ["CPU time", "waiting time"])
-def test_trees_by_cpu_time_or_by_waiting_time(
+@pytest.mark.parametrize("by", ["CPU time", "waiting time", "off-CPU time"])
+def test_trees_by_cpu_time_by_waiting_time_or_off_cpu(
     view: ThreadView, recording: Recording, by: Any
 ) -> None:
     view.by = by
     view.timeline.zoom(*part_of(recording))
-    ask = cpu_samples if by == "CPU time" else wait_samples
-    samples = ask(recording, Selection(*part_of(recording)))
+    asked = {"CPU time": cpu_samples, "waiting time": wait_samples, "off-CPU time": off_cpu_samples}
+    samples = asked[by](recording, Selection(*part_of(recording)))
     whole = views.top_down(samples, "period").total
     for title in ("Bottom-up", "Top-down"):
         view.view = title
         assert duration(whole) in view._trees[title].value
-        leaf = "scatter" if by == "CPU time" else "lock_wait"
+        leaf = {"CPU time": "scatter", "waiting time": "lock_wait"}.get(by, "[waiting]")
         assert leaf in view._trees[title].value
     view.view = "Calls"
     view.function.value = "event_loop"
@@ -193,7 +193,11 @@ def test_a_selection_without_anything(view: ThreadView, recording: Recording) ->
         view.by = by
         for title in view._parts:
             view.view = title
-        what = "no samples of CPU time" if by == "CPU time" else "no waits for locks"
+        what = {
+            "CPU time": "no samples of CPU time",
+            "waiting time": "no waits for locks",
+            "off-CPU time": "no times without a core",
+        }[by]
         assert texts(view).count(what) == 3
         assert what in view._flame.children[0].value
     assert "Nothing was waited for here" in view._paths.value

@@ -247,13 +247,17 @@ def test_figures_and_tables_show_every_function() -> None:
         "time_convolution", "time_copy", "time_memcpy", "time_dgemv", "time_other", "simulated",
         "effects",
     ]  # fmt: skip
-    assert set(tables) == {*drawn, "used"}
+    assert set(tables) == {*drawn, "used", "remedy"}
     assert len(drawn["time_convolution"].axes) == 4
     assert len(drawn["time_dgemv"].axes) == 2
     names = [function.name for function in functions]
     (effects,) = drawn["effects"].axes
     assert [label.get_text() for label in effects.get_yticklabels()] == names
     assert tables["effects"]()["function"].tolist() == names
+    remedy = tables["remedy"]().query("before_bytes == 0")
+    assert set(remedy["function"]) == set(names)
+    # 0 and 2048 have the same place in a line: all of the cost is the distance's
+    assert remedy["cost_percent"].tolist() == remedy["distance_percent"].tolist()
     curve = tables["time_dgemv"]()
     assert set(curve.loc[curve["predicted"], "n"]) == {512}
     assert tables["used"]()["used"].tolist() == [8 * len(OFFSETS)] * len(names)

@@ -62,19 +62,19 @@ def again(recorder: PerfThreads, settings: Settings) -> PerfThreads:
 # --- what is waited for --------------------------------------------------------------------------
 
 
-def complete(folder: Path, job: Path) -> Recording:
-    """A recording of the locks' turns. Some kernels hide a switch now and then: then once more."""
+def complete(folder: Path, *argv: str | Path) -> tuple[PerfThreads, int, Recording]:
+    """A job recorded. Some kernels hide a switch now and then: then once more."""
     for attempt in range(5):
-        recorder, pid = profiled(folder, Settings(), job, str(TURNS))
+        recorder, pid = profiled(folder, Settings(), *argv)
         recording = recorder.recording(pid, folder / f"recording-{attempt}")
         if not recording.meta["lost"]["events"]:
             break
-    return recording
+    return recorder, pid, recording
 
 
 @pytest.fixture(scope="module")
 def locks(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    return complete(tmp_path_factory.mktemp("locks"), compiled("locks"))
+    return complete(tmp_path_factory.mktemp("locks"), compiled("locks"), str(TURNS))[2]
 
 
 @needs_perf
@@ -120,7 +120,7 @@ def test_recording_says_what_it_is(locks: Recording) -> None:
 
 @needs_perf
 def test_job_without_symbols(tmp_path: Path) -> None:
-    waits = lock_waits(complete(tmp_path, compiled("locks", strip=True)))
+    waits = lock_waits(complete(tmp_path, compiled("locks", strip=True), str(TURNS))[2])
     waits = waits[waits["waits"] == TURNS]
     assert len(waits) >= len(STATIC)  # its own functions have no names, but its locks differ
     assert (waits["kind"] == "mutex").sum() >= 5
@@ -135,7 +135,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> tuple[PerfThreads, int]:
     folder = tmp_path_factory.mktemp("family")
     other = folder / "a-program-with-a-long-name"
     shutil.copy(compiled("family"), other)
-    return profiled(folder, Settings(), compiled("family"), other)
+    return complete(folder, compiled("family"), other)[:2]
 
 
 def names(recorder: PerfThreads, pid: int, out: Path) -> set[str]:

@@ -1,0 +1,182 @@
+"""course list and build, run --recorded, list --recorded."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from perflib.batch import batch
+from perflib.cli import cli
+from perflib.course.build import handouts
+from perflib.framework import recordings
+from perflib.model.errors import UserError
+from perflib.model.paths import notebooks_dir
+from tests.cli.calling import call
+from tests.cli.columns import too_wide
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest's own handlers stay
+    return tmp_path
+
+
+def printed_json(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+# --- course --------------------------------------------------------------------------------------
+
+
+def test_every_command_of_a_course_has_short_help_and_examples() -> None:
+    with click.Context(cli, info_name="perflib", **cli.context_settings) as top:
+        group = cli.get_command(top, "course")
+        assert isinstance(group, click.Group)
+        context = click.Context(group, info_name="course", parent=top)
+        assert group.list_commands(context) == ["list", "build", "mystery", "fix"]
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            short = command.get_short_help_str(60)
+            assert short.endswith("."), short
+            assert not short.endswith("..."), short
+            below = click.Context(command, info_name=name, parent=context, max_content_width=80)
+            text = command.get_help(below)
+            assert f"perflib course {name}" in text
+            assert not too_wide(text)
+            assert {"-q", "-v"} <= {one for param in command.params for one in param.opts}
+
+
+def test_the_lessons_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("course", "list") == 0
+    out = capsys.readouterr().out
+    assert not too_wide(out)
+    assert call("course", "list", "--json") == 0
+    rows = printed_json(capsys)["lessons"]
+    assert [row["lesson"] for row in rows] == [one.lesson.name for one in handouts()]
+    for row in rows:
+        assert row["lesson"] in out
+        assert (notebooks_dir() / row["notebook"]).is_file()
+        assert row["points"] > 0
+        assert row["minutes"] > 0
+        assert row["items"] > 0
+    assert call("course", "-q", "list") == 0
+    assert capsys.readouterr().out.splitlines() == [row["lesson"] for row in rows]
+
+
+def test_build_says_what_it_wrote(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("course", "build", str(home / "out"), "code_segment")
+    assert call(*words, "--student", "--json") == 0
+    record = printed_json(capsys)
+    assert record["version"] == "student"
+    assert [Path(file).is_file() for file in record["files"]] == [True]
+    assert call(*words, "--solution", "--force") == 0
+    assert capsys.readouterr().out.splitlines() == record["files"]
+    assert call("course", "build", str(home / "class"), "code_segment", "--nbgrader") == 0
+    config = home / "class" / "nbgrader_config.py"
+    assert str(config) in capsys.readouterr().out
+    assert call("course", "build", str(home / "class"), "machine", "--nbgrader") == 0
+    assert "was there and stays as it is" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("build", "{}/out"), "which version? Give one of --student, --solution, --nbgrader"),
+        (("build", "{}/out", "--student", "--solution"), "which version?"),
+        (("build", "{}/out", "code_sgment", "--student"), "did you mean 'code_segment'"),
+        (("build", "{}/file", "--student"), "is no folder"),
+        (("build", "{}/out", "--student", "--recorded", "intel-gest"), "mean 'intel-guest'"),
+        (("build", "/proc/nowhere", "--student"), "cannot be written"),
+        (("biuld",), "unknown command 'biuld': did you mean 'build'?"),
+    ],
+)
+def test_wrong_words_are_one_sentence(
+    words: tuple[str, ...], sentence: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "file").touch()
+    assert call("course", *(word.format(home) for word in words)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert not (home / "out").exists()
+
+
+# --- recorded runs -------------------------------------------------------------------------------
+
+
+def test_a_recorded_run_is_given_and_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("run", "machine", "--recorded", "intel-guest")
+    assert call(*words) == 0
+    out = capsys.readouterr().out
+    flat = " ".join(out.split())
+    assert "nothing was measured: recorded on intel-guest, 20" in flat
+    assert "Recorded on intel-guest, 20" in flat.partition("otherwise idle")[2]
+    assert call(*words, "--json") == 0
+    record = printed_json(capsys)
+    assert record["recorded"]["machine"] == "intel-guest"
+    assert record["recorded"]["title"] == recordings.machines()["intel-guest"]
+    assert Path(record["samples"]).is_file()
+    for finding in record["findings"]:
+        assert finding["plain"].startswith("Recorded on intel-guest, ")
+    assert call("runs", "--json") == 0
+    assert printed_json(capsys)["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("machine", "--recorded", "intel-gest"), "did you mean 'intel-guest'"),
+        (("machine", "--recorded", ""), "unknown recorded machine ''"),
+        (("machine", "--recorded", "numa2-guest"), "no run of machine was recorded on numa2-guest"),
+        (("machine", "-p", "spin_ms=3", "--recorded", "intel-guest"), "in spin_ms = 3"),
+        (("--resume", "machine-2026", "--recorded", "intel-guest"), "--resume takes a run's own"),
+        (("--recorded", "intel-guest"), "which experiment?"),
+    ],
+)
+def test_what_was_not_recorded_ends_with_2(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("run", *words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+
+
+def test_recorded_runs_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list", "--recorded") == 0
+    out = capsys.readouterr().out
+    assert not too_wide(out)
+    for machine in recordings.machines():
+        assert f"{machine}: " in out
+    assert call("list", "--recorded", "--json") == 0
+    rows = printed_json(capsys)["recorded"]
+    assert len(rows) == sum(len(recordings.recordings(one)) for one in recordings.machines())
+    assert call("-q", "list", "numa", "--recorded") == 0
+    assert capsys.readouterr().out.splitlines() == list(recordings.machines())
+    assert call("list", "kv_per_core", "--recorded") == 0
+    assert "numa2-guest" not in capsys.readouterr().out
+
+
+def test_a_batch_of_recorded_notebooks(home: Path) -> None:
+    """What -p says of 'recorded' goes to the parameters' cell; a wrong machine is its sentence."""
+    notebook = notebooks_dir() / "00_machine.ipynb"
+    machines = [{"recorded": "intel-guest"}, {"recorded": "intel-gest"}]
+    good, bad = batch([notebook], machines, home / "out")
+    assert good.state == "succeeded", good.message
+    assert good.runs == ()
+    assert (bad.state, bad.message.partition(":")[0]) == (
+        "failed",
+        "unknown recorded machine 'intel-gest'",
+    )
+
+
+def test_a_folder_that_is_no_machine(home: Path) -> None:
+    with pytest.raises(UserError, match="holds no runs"):
+        recordings.recordings(str(home))

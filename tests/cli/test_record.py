@@ -1,0 +1,156 @@
+"""``perflib record``: its options as parameters of event_profile, and a run like all others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perflib.cli import main
+from perflib.cli import measure as measure_command
+from perflib.experiments import get
+from perflib.model.store import load, runs
+from tests.instruments.perf.test_recorder import needs_perf
+
+EVENT = get("event_profile")
+BURN = "import time; t = time.process_time()\nwhile time.process_time() < t + {}: pass"
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["record", *words])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What would be measured."""
+    seen: dict[str, Any] = {}
+
+    def measured(name: str, given: dict[str, Any], words: tuple[str, ...], *_: object) -> None:
+        assert name == "event_profile"
+        seen.update(given, words=words)
+        EVENT.params(given)
+
+    monkeypatch.setattr(measure_command, "measured", measured)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--", "x", "a b", "{print}"], {"job_command": "x 'a b' '{{print}}'", "pinned": False}),
+        (["--core", "0", "--", "x"], {"cores": "0", "once": True, "event": ""}),
+        (["--core", "0,1", "--", "x"], {"cores": "0,1", "job": "command"}),
+        (["--pid", "1", "--for", "500ms"], {"job": "running", "job_pid": 1, "duration_s": 0.5}),
+        (["--cpus", "0", "--for", "2min"], {"job": "cpus", "cores": "0", "duration_s": 120.0}),
+        (
+            ["--event", "Zee|ttbar", "--slowest", "1", "--", "x"],
+            {"event": "Zee|ttbar", "slowest_percent": 1.0},
+        ),
+        (["--pid", "1", "--log", "l", "--event", "7"], {"job_log": "l", "event": "7"}),
+    ],
+)
+def test_options_are_parameters(
+    given: dict[str, Any], words: list[str], expected: dict[str, Any]
+) -> None:
+    assert call("-q", *words) == 0
+    assert given.items() >= expected.items()
+    assert ("once" in given) == (words[:2] != ["--core", "0,1"])
+
+
+def test_p_says_otherwise(given: dict[str, Any]) -> None:
+    assert call("-q", "-p", "once=false", "-p", "job_timeout_s=5", "--", "x") == 0
+    assert given.keys().isdisjoint({"once", "job_timeout_s"})
+    assert given["words"] == ("once=false", "job_timeout_s=5")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "what is recorded? one of --pid, --cpus and a command after --"),
+        (["--pid", "1", "--", "x"], "what is recorded? one of"),
+        (["--log", "x", "--", "x"], "--log is where the process of --pid logs"),
+        (["--core", "0", "--pid", "1"], "--core is where COMMAND is started"),
+        (["--pid", "1", "--for", "3x"], "--for '3x': it is a number and ms, s, min, h"),
+        (["--pid", "1"], "say how long with duration_s"),
+        (["--event", "(a", "--", "x"], "wanted events is no regular expression"),
+        (["--slowest", "1", "--", "x"], "slowest_percent is of events"),
+        (["-p", "event=3", "--", "x"], "event is given twice: by an option, and by -p"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], home: Path, words: list[str], says: str
+) -> None:
+    assert call(*words) == 2
+    errors = " ".join(capsys.readouterr().err.split())
+    assert says in errors
+    assert not (home / "runs").exists()
+
+
+@needs_perf
+def test_a_job_is_a_saved_run(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    assert home.is_dir()
+    assert call("--json", "--", sys.executable, "-c", BURN.format(0.4)) == 0
+    output = capsys.readouterr()
+    errors = " ".join(output.err.split())
+    assert "A sample's instruction is where the interrupt was taken" in errors
+    assert "Time in which the job waits has no samples" in errors
+    (saved,) = runs()
+    assert json.loads(output.out)["run"] == saved.id
+    run = load(saved.id)
+    assert run.provenance["stopped"] == "recorded once"
+    assert set(run.samples["core"]) == {-1}
+    assert "event_name" not in run.samples
+    builds = run.provenance["objects"]
+    assert builds
+    assert all(path.startswith("/") and int(build, 16) for path, build in builds.items())
+    assert {"flat", "modules", "cost"} <= EVENT.derived(run).keys()
+    assert "cost" in EVENT.figures(run)
+
+
+@needs_perf
+def test_each_name_is_a_profile_of_its_own(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    job = BURN.format(0.2)
+    lines = "\n".join(f"print('begin {name}')\n{job}\nprint('end {name}')" for name in "aba")
+    named = [r"job_begin=begin (?P<event>\w)", r"job_end=end (?P<event>\w)"]
+    words = [word for pair in named for word in ("-p", pair)]
+    assert home.is_dir()
+    assert call("--event", "a|b", *words, "--", sys.executable, "-c", lines) == 0
+    assert "a: the samples are of one core" in " ".join(capsys.readouterr().out.split())
+    (saved,) = runs()
+    run = load(saved.id)
+    assert set(run.samples["event_name"]) == {"a", "b"}
+    tables = EVENT.derived(run)
+    assert {"flat_a", "flat_b", "trials_a", "cost_b"} <= tables.keys()
+    assert len(tables["trials_a"]()) == 2  # it came twice
+    assert len(tables["trials_b"]()) == 1
+    assert {"cost_a", "cost_b"} <= EVENT.drawings(run).keys()
+    subjects = {finding.subject for finding in EVENT.analyse(run)}
+    assert {"a standing out", "b standing out"} <= subjects
+
+
+@needs_perf
+def test_a_process_is_recorded_in_segments(home: Path) -> None:
+    assert home.is_dir()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as job:
+        try:
+            assert call("-q", "--pid", str(job.pid), "--for", "1s") == 0
+            assert job.poll() is None
+        finally:
+            job.kill()
+    (saved,) = runs()
+    run = load(saved.id)
+    assert set(run.samples["round"]) <= set(range(10))
+    assert set(run.samples["pid"]) == {job.pid}

@@ -1,0 +1,50 @@
+"""Runs hand-outs: a notebook's cells in a kernel, on recorded data."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+__all__ = ["evidence_of", "executed", "printed", "score"]
+
+_CELL_S = 240
+
+
+def executed(notebook: dict[str, Any], *more: str) -> Any:
+    """The notebook after all of its cells, and some more, have run; none may fail.
+
+    Its kernel has this process's environment and folder.
+    """
+    opened = nbformat.from_dict(notebook)  # type: ignore[no-untyped-call]
+    opened.cells += [nbformat.v4.new_code_cell(source) for source in more]  # type: ignore[no-untyped-call]
+    NotebookClient(opened, timeout=_CELL_S, kernel_name="python3").execute()
+    return opened
+
+
+def printed(cell: Any) -> str:
+    """What a cell wrote to standard output."""
+    return "".join(part["text"] for part in cell.outputs if part.get("name") == "stdout")
+
+
+SCORE = "print(lab.score().to_json(orient='records'))"
+
+
+def score(cell: Any) -> dict[str, dict[str, Any]]:
+    """The table of points, by exercise, that a cell of `SCORE` printed."""
+    return {row["name"]: row for row in json.loads(printed(cell))}
+
+
+def evidence_of(notebook: dict[str, Any]) -> dict[str, str]:
+    """What each exercise's check is given beside the answer, as source: ``', run'``."""
+    found = {}
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if "check" in cell["metadata"].get("tags", []):
+            call = ast.parse(source).body[-1].value  # type: ignore[attr-defined]
+            name, *others = [ast.unparse(argument) for argument in call.args]
+            found[ast.literal_eval(name)] = "".join(f", {one}" for one in others[1:])
+    return found

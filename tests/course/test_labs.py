@@ -1,0 +1,185 @@
+"""The labs: their items, their instructor's notes, the environment check."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perflib as pl
+from perflib.course.items import Choice, Code, Prediction, Relation
+from perflib.course.lab import Lab
+from perflib.course.lesson import Lesson, declared, names
+from perflib.course.needs import NEEDS, need
+from perflib.course.relations import found, reads, verdict
+from perflib.model.errors import UserError
+from perflib.model.paths import notebooks_dir
+
+DOCS = Path(__file__).parents[2] / "docs" / "course"
+MACHINE = "intel-guest"
+LABS = [
+    "tlbs_and_huge_pages", "aliasing_4k", "noise_and_statistics", "slow_core_to_function",
+    "caches_and_numa",
+]  # fmt: skip
+
+
+def cells(name: str) -> list[dict[str, Any]]:
+    text = (notebooks_dir() / "course" / f"{name}.ipynb").read_text()
+    found: list[dict[str, Any]] = json.loads(text)["cells"]
+    return found
+
+
+@pytest.fixture(params=LABS)
+def lesson(request: pytest.FixtureRequest) -> Lesson:
+    return declared(request.param)
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """The table below a heading of a page, without its head."""
+    part = text.split(f"## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
+    lines = [line for line in part.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_rubric_has_the_points_of_the_items(lesson: Lesson) -> None:
+    *each, total = rows((DOCS / f"{lesson.name}.md").read_text(), "Rubric")
+    wanted = [[one.name, type(one).__name__.lower(), f"{one.points:g}"] for one in lesson.items]
+    assert each == wanted
+    assert total[-1] == f"{sum(one.points for one in lesson.items):g}"
+
+
+def test_the_notes_have_every_typical_wrong_answer(lesson: Lesson) -> None:
+    text = (DOCS / f"{lesson.name}.md").read_text()
+    noted = [(row[0], row[2]) for row in rows(text, "Typical wrong answers")]
+    assert noted == [(one.name, why) for one in lesson.items for _, why in one.wrong]
+
+
+def test_the_plan_has_the_times_of_the_notebook(lesson: Lesson) -> None:
+    text = "\n".join(
+        "".join(cell["source"]) for cell in cells(lesson.name) if cell["cell_type"] == "markdown"
+    )
+    times = [
+        int(minutes) for minutes in re.findall(r"^## .+ \((\d+) minutes\)$", text, re.MULTILINE)
+    ]
+    assert sum(times) == lesson.minutes
+    assert f"{lesson.minutes} minutes" in text
+    plan = rows((DOCS / f"{lesson.name}.md").read_text(), "Plan")
+    ends = [int(row[0].split(" to ")[1]) for row in plan]
+    assert [end - begin for begin, end in zip([0, *ends], ends, strict=False)] == times
+
+
+def test_every_item_is_checked_once_in_order(lesson: Lesson) -> None:
+    checked = [
+        re.search(r'lab\.check\("(.+?)"', "".join(cell["source"]))
+        for cell in cells(lesson.name)
+        if "check" in cell["metadata"].get("tags", [])
+    ]
+    named = [found[1] for found in checked if found]
+    assert sorted(named) == sorted(one.name for one in lesson.items)
+    exercises = [one.name for one in lesson.items if not isinstance(one, Prediction)]
+    assert [name for name in named if name in exercises] == exercises
+
+
+def test_a_wrong_choice_or_function_earns_nothing_and_says_why(lesson: Lesson) -> None:
+    for item in lesson.items:
+        if isinstance(item, Choice | Code):
+            assert item.wrong, item.name
+        if isinstance(item, Choice):
+            assert item.judge(item.right).share == 1
+        if isinstance(item, Code):
+            assert item.judge(item.reference).share == 1, item.name
+        for answer, why in item.wrong if isinstance(item, Choice | Code) else ():
+            judged = item.judge(answer)
+            assert (judged.share, bool(judged.says)) == (0, True), (item.name, why)
+
+
+# What else a relation's check is given: a recorded run, of an experiment with these parameters.
+_NULL = {"together": True, "functions": ["memcpy"], "elements": [2048], "simulated_offsets": []}
+_COSTLIER = {"costlier_core": 1, "frequency_hz": 10_000}
+EVIDENCE: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
+    ("tlbs_and_huge_pages", "3"): ("code_segment", {}),
+    ("tlbs_and_huge_pages", "5"): ("code_segment", {}),
+    ("aliasing_4k", "3"): ("alias_map", {}),
+    ("aliasing_4k", "5"): ("alias_offsets", {}),
+    ("aliasing_4k", "6"): ("alias_offsets", {}),
+    ("aliasing_4k", "9"): ("alias_offsets", _NULL | {"tag": "exercise"}),
+    ("aliasing_4k", "13"): ("alias_offsets", {}),
+    ("noise_and_statistics", "4"): ("kv_per_core", {}),
+    ("slow_core_to_function", "1"): ("kv_per_core", {}),
+    ("slow_core_to_function", "4"): ("event_profile", {}),
+    ("slow_core_to_function", "6"): ("event_profile", _COSTLIER | {"tag": "exercise"}),
+    ("caches_and_numa", "3"): ("memory_levels", {}),
+}
+
+
+def test_a_wrong_relation_earns_nothing_and_says_why(lesson: Lesson) -> None:
+    lab = Lab(lesson)
+    for item in lesson.items:
+        if not isinstance(item, Relation):
+            continue
+        given = EVIDENCE.get((lesson.name, item.name))
+        evidence = []
+        if given:
+            name, more = given
+            evidence = [pl.experiment(name).run(preset="quick", recorded=MACHINE, **more)]
+        assert item.wrong, item.name
+        for answer, why in item.wrong:
+            checked = lab.check(item.name, answer, *evidence)
+            assert checked.points == 0, (item.name, why)
+            assert checked.says
+            assert checked.hint
+
+
+# --- relations -----------------------------------------------------------------------------------
+
+
+def test_a_verdict_is_that_of_the_run() -> None:
+    run = pl.experiment("code_segment").run(preset="quick", recorded=MACHINE)
+    holds = verdict("huge_pages")
+    assert holds("refuted", run).share == 1
+    assert holds("supported", run).share == 0
+    assert verdict("no_such_claim")("inconclusive", run).share == 1
+    with pytest.raises(UserError, match="refuted"):
+        holds("refutd", run)
+
+
+def test_what_cannot_be_read_off_is_open() -> None:
+    run = pl.experiment("code_segment").run(preset="quick", recorded=MACHINE)
+    knee = reads(found("ring_knee", what="the knee"), "KiB")
+    assert knee(run.findings.where(claim="ring_knee")[0].effect, run).share == 1
+    assert knee("open", run).share == 0
+    none = reads(found("no_such_claim", what="nothing"), "KiB")
+    assert none("open", run).share == 1
+    assert none(7, run).share == 0
+
+
+# --- the environment check -----------------------------------------------------------------------
+
+
+def test_every_need_of_every_lesson_is_known_and_looked_for() -> None:
+    machine = pl.describe(MACHINE)
+    for name in names():
+        for wanted in declared(name).needs:
+            met, words = need(wanted).look(machine)
+            assert met in (True, False, None)
+            assert words
+    assert all(one.without for one in NEEDS.values())
+
+
+def test_the_environment_says_what_is_inconclusive() -> None:
+    lab = Lab(declared("caches_and_numa"))
+    table = lab.environment().set_index("need")
+    assert list(table.index) == list(lab.lesson.needs)
+    for row in table.to_dict(orient="records"):
+        assert (row["here"] == "yes") == (row["inconclusive"] == "–")
+    assert lab.environment(MACHINE)["need"].tolist() == ["nothing"]
+    with pytest.raises(UserError, match="intel-guest"):
+        lab.environment("intel-gest")
+
+
+def test_an_unknown_need_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="two cores"):
+        need("two core")

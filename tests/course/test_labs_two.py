@@ -1,0 +1,220 @@
+"""Two labs, on threads and on lines and locks: their relations, wrong answers and notes."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import perflib as pl
+from perflib.course.fix import fix
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction
+from perflib.course.lab import Lab
+from perflib.course.lesson import declared
+from perflib.course.lessons import lines_and_locks as lines
+from perflib.course.lessons import threads_waiting as threads
+from perflib.stats.interval import Interval
+
+TOP = Path(__file__).parents[2]
+DOCS, NOTEBOOKS = TOP / "docs" / "course", TOP / "notebooks" / "course"
+HELD = {"formula_lock": {"held_s": 0.4}, "task_queue": {"held_s": 0.1}}
+
+
+def run_of(tables: dict[str, Any], samples: Any = None, verdicts: tuple[str, ...] = ()) -> Any:
+    """As much of a run as the relations look at."""
+    found = [SimpleNamespace(verdict=verdict, plain="what is so") for verdict in verdicts]
+    return SimpleNamespace(
+        table=lambda name: pd.DataFrame(tables.get(name, [])),
+        samples=pd.DataFrame(samples or []),
+        findings=SimpleNamespace(where=lambda **_: found),
+    )
+
+
+# --- relations -----------------------------------------------------------------------------------
+
+
+def test_the_speedup_is_that_of_the_first_version() -> None:
+    row = {"version": "Initial", "speedup_low": 1.5, "speedup": 1.6, "speedup_high": 1.8}
+    run = run_of({"calibration": [row, row | {"version": "Final", "speedup": 1.9}]})
+    found = threads._speedup(run)
+    assert isinstance(found, Measured)
+    assert (found.low, found.value, found.high) == (1.5, 1.6, 1.8)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        [],
+        [{"version": "Final", "speedup_low": 1.0}],
+        [{"version": "Initial", "speedup_low": float("nan")}],
+    ],
+)
+def test_no_interval_of_the_speedup_is_said(table: list[dict[str, Any]]) -> None:
+    assert "no interval" in str(threads._speedup(run_of({"calibration": table})))
+
+
+def test_the_longest_held_lock_is_of_trials_with_one_thread() -> None:
+    report = json.dumps(HELD)
+    one: dict[str, Any] = {
+        "configuration": "one_thread",
+        "version": "Initial",
+        "self_report": report,
+    }
+    samples = [one | {"job_time_s": loop_s} for loop_s in (1.0, 0.8, 0.5)]
+    samples.append(one | {"configuration": "alone", "job_time_s": 0.1})
+    found = threads._held(run_of({}, samples))
+    assert isinstance(found, Measured)
+    assert (found.low, found.value, found.high) == pytest.approx((40, 50, 80))
+    other = run_of({}, [samples[-1]])
+    assert "with one thread" in str(threads._held(other))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "right"),
+    [("supported", "task_queue"), ("refuted", "none"), ("inconclusive", "open")],
+)
+def test_the_limiting_lock_follows_from_the_verdict(verdict: str, right: str) -> None:
+    waits = [
+        {"version": "Initial", "lock": "formula_lock", "share_percent": 1.0},
+        {"version": "Initial", "lock": "task_queue", "share_percent": 9.0},
+        {"version": "Final", "lock": "output_module", "share_percent": 50.0},
+    ]
+    run = run_of({"waits": waits}, verdicts=(verdict,))
+    judged = {answer: threads._limiting(answer, run) for answer in ("task_queue", "none", "open")}
+    assert {answer for answer, one in judged.items() if one.share == 1} == {right}
+    assert all(verdict in one.says for answer, one in judged.items() if answer != right)
+
+
+def test_without_a_profile_the_answer_is_open() -> None:
+    assert threads._limiting("open", run_of({})).share == 1
+    assert threads._limiting("formula_lock", run_of({})).share == 0
+
+
+def test_a_handover_is_a_share_of_a_second() -> None:
+    row = {"what": "modified write", "low_ns": 50.0, "median_ns": 100.0, "high_ns": 200.0}
+    found = lines._handovers(run_of({"latencies": [row]}))
+    assert isinstance(found, Measured)
+    assert (found.low, found.value, found.high) == pytest.approx((0.5, 1.0, 2.0))
+    other = run_of({"latencies": [row | {"what": "local write"}]})
+    assert "has not measured" in str(lines._handovers(other))
+
+
+@pytest.mark.parametrize(("high", "told"), [(7.0, True), (float("inf"), False)])
+def test_mended_code_is_as_fast_as_its_interval_says(high: float, told: bool) -> None:
+    bench = SimpleNamespace(times_as_fast=Interval(6.0, 5.0, high))
+    found = lines._as_fast(bench)
+    assert isinstance(found, Measured) == told
+    item = declared("lines_and_locks").item("5")
+    assert item.judge("open", bench).share == (not told)
+    assert item.judge(6.0, bench).share == told
+
+
+# --- typical wrong answers -----------------------------------------------------------------------
+
+# What the checks of the notebooks are given: a run, of a version of the job, or a comparison.
+EVIDENCE: dict[tuple[str, str], tuple[str, ...]] = {
+    **{("threads_waiting", name): ("threads",) for name in ("3", "4", "5", "8")},
+    ("threads_waiting", "10"): ("threads", "none"),
+    ("lines_and_locks", "2"): ("coherence",),
+    ("lines_and_locks", "5"): ("false_sharing",),
+    ("lines_and_locks", "6"): ("coherence",),
+    ("lines_and_locks", "8"): ("threads",),
+}
+
+
+@functools.cache
+def evidence(kind: str, version: str = "") -> Any:
+    if kind == "false_sharing":
+        return fix(kind).possible(recorded="intel-guest")
+    given: dict[str, Any] = {"versions": [version], "tag": "exercise"} if version else {}
+    return pl.experiment(kind).run(preset="quick", recorded="intel-guest", **given)
+
+
+@pytest.mark.parametrize("lesson", ["threads_waiting", "lines_and_locks"])
+def test_typical_wrong_answers_earn_nothing_and_say_why(
+    lesson: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    lab = Lab(declared(lesson))
+    for item in lab.lesson.items:
+        assert item.wrong or isinstance(item, Prediction), item.name
+        given = []
+        if (lesson, item.name) in EVIDENCE:
+            given = [evidence(*EVIDENCE[lesson, item.name])]
+        else:
+            assert isinstance(item, Prediction | Choice | Code), item.name
+        for answer, _ in item.wrong:
+            checked = lab.check(item.name, answer, *given)
+            assert checked.points == 0, (item.name, answer)
+            assert checked.says, item.name
+            assert checked.hint, item.name
+
+
+# --- functions to write --------------------------------------------------------------------------
+
+
+def judged(name: str, answer: Any) -> Judged:
+    return declared("threads_waiting").item(name).judge(answer)
+
+
+def test_a_lock_bounds_the_speedup_by_what_passes_it() -> None:
+    """By a simulation: events pass one lock, one after the other."""
+
+    def simulated(share: float, threads: int) -> float:
+        events, free_s, ready_s = 400, 0.0, [0.0] * threads
+        for _ in range(events):
+            first = min(range(threads), key=ready_s.__getitem__)
+            begins = max(ready_s[first], free_s)
+            free_s = begins + share
+            ready_s[first] = begins + 1.0
+        return events / max(ready_s)
+
+    most = threads._most
+    for share in (0.05, 0.3, 0.5, 0.9, 1.0):
+        for count in (1, 2, 3, 8):
+            assert simulated(share, count) == pytest.approx(most(share, count), rel=0.03)
+    assert judged("2", most).share == 1
+
+
+def test_other_ways_to_write_a_function_are_right() -> None:
+    assert judged("2", lambda share, threads: min(threads, 1 / max(share, 1e-12))).share == 1
+    assert judged("7", lambda waits, count, loop: waits / count * 100 / loop).share == 1
+
+
+# --- the instructor's notes ----------------------------------------------------------------------
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    section = text.split(f"## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.parametrize("name", ["threads_waiting", "lines_and_locks"])
+def test_the_notes_have_the_points_and_wrong_answers_of_the_items(name: str) -> None:
+    lesson, text = declared(name), (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    said = {row[0]: float(row[2]) for row in rows(text, "Rubric")}
+    assert said.pop("all") == sum(item.points for item in lesson.items)
+    assert said == {item.name: item.points for item in lesson.items}
+    leads = [(row[0], row[2]) for row in rows(text, "Typical wrong answers")]
+    assert leads == [(item.name, why) for item in lesson.items for _, why in item.wrong]
+
+
+@pytest.mark.parametrize("name", ["threads_waiting", "lines_and_locks"])
+def test_the_minutes_of_the_headings_are_those_of_the_plan(name: str) -> None:
+    notebook = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
+    texts = "\n".join("".join(cell["source"]) + "\n" for cell in notebook["cells"])
+    headings = re.findall(r"^## ([^?:(]+).* \((\d+) minutes\)$", texts, re.MULTILINE)
+    begin, plan = 0, []
+    for heading, minutes in headings:
+        plan.append((f"{begin} to {begin + int(minutes)}", heading.strip()))
+        begin += int(minutes)
+    text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    assert [(row[0], row[1].rstrip("?")) for row in rows(text, "Plan")] == plan
+    assert begin == declared(name).minutes

@@ -1,0 +1,247 @@
+"""The lessons of notebooks 00 to 06: relations that hold on any run, and what a run cannot tell."""
+
+from __future__ import annotations
+
+import functools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+
+import perflib as pl
+from perflib.course.items import Choice, Code, Measured, Prediction, Relation
+from perflib.course.lesson import declared
+from perflib.course.relations import estimated, missed_lru, near, word
+from perflib.lab.neighbour import busy_neighbour, cpu_quota
+from perflib.lab.theme import show
+from perflib.model.errors import UserError
+from perflib.model.paths import notebooks_dir
+
+MACHINE = "intel-guest"
+EXPERIMENTS = {
+    "machine": "machine",
+    "kv_per_core": "kv_per_core",
+    "event_profile": "event_profile",
+    "counters": "counters",
+    "instruction_cache": "random_calls",
+    "code_segment": "code_segment",
+    "memory_levels": "memory_levels",
+}
+
+
+@functools.cache
+def run(lesson: str, **given: Any) -> Any:
+    name = EXPERIMENTS[lesson]
+    return pl.experiment(name).run(preset="quick", recorded=MACHINE, **given)
+
+
+def exercise(lesson: str, budget_s: float) -> Any:
+    return run(lesson, budget_s=budget_s, tag="exercise")
+
+
+def ways() -> Any:
+    given: dict[str, Any] = {"patterns": ["chase"], "sizes_kib": [64, 4096], "simulated_sizes": 0}
+    given |= {"backings": ["4k", "thp", "collapse"], "budget_s": 4.0, "tag": "exercise"}
+    return pl.experiment("code_segment").run(preset="quick", recorded=MACHINE, **given)
+
+
+def evidence(lesson: str, item: str) -> tuple[Any, ...]:
+    """What the notebook's check gives beside the answer."""
+    if (lesson, item) in {("machine", "3"), ("kv_per_core", "1")}:
+        return run(lesson), exercise(lesson, 6.0 if lesson == "machine" else 15.0)
+    if (lesson, item) == ("instruction_cache", "1"):
+        return (pd.Series({64: 6.1, 512: 1.1, 4096: 0.1}),)
+    if (lesson, item) == ("code_segment", "3"):
+        return (ways(),)
+    if (lesson, item) == ("memory_levels", "4"):
+        return run(lesson), run(lesson)
+    if (lesson, item) == ("memory_levels", "5"):
+        return (run(lesson),)
+    return ()
+
+
+@pytest.mark.parametrize("lesson", EXPERIMENTS)
+def test_typical_wrong_answers_earn_less_and_say_why(lesson: str) -> None:
+    checked = 0
+    for item in declared(lesson).items:
+        for answer, why in item.wrong:
+            try:
+                judged = item.judge(answer, *evidence(lesson, item.name))
+            except UserError as error:
+                assert len(str(error)) > 20  # noqa: PT017 the sentence is what is tested
+                continue
+            assert judged.share < 1, (item.name, answer, why)
+            assert judged.says
+            checked += 1
+        if isinstance(item, Choice):
+            shares = {key: item.judge(key).share for key in item.options}
+            assert sum(shares.values()) == 1
+            assert len({item.because[key] for key in item.options}) >= len(item.options) - 1
+        elif isinstance(item, (Relation, Code)):
+            assert item.wrong, item.name
+            assert item.hints, item.name
+    assert checked
+
+
+@pytest.mark.parametrize("lesson", [name for name in EXPERIMENTS if name != "event_profile"])
+def test_predictions_are_compared_with_an_interval_or_a_sentence(lesson: str) -> None:
+    found = []
+    for item in declared(lesson).items:
+        if not isinstance(item, Prediction) or item.name in {"beside a neighbour", "large code"}:
+            continue
+        measured = item.measured(run(lesson))
+        if isinstance(measured, Measured):
+            low, value, high = measured.ends
+            assert low <= value <= high
+            assert math.isfinite(high - low)
+            found.append(item.name)
+        else:
+            assert len(measured) > 20
+    assert found
+
+
+def test_a_rarely_busy_sibling_leaves_the_second_knee_open() -> None:
+    (item,) = (one for one in declared("code_segment").items if one.name.endswith("sibling"))
+    assert isinstance(item, Prediction)
+    assert "sibling" in str(item.measured(run("code_segment")))
+
+
+def test_the_prose_of_notebook_05_says_what_the_recorded_run_says() -> None:
+    text = (notebooks_dir() / "05_code_segment.ipynb").read_text()
+    knee = run("code_segment").findings["knee"]
+    assert f"{knee.effect:.0f} KiB [{knee.low:.0f}, {knee.high:.0f}]" in text
+    (control,) = run("code_segment").findings.where(claim="huge_pages")
+    half = (control.high - control.low) / 2
+    assert f"{control.effect:.3f} % ± {half:.3f}" in text
+
+
+# --- relations -----------------------------------------------------------------------------------
+
+
+def relation(lesson: str, name: str) -> Relation:
+    item = declared(lesson).item(name)
+    assert isinstance(item, Relation)
+    return item
+
+
+def test_the_cause_is_the_one_whose_gaps_grew() -> None:
+    asked = relation("machine", "3")
+    both = evidence("machine", "3")
+    assert asked.judge(" Another  TASK ", *both).share == 1
+    assert asked.judge("long interrupt", *both).share == 0
+    with pytest.raises(UserError, match="another task"):
+        asked.judge("anothr task", *both)
+    quiet = asked.judge("another task", both[0], both[0])
+    assert quiet.share == 1
+    assert "no bin grew" in quiet.says
+
+
+class Gaps:
+    """A run of the machine on which one cause takes so many ms of each second of cpu1."""
+
+    def __init__(self, cause: str, lost_ms: float) -> None:
+        self.samples = pd.DataFrame({"cpu": [0, 1]})
+        self._worst = pd.DataFrame(
+            {"cpu": [1], "likely_cause": [cause], "lost_ms_per_s": [lost_ms]}
+        )
+
+    def table(self, name: str) -> pd.DataFrame:
+        assert name == "worst_gaps"
+        return self._worst
+
+
+def test_a_machine_that_is_full_hides_the_neighbour_from_nobody_who_knows_it() -> None:
+    asked, both = relation("machine", "3"), (Gaps("throttling", 100), Gaps("throttling", 900))
+    assert asked.judge("another task", *both).share == 1
+    assert "too busy" in asked.judge("throttling", *both).says
+    assert asked.judge("interrupt", *both).share == 0
+
+
+def test_a_fifth_of_the_time_is_taken_by_other_tasks() -> None:
+    asked = relation("kv_per_core", "1")
+    both = evidence("kv_per_core", "1")
+    assert asked.judge("taken", *both).share == 1
+    assert "taken by other tasks" in asked.judge("other tasks", *both).says
+
+
+def test_which_functions_cost_most_where_runs_cannot_tell() -> None:
+    asked = relation("instruction_cache", "1")
+    unknown = pd.Series({64: math.nan, 512: 1.0, 4096: 0.1})
+    assert asked.judge(64, unknown).share == 1
+    assert "cannot tell" in asked.judge(512, unknown).says
+    alike = pd.Series({64: 1.0, 512: 1.1, 4096: 0.1})
+    assert (asked.judge(64, alike).share, asked.judge(512, alike).share) == (1, 1)
+    assert asked.judge(4096, alike).share == 0
+    assert asked.judge(65, alike).share == 0
+
+
+def test_kinds_of_huge_pages_are_alike_or_open() -> None:
+    asked = relation("code_segment", "3")
+    assert asked.judge("alike", ways()).share == 1
+    assert asked.judge("different", ways()).share == 0
+    one = ways()
+    one.samples = one.samples[one.samples["backing"] != "collapse"]
+    assert asked.judge("open", one).share == 1
+    assert asked.judge("alike", one).share == 0
+
+
+def test_lookups_are_read_off_the_curve() -> None:
+    asked = relation("memory_levels", "5")
+    curve = run("memory_levels").table("latency").query("order == 'random' and backing == '4k'")
+    sizes = curve["array_bytes"] / 2**20
+    read = tuple(float(np.interp(mib, sizes, curve["latency_ns"])) for mib in (48, 24, 6))
+    assert asked.judge(read, run("memory_levels")).share == 1
+    assert asked.judge((read[0], read[1], 1e4), run("memory_levels")).share == pytest.approx(2 / 3)
+    assert asked.judge(7, run("memory_levels")).share == 0
+
+
+def test_without_probes_nothing_or_a_level_changes() -> None:
+    asked = relation("memory_levels", "4")
+    same = run("memory_levels")
+    assert asked.judge("none", same, same).share == 1
+    assert asked.judge("L2", same, same).share == 0
+    with pytest.raises(UserError):
+        asked.judge("L9", same, same)
+
+
+def test_a_null_test_may_not_support_its_claim() -> None:
+    asked = relation("memory_levels", "3")
+    assert asked.judge("Supported").share == 1
+    assert asked.judge("refuted").share == 0
+
+
+# --- what they share -----------------------------------------------------------------------------
+
+
+def test_numbers_and_words() -> None:
+    holds = near(2, 3, "right", "wrong")
+    assert [holds(answer).share for answer in (1.9, 2, "3", 3.1)] == [0, 1, 1, 0]
+    with pytest.raises(UserError):
+        holds("two")
+    assert word("  A  b ", {"a b": "c"}) == "c"
+    assert word("d", {"a b": "c"}) is None
+    assert estimated([], "what", "none") == "none"
+
+
+def test_a_ring_misses_always_beyond_the_reach() -> None:
+    assert missed_lru(list(range(64)) * 4) == 0
+    assert missed_lru(list(range(65)) * 4) == 1
+
+
+def test_where_a_recorded_run_is_given_nothing_is_disturbed(tmp_path: Path) -> None:
+    with busy_neighbour(None, 0.2), cpu_quota(None, tmp_path):
+        assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UserError), busy_neighbour(None, 2.0):
+        pass
+
+
+def test_a_shown_figure_is_not_shown_again() -> None:
+    figure, _ = plt.subplots()
+    before = set(plt.get_fignums())
+    show(figure)
+    assert figure.number in before
+    assert not plt.fignum_exists(figure.number)

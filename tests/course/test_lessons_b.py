@@ -1,0 +1,229 @@
+"""What notebooks 07 to 13, the farm and the investigation ask: answers that are right, and not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import perflib as pl
+from perflib.course.items import Choice, Code, Item, Prediction
+from perflib.course.lesson import declared
+
+LESSONS = [
+    "numa_heatmap",
+    "coherence",
+    "aliasing_environment",
+    "aliasing_offsets",
+    "aliasing_allocators",
+    "erasure_coding",
+    "threads",
+    "simulate",
+    "count",
+    "what_if",
+    "farm",
+    "investigation",
+]
+ITEMS = [(name, item) for name in LESSONS for item in declared(name).items]
+IDS = [f"{name} {item.name}" for name, item in ITEMS]
+MACHINE = "intel-guest"
+
+
+def item(lesson: str, name: str) -> Item:
+    return declared(lesson).item(name)
+
+
+def recorded(experiment: str, **given: Any) -> Any:
+    one = pl.experiment(experiment)
+    return one.run(preset="quick", recorded=MACHINE, **given)
+
+
+@pytest.mark.parametrize(("lesson", "asked"), ITEMS, ids=IDS)
+def test_wrong_answers_are_declared_and_hints_lead_on(lesson: str, asked: Item) -> None:
+    assert asked.hints, lesson
+    if not isinstance(asked, Prediction) and asked.points >= 1:
+        assert asked.wrong, lesson
+
+
+@pytest.mark.parametrize(
+    "asked", [one for _, one in ITEMS if isinstance(one, Choice | Code)], ids=lambda one: one.name
+)
+def test_choices_and_functions(asked: Choice | Code) -> None:
+    right = asked.right if isinstance(asked, Choice) else asked.reference
+    assert asked.judge(right).share == 1
+    for answer, _ in asked.wrong:
+        assert asked.judge(answer).share < 1
+
+
+@pytest.mark.parametrize(
+    ("lesson", "name", "right"),
+    [
+        ("aliasing_environment", "1", (3280, "i-g")),
+        ("aliasing_environment", "4", (0.8, 54)),
+        ("aliasing_offsets", "2", 1),
+        ("aliasing_offsets", "3", (1.28, 0.0)),
+        ("aliasing_allocators", "1", (1.6, 3.1)),
+        ("aliasing_allocators", "2", 0),
+        ("erasure_coding", "4", (1, 2, 3)),
+        ("threads", "Amdahl", (2, 3)),
+        ("farm", "day", 17),
+    ],
+)
+def test_answers_that_depend_on_no_run(lesson: str, name: str, right: Any) -> None:
+    asked = item(lesson, name)
+    assert asked.judge(right).share == 1
+    for answer, _ in asked.wrong:
+        assert asked.judge(answer).share < 1
+    if isinstance(right, tuple):
+        assert asked.judge(1).share == 0  # of another shape
+
+
+def test_a_published_matrix_is_read_off() -> None:
+    asked = item("numa_heatmap", "1")
+    groups = SimpleNamespace(effect=16)
+    amd = SimpleNamespace(
+        samples=pd.DataFrame({"load_cpu": range(48)}),
+        findings={"groups": groups},
+        table=lambda _: pd.DataFrame({"latency": range(5)}),
+    )
+    assert asked.judge((3, 5, 4), amd).share == 1
+    assert asked.judge((3, 5, 1), amd).share == pytest.approx(2 / 3)
+    for answer, _ in asked.wrong:
+        assert asked.judge(answer, amd).share < 1
+
+
+def test_lines_and_locks_follow_the_recorded_run() -> None:
+    run = recorded("coherence")
+    medians = run.table("latencies").set_index("what")["median_ns"]
+    factor = medians["modified write"] / medians["local write"]
+    asked = item("coherence", "2")
+    assert asked.judge(factor, run).share == 1
+    assert all(asked.judge(answer, run).share < 1 for answer, _ in asked.wrong)
+    starts = run.samples.groupby(["round", "position"])["start_ns"].min().sort_values()
+    each_s = starts.diff().median() / 1e9
+    asked = item("coherence", "4")
+    assert asked.judge((each_s * 128 * 127, each_s * 2 * 127), run).share == 1
+    assert asked.judge((1.0, 1.0), run).share < 1
+    by_lines = pd.DataFrame({"lines": [48, 512, 4096], "local load": [1.0, 1.2, 9.0]})
+    asked = item("coherence", "3")
+    assert [asked.judge(one, by_lines).share for one in (48, 512, 4096)] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("aligned", "chasing", "right"),
+    [((20, 30), (1, 2), "sets"), ((1, 2), (20, 30), "aliases"), ((1, 9), (2, 8), "open")],
+)
+def test_intervals_that_are_apart_name_the_cause(
+    aligned: tuple[float, float], chasing: tuple[float, float], right: str
+) -> None:
+    rows = [
+        {"implementation": "ours_table", "layout": layout, "cost_percent": np.mean(ends)}
+        | dict(zip(("low", "high"), ends, strict=True))
+        for layout, ends in (("aligned", aligned), ("chasing", chasing))
+    ]
+    run = SimpleNamespace(table=lambda _: pd.DataFrame(rows))
+    asked = item("erasure_coding", "cause")
+    given = ("sets", "aliases", "open", "both")
+    assert [asked.judge(one, run).share for one in given] == [float(one == right) for one in given]
+
+
+def test_six_distances_contradict_no_interval() -> None:
+    at = [0, 4, 64, 1028, 2052, 4100]
+    ends = [(-30, -28), (8, 12), (-22, -19), (-1, 2), (0, 1), (9, 13)]
+    six = pd.DataFrame(ends, columns=["low_percent", "high_percent"]).assign(
+        offset_bytes=at, percent=0.0
+    )
+    asked = item("aliasing_offsets", "six")
+    assert asked.judge([4, 4100], six).share == 1
+    assert asked.judge([4, 4100, 1028], six).share == 1  # its interval holds zero
+    assert asked.judge([4], six).share < 1
+    assert asked.judge([0, 4, 4100], six).share < 1
+    assert asked.judge([64, 3000], six).share == 0
+
+
+def test_states_of_threads_follow_the_recorded_runs() -> None:
+    run = recorded("threads")
+    crowded = recorded("threads", versions=["Final"], threads=8, tag="exercise")
+    asked = item("threads", "3")
+    assert asked.judge("ready", run, crowded).share == 1
+    assert asked.judge("waiting", run, crowded).share == 0
+    options = {"versions": ["Initial"], "spin": 100_000, "without": False}
+    spinning = recorded("threads", tag="exercise", **options)
+    asked = item("threads", "4")
+    assert asked.judge(("larger", "open"), run, spinning).share == 1
+    assert asked.judge(("open", "larger"), run, spinning).share == 0
+    share = item("threads", "1").judge(2.2, run)
+    assert share.share == 1
+    assert "formula_lock" in share.says
+
+
+def test_what_a_run_cannot_tell_costs_no_points() -> None:
+    empty = SimpleNamespace(table=lambda _: pd.DataFrame({"what": [], "median_ns": []}))
+    assert item("coherence", "2").judge(3, empty).share == 1
+    apart = item("numa_heatmap", "random order").judge(50, empty, None)
+    assert apart.share == 1
+    assert "measure the order 'random' first" in apart.says
+
+
+def test_simulated_misses_follow_the_recorded_run() -> None:
+    geometries = ["Haswell", "Haswell iTLB=32:4 L1i=16K:8", "Zen 2"]
+    run = recorded("simulate", geometries=geometries, code_kib=512)
+    for name in ("iTLB misses", "L1i misses"):
+        measured = item("simulate", name).measured(run)  # type: ignore[attr-defined]
+        assert 1 < measured.low <= measured.value <= measured.high
+    one = run.table("functions").query("counter == 'L1d misses of stores'").iloc[0]["symbol"]
+    assert item("simulate", "2").judge(one, run).share == 1
+    rate = run.table("misses").set_index(["geometry", "counter"])["per_1000"]
+    assert item("simulate", "3").judge(rate["Haswell", "L1i misses"], run).share == 1
+    for name in ("2", "3"):
+        for answer, _ in item("simulate", name).wrong:
+            assert item("simulate", name).judge(answer, run).share < 1
+
+
+def test_gains_follow_the_recorded_run() -> None:
+    run = recorded("what_if")
+    for name in ("faster lock", "faster output_pack"):
+        measured = item("what_if", name).measured(run)  # type: ignore[attr-defined]
+        assert measured.low <= measured.value <= measured.high
+    half = item("what_if", "faster lock").measured(run).value  # type: ignore[attr-defined]
+    assert item("what_if", "2").judge(half, run).share == 1
+    assert item("what_if", "2").judge(half / 100, run).share == 0.5
+    for answer, _ in item("what_if", "2").wrong:
+        assert item("what_if", "2").judge(answer, run).share < 1
+
+
+def test_counts_over_time_follow_the_recorded_run() -> None:
+    found = pl.recorded(MACHINE).query("experiment == 'count' and tag == 'exercise'")
+    run = recorded("count", **found["parameters"].iloc[0], tag="exercise")
+    faults = item("count", "page faults").measured(run)  # type: ignore[attr-defined]
+    assert 80 * 256 <= faults.value <= 80 * 256 + 500  # 80 MiB were touched, and little else
+    cpu = item("count", "CPU time").measured(run)  # type: ignore[attr-defined]
+    assert cpu.low <= 1.0 + 0.5
+    assert cpu.high >= 1.0
+    rates = run.table("series").query("event == 'task-switches-voluntary'")
+    often = rates[rates["per_s"] > rates["per_s"].max() / 2]
+    phase = (often["time_s"].min(), often["time_s"].max() + 0.1)
+    assert item("count", "1").judge(phase, run).share == 1
+    assert item("count", "1").judge((phase[0], 0.0), run).share == 0.5
+    faults = run.table("series").query("event == 'task-minor-faults'")
+    seen = (faults["per_s"] * faults["elapsed_ns"]).to_numpy()
+    error = 100 * (2 * seen[::2].sum() / seen.sum() - 1)
+    assert abs(error) > 5  # a burst: every other interval is not a half of it
+    assert item("count", "3").judge(error, run).share == 1
+    for name in ("1", "3"):
+        for answer, _ in item("count", name).wrong:
+            assert item("count", name).judge(answer, run).share < 1
+
+
+def test_counts_of_a_run_without_phases_cost_no_points() -> None:
+    rows = {"set": "kernel", "unit": "", "elapsed_ns": 1e8, "time_s": [0.0, 0.1]}
+    busy = pd.DataFrame({**rows, "event": "task-minor-faults", "per_s": [5.0, 5.0]})
+    run = SimpleNamespace(table=lambda _: busy)
+    assert "no pause" in item("count", "page faults").measured(run)  # type: ignore[attr-defined]
+    assert "no task-user" in item("count", "CPU time").measured(run)  # type: ignore[attr-defined]
+    assert item("count", "1").judge((0, 1), run).share == 1
+    none = SimpleNamespace(table=lambda _: busy.assign(per_s=0.0))
+    assert item("count", "3").judge(7, none).share == 1

@@ -1,0 +1,106 @@
+"""The field for a guess and the question with answers, pressed as a browser would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perflib.course.items import Choice
+from perflib.course.lab import Checked, Lab
+from perflib.course.widgets import Guess, Question
+from perflib.model.errors import UserError
+from tests.course.test_lab import LESSON
+
+ITEM = Choice(
+    name="4",
+    question="Is <b> shown?",
+    options={"a": "<i>", "b": "that"},
+    right="b",
+    because={"a": "no", "b": "yes"},
+)
+
+
+def test_a_guess_is_kept_when_the_button_is_pressed() -> None:
+    kept: list[str] = []
+
+    def keep(value: str) -> str:
+        kept.append(value)
+        return f"kept {value}"
+
+    field = Guess("reach", "KiB", None, keep)
+    assert field.said.value == "not predicted yet"
+    assert repr(field) == "prediction of reach: none yet"
+    field.field.value = " 12,5 "
+    assert kept == []
+    field.button.click()
+    assert kept == ["12.5"]
+    assert field.said.value == "kept 12.5"
+
+
+def test_an_earlier_guess_is_shown() -> None:
+    field = Guess("reach", "KiB", 256.0, str)
+    assert field.field.value == "256"
+    assert field.said.value == "kept before"
+    assert repr(field) == "prediction of reach: 256 KiB"
+
+
+def test_what_is_no_number_is_said_in_the_field() -> None:
+    def refuse(value: str) -> str:
+        msg = f"<{value}> is no number"
+        raise UserError(msg)
+
+    field = Guess("reach", "KiB", None, refuse)
+    field.field.value = "many"
+    field.button.click()
+    assert field.said.value == "&lt;many&gt; is no number"
+
+
+def test_names_and_units_are_escaped() -> None:
+    field = Guess("<script>", "<b>", None, str)
+    label, _, unit, _ = field.children[0].children
+    assert "<script>" not in label.value
+    assert unit.value == "&lt;b&gt;"
+
+
+def test_a_question_answers_when_something_is_chosen() -> None:
+    chosen: list[str] = []
+
+    def check(key: str) -> Checked:
+        chosen.append(key)
+        return Checked("4", 0.0, 1.0, "<no>", "try <b>")
+
+    asked = Question(ITEM, check)
+    asked.button.click()
+    assert asked.said.value == "choose an answer first"  # none is chosen yet
+    asked.options.value = "a"
+    assert asked.chosen == "a"
+    assert chosen == []
+    asked.button.click()
+    assert chosen == ["a"]
+    assert "&lt;no&gt;" in asked.said.value
+    assert "try &lt;b&gt;" in asked.said.value
+    assert "&lt;b&gt;" in asked.children[0].value
+
+
+def test_a_question_is_readable_without_widgets() -> None:
+    text = repr(Question(ITEM, lambda _: Checked("4", 1, 1, "")))
+    assert text.splitlines() == ["Is <b> shown?", "  a: <i>", "  b: that"]
+
+
+def test_a_lab_hears_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    lab = Lab(LESSON)
+    field = lab.predict("reach", unit="KiB")
+    assert isinstance(field, Guess)
+    field.field.value = "64"
+    field.button.click()
+    assert lab.guess("reach") == 64
+    field.field.value = "x"
+    field.button.click()
+    assert "is no number" in field.said.value
+    assert lab.guess("reach") == 64
+    question = lab.ask("4")
+    question.options.value = "b"
+    question.button.click()
+    assert dict(lab.score().set_index("name")["points"])["4"] == 1.0

@@ -1,0 +1,68 @@
+"""Where threads had no core: samples for an off-CPU flame graph, and filters of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perflib.instruments.profile import views
+from perflib.instruments.threads.concurrency import thread_states
+from perflib.instruments.threads.formats import Selection, State
+from perflib.instruments.threads.samples import cpu_samples, off_cpu_samples, wait_samples
+from perflib.instruments.threads.waits import lock_waits
+from perflib.model.errors import UserError
+from tests.instruments.threads.made import LOCKS, made_recording, recording_of
+
+RUNNING, READY, WAITING, SLEEPING, SPINNING, UNKNOWN = State
+
+
+def test_time_without_a_core_by_stack_and_state(tmp_path: Path) -> None:
+    made = recording_of(
+        tmp_path,
+        [
+            [
+                (0, 2, RUNNING),
+                (2, 7, WAITING, 0, -1, 0, -1, 0),
+                (7, 9, READY, 0, -1, 0, -1, 0),
+                (9, 12, READY),
+                (12, 20, SLEEPING, 0, -1, -1, -1, 3),
+            ]
+        ],
+    )
+    table = off_cpu_samples(made)
+    assert dict(zip(table["stack"].astype(str), table["period"], strict=True)) == {
+        "main;event_loop;output;lock_wait;[waiting]": 5,
+        "main;event_loop;output;lock_wait;[ready]": 2,
+        "[ready]": 3,
+        "main;join;[sleeping]": 8,
+    }
+    assert views.top_down(table, "period").total == 18
+    part = off_cpu_samples(made, Selection(5, 14), [WAITING, SLEEPING])
+    assert part["period"].tolist() == [2, 2]
+    assert part["time_ns"].tolist() == [5, 12]
+
+
+def test_it_sums_to_what_the_states_say(tmp_path: Path) -> None:
+    made = made_recording(tmp_path, threads=5, seconds=0.4, per_second=2000)
+    states = thread_states(made)
+    off_s = states[["waiting", "sleeping", "ready"]].to_numpy().sum()
+    assert off_cpu_samples(made)["period"].sum() / 1e9 == pytest.approx(off_s)
+    row = off_cpu_samples(made, Selection(rows=[2]))
+    assert set(row["tid"]) == {made.threads["tid"][2]}
+
+
+def test_locks_and_functions_choose_waits_and_samples(tmp_path: Path) -> None:
+    made = made_recording(tmp_path, threads=5, seconds=0.4, per_second=2000)
+    chosen = Selection(locks=[1])
+    assert lock_waits(made, chosen)["name"].tolist() == [LOCKS[1].name]
+    assert set(wait_samples(made, chosen)["stack"]) == {
+        "main;event_loop;formula;construct;lock_wait"
+    }
+    assert off_cpu_samples(made, chosen)["stack"].str.contains("formula").all()
+    formula = Selection(function="^formula$")
+    assert lock_waits(made, formula)["name"].tolist() == [LOCKS[1].name]
+    assert set(cpu_samples(made, Selection(function="scatter"))["symbol"]) == {"scatter"}
+    assert cpu_samples(made, Selection(function="^scat$")).empty
+    with pytest.raises(UserError, match="function is no regular expression"):
+        cpu_samples(made, Selection(function="("))

@@ -1,0 +1,313 @@
+"""The library that delays threads: what it does to small programs, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perflib.instruments.what_if.shared import NO_TARGET, Place, Target, read, written
+from perflib.instruments.what_if.targets import costliest, functions, locks
+from perflib.instruments.what_if.trial import Trial, run_trial, unavailable
+from perflib.kernels.compiling import compiler
+from perflib.measure.conditions import Conditions
+from perflib.measure.jobs import event_loop
+from perflib.measure.process import WorkerError
+from perflib.model.errors import PerflibError, UserError
+
+if unavailable():
+    pytest.skip(unavailable(), allow_module_level=True)
+
+ARGV: dict[str, Any] = {
+    "threads": 2,
+    "events": 30,
+    "points": ("formula",),
+    "sizes": {"formula": 1000},
+}
+
+# One thread holds a lock on the heap, another works beside it; conditions, barriers, semaphores,
+# read-write locks and timed waits pass by; the job prints what it computed.
+PROGRAM = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+static pthread_mutex_t *heap_lock;
+static pthread_rwlock_t shared_lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
+static pthread_barrier_t together;
+static sem_t tokens;
+static int turn;
+static long sum;
+__attribute__((noinline)) void spend(double seconds) {
+  struct timespec begin, now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+  do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  while ((now.tv_sec - begin.tv_sec) + 1e-9 * (now.tv_nsec - begin.tv_nsec) < seconds);
+}
+__attribute__((noinline)) void critical(long self) {
+  pthread_mutex_lock(heap_lock);
+  spend(0.002);
+  sum += self;
+  pthread_mutex_unlock(heap_lock);
+}
+static void *work(void *argument) {
+  long self = (long)argument;
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, NULL);
+  for (int i = 0; i < 10; i++) {
+    critical(self);
+    pthread_barrier_wait(&together);
+    pthread_rwlock_rdlock(&shared_lock);
+    pthread_rwlock_unlock(&shared_lock);
+    struct timespec soon;
+    clock_gettime(CLOCK_REALTIME, &soon);
+    soon.tv_nsec += 1000000;
+    if (soon.tv_nsec >= 1000000000) { soon.tv_nsec -= 1000000000; soon.tv_sec++; }
+    pthread_mutex_lock(heap_lock);
+    while (turn != self)
+      if (pthread_cond_timedwait(&ready, heap_lock, &soon) == ETIMEDOUT) break;
+    turn = 1 - self;
+    pthread_cond_broadcast(&ready);
+    pthread_mutex_unlock(heap_lock);
+    sem_post(&tokens);
+    sem_wait(&tokens);
+  }
+  return NULL;
+}
+int main(int argc, char **argv) {
+  heap_lock = malloc(sizeof *heap_lock);
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(heap_lock, &kind);
+  pthread_barrier_init(&together, NULL, 2);
+  sem_init(&tokens, 0, 0);
+  if (argc > 1 && argv[1][0] == 'f' && fork() == 0) _exit(0);
+  if (argc > 1 && argv[1][0] == 'k') raise(SIGKILL);
+  pthread_t threads[2];
+  for (long i = 0; i < 2; i++) pthread_create(&threads[i], NULL, work, (void *)i);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  printf("sum %ld\n", sum);
+  fflush(stdout);
+  if (argc > 1 && argv[1][0] == '_') _exit(0);
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("what_if")
+    (folder / "job.c").write_text(PROGRAM)
+    words = [compiler()[0], "-O1", "-g", "-o", "job", "job.c", "-lpthread"]
+    subprocess.run([str(one) for one in words], cwd=folder, check=True)
+    return str(folder / "job")
+
+
+@pytest.fixture(scope="module")
+def modules(program: str) -> tuple[str, ...]:
+    return run_trial([program], NO_TARGET, 0).modules
+
+
+def delay_is_part_of_the_target(done: Trial, share: float) -> None:
+    """All that was worked in it; at most the time, which those who come to a lock go by."""
+    assert 0.99 * share * done.target_s <= done.delay_s <= share * done.job_s
+
+
+def test_without_a_target_nothing_is_delayed_and_the_files_are_named(program: str) -> None:
+    done = run_trial([program], NO_TARGET, 50)
+    assert (done.delay_s, done.target_s, done.sections) == (0, 0, 0)
+    assert done.modules[0] == os.path.realpath(program)
+    assert any("libc" in one for one in done.modules)
+    assert not any("what-if" in one for one in done.modules)
+    assert done.threads == 3
+    assert done.job_s == done.effective_s > 0
+    assert done.cpu_s >= 0.04  # the program sees to that by its own clock of CPU time
+
+
+def test_a_function_is_found_with_what_it_calls(program: str, modules: tuple[str, ...]) -> None:
+    (inner,) = functions("^critical$", modules)
+    done = run_trial([program], inner, 50)
+    assert 0 < done.target_samples <= done.samples
+    assert done.delay_s == pytest.approx(0.5 * done.target_s, rel=0.01)
+    assert 0.01 < done.target_s <= done.cpu_s * 1.01
+    assert "sum 10" in done.ran.output
+    alone = run_trial([program], inner, 50, callers="none")
+    assert alone.target_s < 0.5 * done.target_s  # nearly all is in what it calls
+
+
+def test_a_lock_on_the_heap_is_named_by_who_takes_it(
+    program: str, modules: tuple[str, ...]
+) -> None:
+    (lock,) = locks(["lock in critical"], modules)
+    done = run_trial([program], lock, 50)
+    assert done.sections == 20  # not those of the condition, which another function takes
+    assert done.target_s >= 0.8 * 20 * 0.002  # the program's clock counts our delays' CPU time
+    delay_is_part_of_the_target(done, 0.5)
+    assert run_trial([program], lock, 0).delay_s == 0
+
+
+def test_a_lock_in_a_variable() -> None:
+    argv = event_loop.argv(**ARGV)
+    first = run_trial(argv, NO_TARGET, 0)
+    (lock,) = locks(["formula_lock"], first.modules)
+    plain, done = run_trial(argv, lock, 0), run_trial(argv, lock, 100)
+    both = [event_loop.Account.parse(one.ran.output) for one in (plain, done)]
+    assert both[0].checksum == both[1].checksum
+    taken = {one.name: one.taken for one in both[1].locks}
+    assert done.sections == taken["formula_lock"] == plain.sections
+    delay_is_part_of_the_target(done, 1.0)
+    assert plain.delay_s == 0
+
+
+def test_one_thread_is_never_delayed_and_its_gain_is_share_times_speedup() -> None:
+    argv = event_loop.argv(1, 20, ())
+    modules = run_trial(argv, NO_TARGET, 0).modules
+    (target,) = functions("^item_evaluate$", modules)
+    done = run_trial(argv, target, 40)
+    assert done.effective_s == pytest.approx(done.job_s - 0.4 * done.target_s, rel=1e-3)
+    assert done.threads == 2  # the first one waits
+
+
+def test_a_function_that_never_runs_gains_nothing(program: str, modules: tuple[str, ...]) -> None:
+    never = Target("function", "never", (Place(modules[0], 1, 2),))
+    done = run_trial([program], never, 100)
+    assert (done.delay_s, done.target_samples) == (0, 0)
+    assert done.found
+
+
+@pytest.mark.parametrize("way", ["fork", "_exit"])
+def test_forks_and_early_exits(program: str, modules: tuple[str, ...], way: str) -> None:
+    (target,) = functions("^spend$", modules)
+    done = run_trial([program, way], target, 50)
+    assert "sum 10" in done.ran.output
+    assert done.delay_s > 0
+
+
+def test_a_job_that_is_killed_is_an_error_and_nothing_stays(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(WorkerError, match="SIGKILL"):
+        run_trial([program, "kill"], NO_TARGET, 0)
+    run_trial([program], NO_TARGET, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_job_dies_with_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the middle: the supervisor ends the job."""
+    code = (
+        "from perflib.instruments.what_if.trial import run_trial\n"
+        "from perflib.instruments.what_if.shared import NO_TARGET\n"
+        "run_trial(['sleep', '73.125'], NO_TARGET, 0)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    one = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    try:
+        assert _within(60, _any_sleeps)
+    finally:
+        one.send_signal(signal.SIGKILL)
+        one.wait()
+    assert _within(30, lambda: not _any_sleeps())
+    (left,) = tmp_path.iterdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run_trial(event_loop.argv(1, 1), NO_TARGET, 0)
+    assert not left.exists()  # the next trial removes what the killed process could not
+
+
+def _within(seconds: float, holds: Callable[[], bool]) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _any_sleeps() -> bool:
+    wanted = b"sleep\x0073.125\x00"
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes() == wanted:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_a_job_that_wants_the_signal_itself_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "mine.c"
+    source.write_text(
+        "#include <signal.h>\nstatic void mine(int n) { (void)n; }\n"
+        "int main(void) { for (int n = SIGRTMIN; n <= SIGRTMAX; n++) signal(n, mine); return 0; }\n"
+    )
+    words = [compiler()[0], "-o", str(tmp_path / "mine"), str(source)]
+    subprocess.run(words, check=True)
+    with pytest.raises(WorkerError, match="signal of the samples"):
+        run_trial([str(tmp_path / "mine")], NO_TARGET, 0)
+
+
+def test_a_static_program_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "static.c"
+    source.write_text("int main(void) { return 0; }\n")
+    words = [compiler()[0], "-static", "-o", str(tmp_path / "static"), str(source)]
+    if subprocess.run(words, check=False, capture_output=True).returncode:
+        pytest.skip("the C library is not there as an archive")
+    with pytest.raises(WorkerError, match="linked statically"):
+        run_trial([str(tmp_path / "static")], NO_TARGET, 0)
+
+
+def test_names_that_are_wrong_are_answered_with_near_ones(modules: tuple[str, ...]) -> None:
+    with pytest.raises(UserError, match="did you mean 'critical'"):
+        functions("critcal", modules)
+    with pytest.raises(UserError, match=r"shared_lock.*lock in FUNCTION"):
+        locks(["shared_lok"], modules)
+    with pytest.raises(PerflibError, match="no regular expression"):
+        functions("(", modules)
+
+
+def test_a_wide_expression_is_refused() -> None:
+    modules = run_trial(event_loop.argv(1, 1), NO_TARGET, 0).modules
+    with pytest.raises(UserError, match=r"at most 8.*\^NAME\$"):
+        functions("e", modules)
+
+
+def test_the_costliest_are_chosen() -> None:
+    argv = event_loop.argv(**{**ARGV, "events": 60})
+    modules = run_trial(argv, NO_TARGET, 0).modules
+    found = costliest(argv, modules, most_functions=1, most_locks=1)
+    assert [one.kind for one in found][:1] == ["function"]
+    assert all(one.places for one in found)
+    assert {one.name for one in found if one.kind == "lock"} <= {"formula_lock"}
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "shared"
+    target = Target("lock", "a", (Place("/x", 1, 2), Place("/y", 3, 4)))
+    written(path, target, 25, 500, "fp")
+    found = read(path)
+    assert (found["delay_ppm"], found["period_ns"], found["modules"]) == (250_000, 500_000, 2)
+    assert found["root"] == 0
+    with pytest.raises(UserError, match="at most 256 places"):
+        written(path, Target("lock", "a", (Place("/x", 1, 2),) * 257), 25, 500, "fp")
+    with pytest.raises(UserError, match="too long"):
+        written(path, Target("lock", "a", (Place("/" + "x" * 2000, 1, 2),)), 25, 500, "fp")
+
+
+def test_an_own_preloaded_library_stays(program: str) -> None:
+    with pytest.raises(UserError):
+        run_trial([program], NO_TARGET, 0, conditions=Conditions(preload=("/no/such.so",)))

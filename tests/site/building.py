@@ -1,0 +1,31 @@
+"""The site's own modules, which lie beside its pages, and a way to build it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DOCS", "ROOT", "site_module", "sphinx"]
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def site_module(name: str) -> Any:
+    """One of the modules in docs/_ext."""
+    if str(DOCS / "_ext") not in sys.path:
+        sys.path.insert(0, str(DOCS / "_ext"))
+    return importlib.import_module(name)
+
+
+def sphinx(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """``python -m sphinx`` with the site's configuration, warnings as errors."""
+    argv = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", DOCS, *arguments]
+    return subprocess.run(
+        list(map(str, argv)), capture_output=True, text=True, check=False, cwd=ROOT,
+        env=os.environ | {"PERFLIB_CONFIG": "none"},
+    )  # fmt: skip

@@ -1,0 +1,175 @@
+"""What the site holds: no page is lost, and what is generated has everything."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+import pytest
+
+import perflib as pl
+from perflib.cli import cli
+from perflib.experiments import NAMES, get
+from tests.site.building import DOCS, ROOT, site_module
+
+PAGES = sorted(
+    path for path in DOCS.rglob("*.md") if not path.relative_to(DOCS).parts[0].startswith("_")
+)
+NOTEBOOKS = sorted((ROOT / "notebooks").rglob("*.ipynb"))
+
+
+def toctree(page: Path) -> set[Path]:
+    """The pages and notebooks that a page's toctrees name."""
+    found = set()
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            titled = re.fullmatch(r".* <(.*)>", line)
+            entry = titled[1] if titled else line
+            if not entry or entry.startswith(":"):
+                continue
+            for suffix in (".md", ".ipynb"):
+                folder = (page.parent / entry).resolve().parent
+                found |= set(folder.glob(Path(entry).name + suffix))
+    return found
+
+
+def reached(page: Path) -> set[Path]:
+    below = toctree(page)
+    further = (reached(one) for one in below if one.suffix == ".md" and one != page)
+    return {page}.union(below, *further)
+
+
+def test_every_page_and_notebook_is_in_a_toctree() -> None:
+    lost = {*PAGES, *NOTEBOOKS} - reached(DOCS / "index.md")
+    assert not lost, f"add to a toctree: {sorted(path.name for path in lost)}"
+
+
+def test_every_experiment_and_notebook_has_a_symptom() -> None:
+    page = (DOCS / "symptoms.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+)`", page))
+    assert set(NAMES) <= named
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"(../notebooks/{path.name})" in page, path.name
+
+
+def test_every_notebook_is_listed_by_its_question() -> None:
+    page = (DOCS / "notebooks.md").read_text(encoding="utf-8")
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"(../notebooks/{path.name})" in page, path.name
+
+
+def test_every_case_has_its_published_source() -> None:
+    cases = (DOCS / "cases.md").read_text(encoding="utf-8")
+    pages = sorted((DOCS / "cases").glob("*.md"))
+    assert len(pages) == 5
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert f"(cases/{page.name})" in cases
+        for part in ("## The story", "## What perflib reproduces", "## What it does not"):
+            assert part in text, page.name
+        assert "(../references.md)" in text
+
+
+def test_figures_that_pages_name_exist() -> None:
+    named = [
+        (page, *found)
+        for page in PAGES
+        for found in re.findall(r"(?m)^```\{recorded-figure\} (\w+) (\w+)$", page.read_text())
+    ]
+    assert named
+    for page, experiment, plot in named:
+        shows = site_module("drawing").shows(get(experiment).plots, plot)
+        assert shows, f"{page.name}: {experiment} has no figure {plot}"
+
+
+def test_addresses_outside_are_well_formed() -> None:
+    sources = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *NOTEBOOKS]
+    for path in sources:
+        for address in re.findall(r"\]\((\w+:[^)\s]*)\)", path.read_text(encoding="utf-8")):
+            parts = urlsplit(address)
+            assert parts.scheme == "https", f"{path.name}: {address}"
+            assert re.fullmatch(r"([a-z0-9-]+\.)+[a-z]+", parts.netloc), f"{path.name}: {address}"
+
+
+def test_every_command_and_option_is_on_the_page() -> None:
+    page = site_module("site_commands").command_pages()
+    for name in cli.list_commands(click.Context(cli)):
+        assert f"\n## perflib {name}\n" in f"\n{page}"
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                assert option.opts[0] in page, (name, option.opts)
+    assert "## perflib fleet\n" in page
+    assert "### perflib fleet plan\n" in page
+
+
+def test_every_public_name_is_on_the_page_once() -> None:
+    page = site_module("site_api").api_page()
+    for name in pl.__all__:
+        assert page.count(f"\n## pl.{name}\n") == 1
+    assert page.count("\n## ") == len(pl.__all__)
+
+
+# --- notebooks as they are shown -----------------------------------------------------------------
+
+
+def cell(kind: str, source: str, **more: object) -> dict[str, object]:
+    return {"cell_type": kind, "source": source, "metadata": {}, **more}
+
+
+def test_pictures_of_notebooks_have_an_alternative_text() -> None:
+    figure = {"output_type": "display_data", "data": {"image/png": "", "text/plain": "<Figure>"}}
+    named = figure | {"metadata": {"image/png": {"alt": "latency by size"}}}
+    made = site_module("executing").readable(
+        {
+            "metadata": {"papermill": {"input_path": "/somewhere"}},
+            "cells": [
+                cell("markdown", "**Drift over the run**: what all cores do together."),
+                cell("code", "run.plot('drift')", outputs=[figure]),
+                cell("code", "pl.show(other)", outputs=[named]),
+            ],
+        }
+    )
+    alts = [one["metadata"]["mystnb"]["image"]["alt"] for one in made["cells"][1:]]
+    assert alts == ["Drift over the run", "latency by size"]
+    assert "somewhere" not in json.dumps(made)
+
+
+@pytest.mark.parametrize(
+    ("plain", "shown"),
+    [
+        ("VBox(children=(HTML(value='x'),))", "It needs a running notebook"),
+        ("Which is it?\n  a: <this>", "```text\nWhich is it?\n  a: <this>\n```\n"),
+        ("Is it ``` or not?", "````text\nIs it ``` or not?\n````\n"),
+    ],
+)
+def test_widgets_become_a_note(plain: str, shown: str) -> None:
+    executing = site_module("executing")
+    data = {executing.WIDGET: {"model_id": "1"}, "text/plain": plain}
+    output = {"output_type": "execute_result", "data": data, "metadata": {}}
+    notebook = {"metadata": {}, "cells": [cell("code", "form", outputs=[output])]}
+    made = executing.readable(notebook)["cells"][0]["outputs"][0]["data"]
+    assert shown in made["text/markdown"]
+    assert "It needs a running notebook" in made["text/markdown"]
+    assert list(made) == ["text/markdown"]
+
+
+def test_solutions_are_closed_until_a_reader_opens_them() -> None:
+    solution = cell("code", "# Solution 1\nanswer = 4", outputs=[])
+    solution["metadata"] = {"tags": ["solution"]}
+    made = site_module("executing").readable({"metadata": {}, "cells": [solution]})
+    assert "hide-input" in made["cells"][0]["metadata"]["tags"]
+
+
+def test_a_changed_notebook_is_executed_again(tmp_path: Path) -> None:
+    executing = site_module("executing")
+    path = tmp_path / "one.ipynb"
+    path.write_text(json.dumps({"cells": [cell("code", "1")]}))
+    before = executing.key_of(path)
+    path.write_text(json.dumps({"cells": [cell("code", "2")]}))
+    assert executing.key_of(path) != before
