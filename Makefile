@@ -19,7 +19,7 @@ DEBIAN := apt-get install gcc libc6-dev make python3-venv
 FEDORA := dnf install gcc make python3
 
 .DEFAULT_GOAL := help
-.PHONY: help investigate test test-slow test-numa test-all fuzz lab lint lint-style lint-format lint-types lint-c format reference clean compiler
+.PHONY: help investigate test test-slow test-numa test-all fuzz docs lab lint lint-style lint-format lint-types lint-c format reference clean compiler
 
 help:
 	@echo "make investigate   what is wrong with this machine, if anything? (PRESET=full: every notebook, too)"
@@ -29,6 +29,7 @@ help:
 	@echo "make test-all      all three"
 	@echo "make fuzz          fuzz what reads foreign files (FUZZ_S=600: seconds for each reader in C)"
 	@echo "make lab           open the notebooks in JupyterLab"
+	@echo "make docs          build the site into build/site, from recorded runs: nothing is measured"
 	@echo "make lint          check style, types and formatting"
 	@echo "make format        bring Python, notebooks and C into their format"
 	@echo "make reference     write docs/reference.md from what the experiments declare"
@@ -62,6 +63,11 @@ FUZZ_S ?= 600
 fuzz: compiler $(FOR_DEVELOPMENT)
 	@$(BIN)/python -m tests.fuzz.readers --seconds $(FUZZ_S)
 	@$(BIN)/python -m tests.fuzz.mutations --number 1000000
+
+# From the checkout's root: links from documents to code hold. A warning is an error.
+docs: $(FOR_DEVELOPMENT)
+	$(BIN)/python -m sphinx -W --keep-going -q -j auto -c docs -b html . build/site
+	@echo "open build/site/docs/index.html"
 
 lint: lint-style lint-format lint-types lint-c # `make -k lint` goes on after the first complaint
 
