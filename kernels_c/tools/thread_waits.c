@@ -40,7 +40,7 @@
 
 // --- the functions behind ours -----------------------------------------------------------------
 
-#define TW_FUNCTIONS(X)                                                                            \
+#define NEXT_FUNCTIONS(X)                                                                          \
   X(pthread_mutex_lock)                                                                            \
   X(pthread_mutex_trylock)                                                                         \
   X(pthread_mutex_timedlock)                                                                       \
@@ -76,39 +76,7 @@
   X(sigtimedwait)                                                                                  \
   X(signalfd)
 
-#define TW_DECLARE(name) __typeof__(&name) name##_;
-static struct {
-  TW_FUNCTIONS(TW_DECLARE)
-} tw_real;
-static atomic_int tw_resolved;
-static __thread int tw_resolving;
-
-// Condition variables have two versions, and without a version the old one may be found.
-static void *tw_find(const char *name) {
-  void *found = NULL;
-  if (strncmp(name, "pthread_cond_", 13) == 0)
-    found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
-  return found != NULL ? found : dlsym(RTLD_NEXT, name);
-}
-
-// false: called from within itself (an allocator that dlsym() uses takes a lock). That is before
-// any other thread is there, so a lock needs no taking.
-static bool tw_resolve(void) {
-  if (tw_resolving)
-    return false;
-  tw_resolving = 1;
-#define TW_FIND(name)                                                                              \
-  {                                                                                                \
-    void *found = tw_find(#name);                                                                  \
-    memcpy(&tw_real.name##_, &found, sizeof found);                                                \
-  }
-  TW_FUNCTIONS(TW_FIND)
-  atomic_store(&tw_resolved, 1);
-  tw_resolving = 0;
-  return true;
-}
-
-#define TW_RESOLVED() (atomic_load_explicit(&tw_resolved, memory_order_acquire) || tw_resolve())
+#include "common/next_functions.h"
 
 // --- stacks ------------------------------------------------------------------------------------
 
@@ -285,11 +253,11 @@ static void tw_take_signal(void) {
   tw.signal = 0;
   for (int number = SIGRTMAX; number > SIGRTMIN && tw.signal == 0; number--) {
     struct sigaction now;
-    if (tw_real.sigaction_(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
+    if (next.sigaction_(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
       struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
       ours.sa_sigaction = tw_on_sample;
       sigfillset(&ours.sa_mask);
-      if (tw_real.sigaction_(number, &ours, NULL) == 0)
+      if (next.sigaction_(number, &ours, NULL) == 0)
         tw.signal = number;
     }
   }
@@ -381,22 +349,22 @@ static void *tw_thread_start(void *argument) {
 
 int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
                    void *(*function)(void *), void *restrict argument) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return EAGAIN;
   tw_start *start = atomic_load(&tw.on) ? malloc(sizeof *start) : NULL;
   if (start == NULL)
-    return tw_real.pthread_create_(thread, attributes, function, argument);
+    return next.pthread_create_(thread, attributes, function, argument);
   *start = (tw_start){function, argument};
-  int result = tw_real.pthread_create_(thread, attributes, tw_thread_start, start);
+  int result = next.pthread_create_(thread, attributes, tw_thread_start, start);
   if (result != 0)
     free(start);
   return result;
 }
 
 int pthread_setname_np(pthread_t thread, const char *name) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return EAGAIN;
-  int result = tw_real.pthread_setname_np_(thread, name);
+  int result = next.pthread_setname_np_(thread, name);
   if (result == 0 && tw_this != NULL && pthread_equal(thread, pthread_self()))
     tw_note_name(tw_this);
   return result;
@@ -505,8 +473,8 @@ static bool tw_owners_known(void) {
   int32_t tid = (int32_t)syscall(SYS_gettid);
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-  tw_real.pthread_mutex_lock_(&mutex);
-  tw_real.pthread_rwlock_wrlock_(&lock);
+  next.pthread_mutex_lock_(&mutex);
+  next.pthread_rwlock_wrlock_(&lock);
   bool known = mutex.__data.__owner == tid && lock.__data.__cur_writer == tid;
   pthread_rwlock_unlock(&lock);
   pthread_mutex_unlock(&mutex);
@@ -514,27 +482,27 @@ static bool tw_owners_known(void) {
 }
 
 int pthread_mutex_lock(pthread_mutex_t *mutex) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON())
-    return tw_real.pthread_mutex_lock_(mutex);
-  int tried = tw_real.pthread_mutex_trylock_(mutex);
+    return next.pthread_mutex_lock_(mutex);
+  int tried = next.pthread_mutex_trylock_(mutex);
   if (tried != EBUSY)
     return tried; // also EOWNERDEAD, which comes once, and with the lock
   TW_WAITING(TW_MUTEX, mutex, tw_mutex_owner(mutex));
-  return wait.result = tw_real.pthread_mutex_lock_(mutex);
+  return wait.result = next.pthread_mutex_lock_(mutex);
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict end) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
-  int tried = TW_ON() ? tw_real.pthread_mutex_trylock_(mutex) : EBUSY;
+  int tried = TW_ON() ? next.pthread_mutex_trylock_(mutex) : EBUSY;
   if (tried != EBUSY)
     return tried;
   if (!TW_ON())
-    return tw_real.pthread_mutex_timedlock_(mutex, end);
+    return next.pthread_mutex_timedlock_(mutex, end);
   TW_WAITING(TW_MUTEX, mutex, tw_mutex_owner(mutex));
-  return wait.result = tw_real.pthread_mutex_timedlock_(mutex, end);
+  return wait.result = next.pthread_mutex_timedlock_(mutex, end);
 }
 
 // A clock that there is not is refused even if the lock is free.
@@ -544,84 +512,84 @@ static bool tw_valid(clockid_t clock) {
 
 int pthread_mutex_clocklock(pthread_mutex_t *restrict mutex, clockid_t clock,
                             const struct timespec *restrict end) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON() || !tw_valid(clock))
-    return tw_real.pthread_mutex_clocklock_(mutex, clock, end);
-  int tried = tw_real.pthread_mutex_trylock_(mutex);
+    return next.pthread_mutex_clocklock_(mutex, clock, end);
+  int tried = next.pthread_mutex_trylock_(mutex);
   if (tried != EBUSY)
     return tried;
   TW_WAITING(TW_MUTEX, mutex, tw_mutex_owner(mutex));
-  return wait.result = tw_real.pthread_mutex_clocklock_(mutex, clock, end);
+  return wait.result = next.pthread_mutex_clocklock_(mutex, clock, end);
 }
 
 int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON())
-    return tw_real.pthread_cond_wait_(condition, mutex);
+    return next.pthread_cond_wait_(condition, mutex);
   TW_WAITING(TW_CONDITION, condition, 0);
-  return wait.result = tw_real.pthread_cond_wait_(condition, mutex);
+  return wait.result = next.pthread_cond_wait_(condition, mutex);
 }
 
 int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                            const struct timespec *restrict end) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON())
-    return tw_real.pthread_cond_timedwait_(condition, mutex, end);
+    return next.pthread_cond_timedwait_(condition, mutex, end);
   TW_WAITING(TW_CONDITION, condition, 0);
-  return wait.result = tw_real.pthread_cond_timedwait_(condition, mutex, end);
+  return wait.result = next.pthread_cond_timedwait_(condition, mutex, end);
 }
 
 int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                            clockid_t clock, const struct timespec *restrict end) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON())
-    return tw_real.pthread_cond_clockwait_(condition, mutex, clock, end);
+    return next.pthread_cond_clockwait_(condition, mutex, clock, end);
   TW_WAITING(TW_CONDITION, condition, 0);
-  return wait.result = tw_real.pthread_cond_clockwait_(condition, mutex, clock, end);
+  return wait.result = next.pthread_cond_clockwait_(condition, mutex, clock, end);
 }
 
 #define TW_RWLOCK(name, try)                                                                       \
   int name(pthread_rwlock_t *lock) {                                                               \
-    if (!TW_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return 0;                                                                                    \
-    int tried = TW_ON() ? tw_real.try##_(lock) : EBUSY;                                            \
+    int tried = TW_ON() ? next.try##_(lock) : EBUSY;                                               \
     if (tried != EBUSY)                                                                            \
       return tried;                                                                                \
     if (!TW_ON())                                                                                  \
-      return tw_real.name##_(lock);                                                                \
+      return next.name##_(lock);                                                                   \
     TW_WAITING(TW_RWLOCK, lock, tw_writer(lock));                                                  \
-    return wait.result = tw_real.name##_(lock);                                                    \
+    return wait.result = next.name##_(lock);                                                       \
   }
 
 #define TW_TIMED_RWLOCK(name, try)                                                                 \
   int name(pthread_rwlock_t *restrict lock, const struct timespec *restrict end) {                 \
-    if (!TW_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return 0;                                                                                    \
     if (!TW_ON() || end->tv_nsec < 0 || end->tv_nsec >= 1000000000)                                \
-      return tw_real.name##_(lock, end); /* which refuses it before it looks at the lock */        \
-    int tried = tw_real.try##_(lock);                                                              \
+      return next.name##_(lock, end); /* which refuses it before it looks at the lock */           \
+    int tried = next.try##_(lock);                                                                 \
     if (tried != EBUSY)                                                                            \
       return tried;                                                                                \
     TW_WAITING(TW_RWLOCK, lock, tw_writer(lock));                                                  \
-    return wait.result = tw_real.name##_(lock, end);                                               \
+    return wait.result = next.name##_(lock, end);                                                  \
   }
 
 #define TW_CLOCK_RWLOCK(name, try)                                                                 \
   int name(pthread_rwlock_t *restrict lock, clockid_t clock,                                       \
            const struct timespec *restrict end) {                                                  \
-    if (!TW_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return 0;                                                                                    \
     if (!TW_ON() || !tw_valid(clock) || end->tv_nsec < 0 || end->tv_nsec >= 1000000000)            \
-      return tw_real.name##_(lock, clock, end);                                                    \
-    int tried = tw_real.try##_(lock);                                                              \
+      return next.name##_(lock, clock, end);                                                       \
+    int tried = next.try##_(lock);                                                                 \
     if (tried != EBUSY)                                                                            \
       return tried;                                                                                \
     TW_WAITING(TW_RWLOCK, lock, tw_writer(lock));                                                  \
-    return wait.result = tw_real.name##_(lock, clock, end);                                        \
+    return wait.result = next.name##_(lock, clock, end);                                           \
   }
 
 TW_RWLOCK(pthread_rwlock_rdlock, pthread_rwlock_tryrdlock)
@@ -632,108 +600,108 @@ TW_CLOCK_RWLOCK(pthread_rwlock_clockrdlock, pthread_rwlock_tryrdlock)
 TW_CLOCK_RWLOCK(pthread_rwlock_clockwrlock, pthread_rwlock_trywrlock)
 
 int pthread_spin_lock(pthread_spinlock_t *lock) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
-  int tried = TW_ON() ? tw_real.pthread_spin_trylock_(lock) : EBUSY;
+  int tried = TW_ON() ? next.pthread_spin_trylock_(lock) : EBUSY;
   if (tried != EBUSY)
     return tried;
   if (!TW_ON())
-    return tw_real.pthread_spin_lock_(lock);
+    return next.pthread_spin_lock_(lock);
   TW_WAITING(TW_SPIN, lock, 0);
-  return wait.result = tw_real.pthread_spin_lock_(lock);
+  return wait.result = next.pthread_spin_lock_(lock);
 }
 
 // Semaphores and joins are cancellation points even where there is nothing to wait for.
 int sem_wait(sem_t *semaphore) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON())
-    return tw_real.sem_wait_(semaphore);
+    return next.sem_wait_(semaphore);
   pthread_testcancel();
   int saved = errno;
-  if (tw_real.sem_trywait_(semaphore) == 0)
+  if (next.sem_trywait_(semaphore) == 0)
     return 0;
   errno = saved;
   TW_WAITING(TW_SEMAPHORE, semaphore, 0);
-  int result = tw_real.sem_wait_(semaphore);
+  int result = next.sem_wait_(semaphore);
   wait.result = result ? errno : 0;
   return result;
 }
 
 int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict end) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON() || end->tv_nsec < 0 || end->tv_nsec >= 1000000000)
-    return tw_real.sem_timedwait_(semaphore, end);
+    return next.sem_timedwait_(semaphore, end);
   pthread_testcancel();
   int saved = errno;
-  if (tw_real.sem_trywait_(semaphore) == 0)
+  if (next.sem_trywait_(semaphore) == 0)
     return 0;
   errno = saved;
   TW_WAITING(TW_SEMAPHORE, semaphore, 0);
-  int result = tw_real.sem_timedwait_(semaphore, end);
+  int result = next.sem_timedwait_(semaphore, end);
   wait.result = result ? errno : 0;
   return result;
 }
 
 int sem_clockwait(sem_t *restrict semaphore, clockid_t clock, const struct timespec *restrict end) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON() || !tw_valid(clock) || end->tv_nsec < 0 || end->tv_nsec >= 1000000000)
-    return tw_real.sem_clockwait_(semaphore, clock, end);
+    return next.sem_clockwait_(semaphore, clock, end);
   pthread_testcancel();
   int saved = errno;
-  if (tw_real.sem_trywait_(semaphore) == 0)
+  if (next.sem_trywait_(semaphore) == 0)
     return 0;
   errno = saved;
   TW_WAITING(TW_SEMAPHORE, semaphore, 0);
-  int result = tw_real.sem_clockwait_(semaphore, clock, end);
+  int result = next.sem_clockwait_(semaphore, clock, end);
   wait.result = result ? errno : 0;
   return result;
 }
 
 // The thread that comes last is the one that all others waited for.
 int pthread_barrier_wait(pthread_barrier_t *barrier) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!TW_ON())
-    return tw_real.pthread_barrier_wait_(barrier);
+    return next.pthread_barrier_wait_(barrier);
   TW_WAITING(TW_BARRIER, barrier, 0);
-  int result = tw_real.pthread_barrier_wait_(barrier);
+  int result = next.pthread_barrier_wait_(barrier);
   wait.result = result == PTHREAD_BARRIER_SERIAL_THREAD ? EPERM : result;
   return result;
 }
 
 int pthread_join(pthread_t thread, void **value) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return EINVAL;
   if (!TW_ON())
-    return tw_real.pthread_join_(thread, value);
+    return next.pthread_join_(thread, value);
   pthread_testcancel();
-  int tried = tw_real.pthread_tryjoin_np_(thread, value);
+  int tried = next.pthread_tryjoin_np_(thread, value);
   if (tried != EBUSY)
     return tried;
   TW_WAITING(TW_JOIN, (const void *)thread, 0);
-  return wait.result = tw_real.pthread_join_(thread, value);
+  return wait.result = next.pthread_join_(thread, value);
 }
 
 int pthread_timedjoin_np(pthread_t thread, void **value, const struct timespec *end) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return EINVAL;
   if (!TW_ON())
-    return tw_real.pthread_timedjoin_np_(thread, value, end);
+    return next.pthread_timedjoin_np_(thread, value, end);
   TW_WAITING(TW_JOIN, (const void *)thread, 0);
-  return wait.result = tw_real.pthread_timedjoin_np_(thread, value, end);
+  return wait.result = next.pthread_timedjoin_np_(thread, value, end);
 }
 
 int pthread_clockjoin_np(pthread_t thread, void **value, clockid_t clock,
                          const struct timespec *end) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return EINVAL;
   if (!TW_ON())
-    return tw_real.pthread_clockjoin_np_(thread, value, clock, end);
+    return next.pthread_clockjoin_np_(thread, value, clock, end);
   TW_WAITING(TW_JOIN, (const void *)thread, 0);
-  return wait.result = tw_real.pthread_clockjoin_np_(thread, value, clock, end);
+  return wait.result = next.pthread_clockjoin_np_(thread, value, clock, end);
 }
 
 // --- the signal of the samples -----------------------------------------------------------------
@@ -749,7 +717,7 @@ static bool tw_keeps(int number, bool handled) {
 
 int sigaction(int number, const struct sigaction *restrict action,
               struct sigaction *restrict before) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return -1;
   bool handled = action != NULL && action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
   bool ours = number != 0 && number == tw.signal && TW_ON();
@@ -758,19 +726,19 @@ int sigaction(int number, const struct sigaction *restrict action,
       *before = (struct sigaction){.sa_handler = SIG_DFL};
     return 0;
   }
-  int result = tw_real.sigaction_(number, action, before);
+  int result = next.sigaction_(number, action, before);
   if (ours && before != NULL && result == 0)
     *before = (struct sigaction){.sa_handler = SIG_DFL};
   return result;
 }
 
 __sighandler_t signal(int number, __sighandler_t handler) {
-  if (!TW_RESOLVED())
+  if (!RESOLVED())
     return SIG_ERR;
   bool ours = number != 0 && number == tw.signal && TW_ON();
   if (tw_keeps(number, handler != SIG_DFL && handler != SIG_IGN))
     return SIG_DFL;
-  __sighandler_t before = tw_real.signal_(number, handler);
+  __sighandler_t before = next.signal_(number, handler);
   return ours && before != SIG_ERR ? SIG_DFL : before;
 }
 
@@ -784,23 +752,23 @@ static sigset_t tw_without_ours(const sigset_t *signals) {
 
 int sigwait(const sigset_t *restrict signals, int *restrict number) {
   sigset_t others = tw_without_ours(signals);
-  return TW_RESOLVED() ? tw_real.sigwait_(&others, number) : EINVAL;
+  return RESOLVED() ? next.sigwait_(&others, number) : EINVAL;
 }
 
 int sigwaitinfo(const sigset_t *restrict signals, siginfo_t *restrict info) {
   sigset_t others = tw_without_ours(signals);
-  return TW_RESOLVED() ? tw_real.sigwaitinfo_(&others, info) : -1;
+  return RESOLVED() ? next.sigwaitinfo_(&others, info) : -1;
 }
 
 int sigtimedwait(const sigset_t *restrict signals, siginfo_t *restrict info,
                  const struct timespec *restrict timeout) {
   sigset_t others = tw_without_ours(signals);
-  return TW_RESOLVED() ? tw_real.sigtimedwait_(&others, info, timeout) : -1;
+  return RESOLVED() ? next.sigtimedwait_(&others, info, timeout) : -1;
 }
 
 int signalfd(int file, const sigset_t *signals, int flags) {
   sigset_t others = tw_without_ours(signals);
-  return TW_RESOLVED() ? tw_real.signalfd_(file, &others, flags) : -1;
+  return RESOLVED() ? next.signalfd_(file, &others, flags) : -1;
 }
 
 // --- processes ---------------------------------------------------------------------------------
@@ -864,7 +832,7 @@ static void tw_after_fork(void) {
   atomic_store(&tw.on, 0);
   if (tw.signal != 0) { // the timers are the parent's alone
     struct sigaction none = {.sa_handler = SIG_DFL};
-    tw_real.sigaction_(tw.signal, &none, NULL);
+    next.sigaction_(tw.signal, &none, NULL);
     tw.signal = 0;
   }
   tw.off = !tw.shared->follow;
@@ -905,7 +873,7 @@ static bool tw_open_shared(void) {
 
 static void __attribute__((constructor)) tw_on_load(void) {
   tw.off = 1;
-  if (!TW_RESOLVED() || !tw_open_shared())
+  if (!RESOLVED() || !tw_open_shared())
     return;
   tw_shared *shared = tw.shared;
   if (tw_left_alone()) {

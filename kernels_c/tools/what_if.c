@@ -60,7 +60,7 @@
 
 // --- the functions behind ours -----------------------------------------------------------------
 
-#define WI_FUNCTIONS(X)                                                                            \
+#define NEXT_FUNCTIONS(X)                                                                          \
   X(pthread_mutex_lock)                                                                            \
   X(pthread_mutex_trylock)                                                                         \
   X(pthread_mutex_timedlock)                                                                       \
@@ -95,13 +95,9 @@
   X(signal)                                                                                        \
   X(_exit)
 
-#define WI_DECLARE(name) __typeof__(&name) name##_;
-static struct {
-  WI_FUNCTIONS(WI_DECLARE)
-} wi_real;
+#include "common/next_functions.h"
 
 static wi_shared *wi;
-static atomic_int wi_resolved;
 static atomic_bool wi_on;
 static int64_t wi_cpus;
 static int wi_signal;
@@ -113,33 +109,6 @@ static _Atomic int64_t wi_known;   // of wi_targets
 static _Atomic int64_t wi_surplus; // added by those who came, and not worked by the holder
 static wi_section wi_sections[WI_HELD];
 static __thread wi_thread wi_me;
-static __thread int wi_resolving;
-
-// Condition variables have two versions, and without a version the old one may be found.
-static void *wi_find(const char *name) {
-  void *found = NULL;
-  if (strncmp(name, "pthread_cond_", 13) == 0)
-    found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
-  return found != NULL ? found : dlsym(RTLD_NEXT, name);
-}
-
-// false: called from within itself, before any other thread is there: a lock needs no taking.
-static bool wi_resolve(void) {
-  if (wi_resolving)
-    return false;
-  wi_resolving = 1;
-#define WI_FIND(name)                                                                              \
-  {                                                                                                \
-    void *found = wi_find(#name);                                                                  \
-    memcpy(&wi_real.name##_, &found, sizeof found);                                                \
-  }
-  WI_FUNCTIONS(WI_FIND)
-  atomic_store(&wi_resolved, 1);
-  wi_resolving = 0;
-  return true;
-}
-
-#define WI_RESOLVED() (atomic_load_explicit(&wi_resolved, memory_order_acquire) || wi_resolve())
 #define WI_ON() (wi_me.on && atomic_load_explicit(&wi_on, memory_order_relaxed))
 
 static int64_t wi_clock(clockid_t clock) {
@@ -422,7 +391,7 @@ static void wi_start_samples(void) {
   sigset_t ours;
   sigemptyset(&ours);
   sigaddset(&ours, wi_signal);
-  wi_real.pthread_sigmask_(SIG_UNBLOCK, &ours, NULL);
+  next.pthread_sigmask_(SIG_UNBLOCK, &ours, NULL);
   if (wi_start_clock())
     return;
   atomic_fetch_or(&wi->flags, WI_TICKS);
@@ -544,15 +513,15 @@ static void *wi_thread_start(void *argument) {
 
 int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
                    void *(*function)(void *), void *restrict argument) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return EAGAIN;
   wi_start *start = WI_ON() ? malloc(sizeof *start) : NULL;
   if (start == NULL)
-    return wi_real.pthread_create_(thread, attributes, function, argument);
+    return next.pthread_create_(thread, attributes, function, argument);
   wi_find_targets();
   wi_pay();
   *start = (wi_start){function, argument, wi_me.local_ns};
-  int result = wi_real.pthread_create_(thread, attributes, wi_thread_start, start);
+  int result = next.pthread_create_(thread, attributes, wi_thread_start, start);
   if (result != 0)
     free(start);
   return result;
@@ -584,30 +553,30 @@ static void wi_ask(const volatile void *lock) {
 
 #define WI_LOCKS(name, type, try)                                                                  \
   int name(type *lock) {                                                                           \
-    if (!WI_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return 0;                                                                                    \
     if (!WI_ON())                                                                                  \
-      return wi_real.name##_(lock);                                                                \
-    WI_TAKE(lock, wi_real.try##_(lock), wi_real.name##_(lock));                                    \
+      return next.name##_(lock);                                                                   \
+    WI_TAKE(lock, next.try##_(lock), next.name##_(lock));                                          \
   }
 
 #define WI_TIMED(name, type, try)                                                                  \
   int name(type *restrict lock, const struct timespec *restrict end) {                             \
-    if (!WI_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return 0;                                                                                    \
     if (!WI_ON() || end->tv_nsec < 0 || end->tv_nsec >= 1000000000)                                \
-      return wi_real.name##_(lock, end); /* which refuses it before it looks at the lock */        \
-    WI_TAKE(lock, wi_real.try##_(lock), wi_real.name##_(lock, end));                               \
+      return next.name##_(lock, end); /* which refuses it before it looks at the lock */           \
+    WI_TAKE(lock, next.try##_(lock), next.name##_(lock, end));                                     \
   }
 
 #define WI_TRIES(name, type)                                                                       \
   int name(type *lock) {                                                                           \
-    if (!WI_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return 0;                                                                                    \
     if (!WI_ON())                                                                                  \
-      return wi_real.name##_(lock);                                                                \
+      return next.name##_(lock);                                                                   \
     wi_ask((const volatile void *)lock);                                                           \
-    int result = wi_real.name##_(lock);                                                            \
+    int result = next.name##_(lock);                                                               \
     if (WI_HAS(result))                                                                            \
       wi_taken((const volatile void *)lock, WI_CALLER());                                          \
     return result;                                                                                 \
@@ -615,11 +584,11 @@ static void wi_ask(const volatile void *lock) {
 
 #define WI_UNLOCKS(name, type)                                                                     \
   int name(type *lock) {                                                                           \
-    if (!WI_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return 0;                                                                                    \
     if (WI_ON())                                                                                   \
       wi_released((const volatile void *)lock, false);                                             \
-    return wi_real.name##_(lock);                                                                  \
+    return next.name##_(lock);                                                                     \
   }
 
 WI_LOCKS(pthread_mutex_lock, pthread_mutex_t, pthread_mutex_trylock)
@@ -639,13 +608,12 @@ WI_UNLOCKS(pthread_spin_unlock, pthread_spinlock_t)
 
 int pthread_mutex_clocklock(pthread_mutex_t *restrict lock, clockid_t clock,
                             const struct timespec *restrict end) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!WI_ON() || (clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME) || end->tv_nsec < 0 ||
       end->tv_nsec >= 1000000000)
-    return wi_real.pthread_mutex_clocklock_(lock, clock, end);
-  WI_TAKE(lock, wi_real.pthread_mutex_trylock_(lock),
-          wi_real.pthread_mutex_clocklock_(lock, clock, end));
+    return next.pthread_mutex_clocklock_(lock, clock, end);
+  WI_TAKE(lock, next.pthread_mutex_trylock_(lock), next.pthread_mutex_clocklock_(lock, clock, end));
 }
 
 // --- other waits -------------------------------------------------------------------------------
@@ -661,38 +629,38 @@ int pthread_mutex_clocklock(pthread_mutex_t *restrict lock, clockid_t clock,
   return result
 
 int pthread_cond_wait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!WI_ON())
-    return wi_real.pthread_cond_wait_(condition, mutex);
-  WI_CONDITION(wi_real.pthread_cond_wait_(condition, mutex));
+    return next.pthread_cond_wait_(condition, mutex);
+  WI_CONDITION(next.pthread_cond_wait_(condition, mutex));
 }
 
 int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                            const struct timespec *restrict end) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!WI_ON())
-    return wi_real.pthread_cond_timedwait_(condition, mutex, end);
-  WI_CONDITION(wi_real.pthread_cond_timedwait_(condition, mutex, end));
+    return next.pthread_cond_timedwait_(condition, mutex, end);
+  WI_CONDITION(next.pthread_cond_timedwait_(condition, mutex, end));
 }
 
 int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                            clockid_t clock, const struct timespec *restrict end) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!WI_ON())
-    return wi_real.pthread_cond_clockwait_(condition, mutex, clock, end);
-  WI_CONDITION(wi_real.pthread_cond_clockwait_(condition, mutex, clock, end));
+    return next.pthread_cond_clockwait_(condition, mutex, clock, end);
+  WI_CONDITION(next.pthread_cond_clockwait_(condition, mutex, clock, end));
 }
 
 #define WI_WAKES(name, type)                                                                       \
   int name(type *what) {                                                                           \
-    if (!WI_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return 0;                                                                                    \
     if (WI_ON())                                                                                   \
       wi_pay();                                                                                    \
-    return wi_real.name##_(what);                                                                  \
+    return next.name##_(what);                                                                     \
   }
 
 WI_WAKES(pthread_cond_signal, pthread_cond_t)
@@ -708,43 +676,43 @@ WI_WAKES(sem_post, sem_t)
   return result
 
 int sem_wait(sem_t *semaphore) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!WI_ON())
-    return wi_real.sem_wait_(semaphore);
-  WI_WAIT(wi_real.sem_wait_(semaphore), result == 0);
+    return next.sem_wait_(semaphore);
+  WI_WAIT(next.sem_wait_(semaphore), result == 0);
 }
 
 int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict end) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!WI_ON())
-    return wi_real.sem_timedwait_(semaphore, end);
-  WI_WAIT(wi_real.sem_timedwait_(semaphore, end), result == 0);
+    return next.sem_timedwait_(semaphore, end);
+  WI_WAIT(next.sem_timedwait_(semaphore, end), result == 0);
 }
 
 int pthread_barrier_wait(pthread_barrier_t *barrier) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return 0;
   if (!WI_ON())
-    return wi_real.pthread_barrier_wait_(barrier);
-  WI_WAIT(wi_real.pthread_barrier_wait_(barrier), true);
+    return next.pthread_barrier_wait_(barrier);
+  WI_WAIT(next.pthread_barrier_wait_(barrier), true);
 }
 
 int pthread_join(pthread_t thread, void **value) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return EINVAL;
   if (!WI_ON())
-    return wi_real.pthread_join_(thread, value);
-  WI_WAIT(wi_real.pthread_join_(thread, value), result == 0);
+    return next.pthread_join_(thread, value);
+  WI_WAIT(next.pthread_join_(thread, value), result == 0);
 }
 
 int pthread_timedjoin_np(pthread_t thread, void **value, const struct timespec *end) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return EINVAL;
   if (!WI_ON())
-    return wi_real.pthread_timedjoin_np_(thread, value, end);
-  WI_WAIT(wi_real.pthread_timedjoin_np_(thread, value, end), result == 0);
+    return next.pthread_timedjoin_np_(thread, value, end);
+  WI_WAIT(next.pthread_timedjoin_np_(thread, value, end), result == 0);
 }
 
 // --- the signal of the samples -----------------------------------------------------------------
@@ -752,7 +720,7 @@ int pthread_timedjoin_np(pthread_t thread, void **value, const struct timespec *
 // Who blocks all signals does not mean ours.
 #define WI_MASKS(name)                                                                             \
   int name(int how, const sigset_t *restrict wanted, sigset_t *restrict before) {                  \
-    if (!WI_RESOLVED())                                                                            \
+    if (!RESOLVED())                                                                               \
       return -1;                                                                                   \
     sigset_t others;                                                                               \
     if (wanted != NULL && wi_signal != 0 && WI_ON() && how != SIG_UNBLOCK) {                       \
@@ -760,7 +728,7 @@ int pthread_timedjoin_np(pthread_t thread, void **value, const struct timespec *
       sigdelset(&others, wi_signal);                                                               \
       wanted = &others;                                                                            \
     }                                                                                              \
-    return wi_real.name##_(how, wanted, before);                                                   \
+    return next.name##_(how, wanted, before);                                                      \
   }
 
 WI_MASKS(pthread_sigmask)
@@ -779,7 +747,7 @@ static bool wi_keeps(int number, bool handled) {
 
 int sigaction(int number, const struct sigaction *restrict action,
               struct sigaction *restrict before) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return -1;
   if (wi_keeps(number,
                action != NULL && action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN)) {
@@ -787,26 +755,26 @@ int sigaction(int number, const struct sigaction *restrict action,
       *before = (struct sigaction){.sa_handler = SIG_DFL};
     return 0;
   }
-  return wi_real.sigaction_(number, action, before);
+  return next.sigaction_(number, action, before);
 }
 
 __sighandler_t signal(int number, __sighandler_t handler) {
-  if (!WI_RESOLVED())
+  if (!RESOLVED())
     return SIG_ERR;
   if (wi_keeps(number, handler != SIG_DFL && handler != SIG_IGN))
     return SIG_DFL;
-  return wi_real.signal_(number, handler);
+  return next.signal_(number, handler);
 }
 
 // The highest real-time signal that nobody handles.
 static void wi_take_signal(void) {
   for (int number = SIGRTMAX; number > SIGRTMIN && wi_signal == 0; number--) {
     struct sigaction now;
-    if (wi_real.sigaction_(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
+    if (next.sigaction_(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
       struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
       ours.sa_sigaction = wi_on_sample;
       sigfillset(&ours.sa_mask);
-      if (wi_real.sigaction_(number, &ours, NULL) == 0)
+      if (next.sigaction_(number, &ours, NULL) == 0)
         wi_signal = number;
     }
   }
@@ -860,7 +828,7 @@ static void wi_end_process(void) {
 }
 
 void _exit(int status) {
-  if (WI_RESOLVED())
+  if (RESOLVED())
     wi_end_process();
   syscall(SYS_exit_group, status);
   __builtin_unreachable();
@@ -882,7 +850,7 @@ static wi_shared *wi_open(void) {
 }
 
 static void __attribute__((constructor)) wi_on_load(void) {
-  if (!WI_RESOLVED() || (wi = wi_open()) == NULL)
+  if (!RESOLVED() || (wi = wi_open()) == NULL)
     return;
   int64_t nobody = 0, own = getpid();
   if (!__atomic_compare_exchange_n(&wi->root, &nobody, own, false, __ATOMIC_ACQ_REL,
