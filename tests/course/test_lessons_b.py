@@ -112,6 +112,25 @@ def test_lines_and_locks_follow_the_recorded_run() -> None:
     assert [asked.judge(one, by_lines).share for one in (48, 512, 4096)] == [0, 0, 1]
 
 
+def test_speeds_of_a_core_that_was_shared_now_and_then_are_those_alone() -> None:
+    """Such a run has two rows for each implementation and layout."""
+    costs = [{"implementation": "a", "layout": "aligned", "cost_percent": 1, "low": 0, "high": 2}]
+
+    def run(alone: float, shared: float) -> Any:
+        rows = [
+            {"implementation": "a", "layout": "staggered", "state": state, "mb_per_s": speed}
+            for state, speed in (("alone", alone), ("shared", shared))
+        ]
+        return SimpleNamespace(
+            table={"speed": pd.DataFrame(rows), "layout_cost": pd.DataFrame(costs)}.get
+        )
+
+    judged = item("erasure_coding", "2").judge(
+        ("faster", "open"), run(100.0, 90.0), run(200.0, 50.0)
+    )
+    assert judged.share == 1
+
+
 @pytest.mark.parametrize(
     ("aligned", "chasing", "right"),
     [((20, 30), (1, 2), "sets"), ((1, 2), (20, 30), "aliases"), ((1, 9), (2, 8), "open")],

@@ -62,7 +62,7 @@ def _small(answer: Any, run: Any, little: Any) -> Judged:
     name = run.table("speed")["implementation"].iloc[0]
     speeds, costs = [], []
     for one in (run, little):
-        by_layout = one.table("speed").query("layout == 'staggered'")
+        by_layout = one.table("speed").query("layout == 'staggered' and state == 'alone'")
         speeds.append(by_layout.set_index("implementation")["mb_per_s"].get(name, math.nan))
         aligned = one.table("layout_cost").query("layout == 'aligned'")
         costs.append(aligned.set_index("implementation").loc[name])
