@@ -31,8 +31,9 @@ def key_of(path: Path) -> str:
 
 
 def recording_for(path: Path) -> str:
-    """The recorded machine that a notebook is executed with: the first with all of its experiments.
+    """The recorded machine that a notebook is executed with: which has most of its experiments.
 
+    Of several that with the most runs of them: a notebook's exercises need some, too.
     Empty where the notebook has no such parameter, or nothing was recorded.
     """
     from perflib.framework.recordings import machines, recordings
@@ -42,8 +43,11 @@ def recording_for(path: Path) -> str:
     if not re.search(r"^recorded\b.*= ", code, re.MULTILINE):
         return ""
     named = set(re.findall(r'pl\.experiment\(\s*"(\w+)"', code))
-    has = {name: {one.experiment for one in recordings(name)} for name in machines()}
-    return max(has, key=lambda name: len(named & has[name]), default="")
+    has = {
+        name: [one.experiment for one in recordings(name) if one.experiment in named]
+        for name in machines()
+    }
+    return max(has, key=lambda name: (len(set(has[name])), len(has[name])), default="")
 
 
 def execute(path: str, recorded: str, out: str) -> str:
