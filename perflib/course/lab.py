@@ -293,7 +293,8 @@ class Lab:
         except UserError as error:
             judged = Judged(0.0, str(error))
         says, hint = judged.says, ""
-        if note := recording_in(_provenance(evidence)):
+        note = recording_in(_provenance(evidence))
+        if note and note not in says:  # a finding's own sentence has it
             says += f" (recorded on {note})"
         if isinstance(item, Prediction) and self._is_late(item.name, evidence):
             says += " (you predicted after it was measured)"
