@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from perflib.model import paths
 from perflib.model.errors import UserError, choose
 from perflib.model.escape import visible
 from perflib.model.files import replacing
+from perflib.model.run import recording_in
 
 if TYPE_CHECKING:
     from IPython.display import Image
@@ -186,9 +188,12 @@ class Lab:
         if isinstance(found, str):
             return Line(f"nothing to compare: {found}")
         from perflib.course.figures import compared
+        from perflib.framework.plots import drawn, recorded_mark
         from perflib.lab.theme import show
 
-        return show(compared(name, item.unit, self.guess(name), found))
+        mark = recorded_mark(_provenance(evidence))
+        guess = self.guess(name)
+        return show(drawn(lambda: compared(name, item.unit, guess, found), mark))
 
     def _prediction(self, name: str) -> Prediction:
         predictions = [item for item in self.lesson.items if isinstance(item, Prediction)]
@@ -288,6 +293,9 @@ class Lab:
         except UserError as error:
             judged = Judged(0.0, str(error))
         says, hint = judged.says, ""
+        note = recording_in(_provenance(evidence))
+        if note and note not in says:  # a finding's own sentence has it
+            says += f" (recorded on {note})"
         if isinstance(item, Prediction) and self._is_late(item.name, evidence):
             says += " (you predicted after it was measured)"
         if judged.share < 1.0 and item.hints:
@@ -297,7 +305,7 @@ class Lab:
 
     def _is_late(self, name: str, evidence: tuple[Any, ...]) -> bool:
         """Whether the run that a prediction is compared with had begun before it was made."""
-        provenance = getattr(evidence[0], "provenance", {}) if evidence else {}
+        provenance = _provenance(evidence)
         if "recording" in provenance or "start" not in provenance:
             return False
         started = pd.Timestamp(provenance["start"]).timestamp()
@@ -339,6 +347,12 @@ class Lab:
             return source
         said = f"the solution stays closed: lab.open({found['name']!r}) opens it"
         return [f"print({said!r})\n"]
+
+
+def _provenance(evidence: tuple[Any, ...]) -> Mapping[str, Any]:
+    """Of the run that an answer is about; empty: it is about none."""
+    found: Mapping[str, Any] = getattr(evidence[0], "provenance", {}) if evidence else {}
+    return found
 
 
 def lesson(name: str) -> Lab:

@@ -205,11 +205,10 @@ class Experiment:
         Names stand in it as they are: see `perflib.framework.plots.drawn`.
         """
         make = self._part("figures").plots
-        from perflib.framework.plots import drawn  # matplotlib is there now
+        from perflib.framework.plots import drawn, recorded_mark  # matplotlib is there now
 
         plots: dict[str, Callable[[], Figure]] = make(_drawable(self.current(run)))
-        note = recording_of(run)
-        mark = f"recorded on {note}, not measured here" if note else ""
+        mark = recorded_mark(run.provenance)
         return {name: functools.partial(drawn, draw, mark) for name, draw in plots.items()}
 
     def figures(self, run: Run) -> dict[str, Figure]:

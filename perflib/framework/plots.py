@@ -12,6 +12,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from perflib.model.escape import in_legend, shortened
+from perflib.model.run import recording_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +32,7 @@ __all__ = [
     "log_ticks",
     "once_each",
     "pages",
+    "recorded_mark",
     "size_marks",
     "slowdowns",
     "slowest",
@@ -86,6 +88,12 @@ def drawn(draw: Callable[[], Figure], mark: str = "") -> Figure:
         if mark:
             _add_mark(figure, mark)
     return figure
+
+
+def recorded_mark(provenance: Mapping[str, Any]) -> str:
+    """What stands above the figure of a recorded run; empty: it was measured here."""
+    note = recording_in(provenance)
+    return f"recorded on {note}, not measured here" if note else ""
 
 
 def _add_mark(figure: Figure, mark: str) -> None:

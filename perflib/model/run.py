@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ __all__ = [
     "host_of",
     "is_exercise",
     "new_id",
+    "recording_in",
     "recording_of",
     "recordings_of",
 ]
@@ -103,7 +104,12 @@ def is_exercise(run_tag: object) -> bool:
 
 def recording_of(run: Run) -> str:
     """Machine and day of a run that was given in place of measuring; empty: it was measured."""
-    note = run.provenance.get("recording")
+    return recording_in(run.provenance)
+
+
+def recording_in(provenance: Mapping[str, Any]) -> str:
+    """The same of a provenance."""
+    note = provenance.get("recording")
     return "{machine}, {day}".format(**note) if note else ""
 
 

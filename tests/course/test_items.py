@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -201,6 +202,17 @@ def test_every_lesson_is_whole(name: str) -> None:
                 assert item.judge(answer).share < 1.0, (item.name, why)
             random.seed(0)
             assert item.judge(item.reference).share == 1.0, item.name
+
+
+def test_no_letter_is_a_safe_guess() -> None:
+    """Who always chooses the same letter earns little, in the course and in a lesson."""
+    right: dict[str, list[str]] = {}
+    for name in names():
+        choices = [one for one in declared(name).items if isinstance(one, Choice)]
+        right[name] = [one.right for one in choices]
+    letters = [letter for lesson in right.values() for letter in lesson]
+    assert max(Counter(letters).values()) < 0.4 * len(letters)
+    assert [name for name, of in right.items() if len(of) > 2 and len(set(of)) == 1] == []
 
 
 def test_a_lesson_is_named_as_its_notebook() -> None:

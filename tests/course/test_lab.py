@@ -129,7 +129,7 @@ def test_a_prediction_after_the_measurement_is_said_to_be_one(lab: Lab) -> None:
     lab.predict("reach", 100, unit="KiB")
     early = run(start="2000-01-01T00:00:00+00:00")
     late = run(start=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 60)))
-    recorded = run(start="2000-01-01T00:00:00+00:00", recording={"machine": "x"})
+    recorded = run(start="2000-01-01T00:00:00+00:00", recording={"machine": "x", "day": "2000-01-01"})
     assert "predicted after it was measured" in lab.check("reach", early).says
     for other in (late, recorded, run()):
         assert "after it was measured" not in lab.check("reach", other).says
@@ -161,6 +161,17 @@ def test_compare_draws_the_guess_beside_the_interval(lab: Lab) -> None:
     assert type(lab.compare("reach", run())).__name__ == "Image"
     nothing = SimpleNamespace(measured="no knee", provenance={})
     assert str(lab.compare("reach", nothing)) == "nothing to compare: no knee"
+
+
+def test_what_a_recorded_run_shows_is_marked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perflib.lab.theme.show", lambda figure: figure)
+    lab.predict("reach", 5000, unit="KiB")
+    recorded = run(recording={"machine": "x", "day": "2000-01-01"})
+    mark = "recorded on x, 2000-01-01"
+    assert lab.compare("reach", recorded).get_suptitle() == f"{mark}, not measured here"
+    assert lab.check("reach", recorded).says.endswith(f"({mark})")
+    assert lab.compare("reach", run()).get_suptitle() == ""
+    assert "recorded" not in lab.check("reach", run()).says
 
 
 # --- checks --------------------------------------------------------------------------------------

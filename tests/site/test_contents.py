@@ -48,6 +48,15 @@ def test_every_page_and_notebook_is_in_a_toctree() -> None:
     assert not lost, f"add to a toctree: {sorted(path.name for path in lost)}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_table_is_cut_in_two(page: Path) -> None:
+    """A row below an empty line has no head, and is shown as text with bars."""
+    for block in re.findall(r"^\|.*\n(?:\|.*\n)*", page.read_text(encoding="utf-8"), re.MULTILINE):
+        rows = block.splitlines()
+        assert len(rows) > 2, rows[0]
+        assert re.fullmatch(r"[ :|-]+", rows[1]), rows[0]
+
+
 def test_every_experiment_and_notebook_has_a_symptom() -> None:
     page = (DOCS / "symptoms.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)`", page))

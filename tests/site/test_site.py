@@ -21,6 +21,7 @@ PAGES = [
     "docs/commands", "docs/reference", "docs/limits", "notebooks/01_kv_per_core",
     "notebooks/investigation", "docs/course/index",
     "notebooks/05_code_segment", "notebooks/03_counters",
+    "notebooks/course/tlbs_and_huge_pages", "notebooks/course/aliasing_4k",
 ]  # fmt: skip
 
 

@@ -97,8 +97,9 @@ class Bench:
     def figure(self) -> Figure:
         """Both versions' times in each process, and the ratio with its interval."""
         from perflib.course.fix.figures import bench_figure
+        from perflib.framework.plots import drawn, recorded_mark
 
-        return bench_figure(self)
+        return drawn(lambda: bench_figure(self), recorded_mark(self.provenance))
 
     @property
     def remarks(self) -> list[str]:

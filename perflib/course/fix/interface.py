@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from perflib.course.fix import problems as shelf
 from perflib.course.fix.problem import Problem
 from perflib.model.errors import UserError, choose
+from perflib.model.run import recording_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,7 +187,7 @@ class Fix:
         """What is wrong and why it costs time; how much, as far as `possible` has measured it."""
         measured = "How much that is on this machine, possible() measures."
         if self._possible is not None:
-            there = self._possible.provenance.get("recording")
+            there = recording_in(self._possible.provenance)
             where = f"As recorded on {there}" if there else "As measured on this machine"
             measured = f"{where}, the solution is {self._possible.compared}."
         ways = [

@@ -65,7 +65,8 @@ def recorded_bench(
     said = [
         f"recorded on {machine} ({beside}), of the solution {way!r}: no code of yours was timed"
     ]
-    provenance = {"start": one["start"], "rounds": one["rounds"], "recording": machine}
+    note = {"machine": machine, "day": one["start"][:10]}
+    provenance = {"start": one["start"], "rounds": one["rounds"], "recording": note}
     return Bench(problem, compared, _samples(one), "recorded", said, provenance)
 
 

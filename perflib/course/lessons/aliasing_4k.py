@@ -146,19 +146,19 @@ LESSON = Lesson(
             "out[i], of 4 bytes. Which load meets the store of step i?",
             options={
                 "a": "that of the same step",
-                "b": "that of the next step",
+                "b": "none",
                 "c": "that of step i + 1024",
-                "d": "none",
+                "d": "that of the next step",
             },
-            right="b",
+            right="d",
             because={
                 "a": "in[i] lies 4 bytes below out[i], modulo 4096.",
-                "b": "in[i + 1] and out[i] agree in their low 12 bits, and follow each other at "
-                "once: the store is still in the buffer.",
+                "b": "Different pages do not help: the pages are compared later.",
                 "c": "That one agrees, too, but the store has long gone by then.",
-                "d": "Different pages do not help: the pages are compared later.",
+                "d": "in[i + 1] and out[i] agree in their low 12 bits, and follow each other at "
+                "once: the store is still in the buffer.",
             },
-            wrong=[("a", "takes the distance for zero"), ("d", "compares whole addresses")],
+            wrong=[("a", "takes the distance for zero"), ("b", "compares whole addresses")],
             hints=["Set the slider to 4 bytes."],
         ),
         Prediction(
@@ -247,18 +247,18 @@ LESSON = Lesson(
             question="The slowest of 48 distances is 1.3 % above the median. What follows?",
             options={
                 "a": "That distance is slow.",
-                "b": "Nothing: the slowest of 48 equal ones lies above the median by chance.",
-                "c": "All distances are equal.",
+                "b": "All distances are equal.",
+                "c": "Nothing: the slowest of 48 equal ones lies above the median by chance.",
             },
-            right="b",
+            right="c",
             because={
                 "a": "One of 48 is always the slowest. Of pure noise of 2 % in 12 rounds it lies "
                 "1.3 % above, on average: the winner's curse.",
-                "b": "Choose in one half of the run and measure in the other, and widen the "
+                "b": "That would take an interval for each, below the threshold.",
+                "c": "Choose in one half of the run and measure in the other, and widen the "
                 "interval for 48 candidates: then a claim means something.",
-                "c": "That would take an interval for each, below the threshold.",
             },
-            wrong=[("a", "chooses and measures in the same data"), ("c", "no proof of absence")],
+            wrong=[("a", "chooses and measures in the same data"), ("b", "no proof of absence")],
             hints=["What would you see if all 48 were equal?"],
         ),
         Relation(
@@ -278,14 +278,14 @@ LESSON = Lesson(
             name="10",
             question="After frees, no large pair of glibc agrees in its low 12 bits, and all lie "
             "16 bytes above. Is it cured?",
-            options={"a": "yes", "b": "no", "c": "yes, for aligned loops"},
-            right="b",
+            options={"a": "yes", "b": "yes, for aligned loops", "c": "no"},
+            right="c",
             because={
                 "a": "A count of equal suffixes says so. The loop says otherwise: see the table "
                 "of the distances.",
-                "b": "16 bytes above, the load four elements ahead meets the store. The heap's "
+                "b": "Alignment does not matter to the low 12 bits.",
+                "c": "16 bytes above, the load four elements ahead meets the store. The heap's "
                 "header of 16 bytes moved the pair from equal to just above.",
-                "c": "Alignment does not matter to the low 12 bits.",
             },
             wrong=[("a", "counts equal suffixes only")],
             hints=["Set the slider to 16 bytes."],

@@ -141,21 +141,21 @@ LESSON = Lesson(
             "do you do?",
             options={
                 "a": "Stagger them at once: all distances are 0 modulo 4096.",
-                "b": "Sweep the stencil first; stagger them where a distance is faster within its "
-                "interval.",
+                "b": "Make the arrays 4096 bytes longer.",
                 "c": "Nothing: np.empty places them at random.",
-                "d": "Make the arrays 4096 bytes longer.",
+                "d": "Sweep the stencil first; stagger them where a distance is faster within its "
+                "interval.",
             },
-            right="b",
+            right="d",
             because={
                 "a": "The distances are indeed 0; but whether this stencil minds is not known yet.",
-                "b": "Each array is mapped by itself, so all begin at the same place of a page. "
+                "b": "A mapping begins at a page whatever its size: the distance stays 0.",
+                "c": "Large arrays are mapped: all begin 16 bytes above a page, behind the header.",
+                "d": "Each array is mapped by itself, so all begin at the same place of a page. "
                 "Staggering costs less than a page an array: pl.alias_free does it. Where no "
                 "distance is faster, leave the program as it is.",
-                "c": "Large arrays are mapped: all begin 16 bytes above a page, behind the header.",
-                "d": "A mapping begins at a page whatever its size: the distance stays 0.",
             },
-            wrong=[("a", "cures before it measures"), ("d", "changes the size, not the beginning")],
+            wrong=[("a", "cures before it measures"), ("b", "changes the size, not the beginning")],
             hints=["What does it cost to measure first?"],
         ),
     ],

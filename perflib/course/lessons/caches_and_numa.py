@@ -75,15 +75,15 @@ LESSON = Lesson(
             name="2",
             question="A cache of 32 KiB has 64 sets of 8 ways. Sixteen lines are read in a ring, "
             "each 4096 bytes from the one before. How many hit?",
-            options={"a": "all: 1 KiB fits 32 KiB", "b": "none", "c": "eight of sixteen"},
-            right="b",
+            options={"a": "none", "b": "all: 1 KiB fits 32 KiB", "c": "eight of sixteen"},
+            right="a",
             because={
-                "a": "All sixteen belong to one set, which has eight ways.",
-                "b": "64 sets × 64 bytes = 4096: every line falls on the same set. Sixteen lines "
+                "a": "64 sets × 64 bytes = 4096: every line falls on the same set. Sixteen lines "
                 "take turns in eight ways, and each is replaced before it is read again.",
+                "b": "All sixteen belong to one set, which has eight ways.",
                 "c": "Half would stay if the last one were replaced; the least recently used is.",
             },
-            wrong=[("a", "counts bytes, not sets"), ("c", "forgets which line is replaced")],
+            wrong=[("b", "counts bytes, not sets"), ("c", "forgets which line is replaced")],
             hints=["Set the slider to a stride of 4096 bytes and an array of 64 KiB."],
         ),
         Prediction(
@@ -137,13 +137,13 @@ LESSON = Lesson(
             name="5",
             question="Thread A on node 0 allocates an array; thread B on node 1 is the first to "
             "write to it. Where do its pages lie?",
-            options={"a": "on node 0", "b": "on node 1", "c": "half on each"},
-            right="b",
+            options={"a": "on node 0", "b": "half on each", "c": "on node 1"},
+            right="c",
             because={
                 "a": "Allocating reserves addresses, and no memory.",
-                "b": "A page gets its memory when it is first touched, on the node of the core "
+                "b": "That would be the policy 'interleave', which one has to ask for.",
+                "c": "A page gets its memory when it is first touched, on the node of the core "
                 "that touches it: first touch. Initialise data where they will be used.",
-                "c": "That would be the policy 'interleave', which one has to ask for.",
             },
             wrong=[("a", "takes malloc for the allocation of memory")],
             hints=["When does a page of the array get memory?"],

@@ -115,25 +115,25 @@ LESSON = Lesson(
             ),
             options={
                 "a": "75 pages, hardly more than 64: nothing needs to be done.",
-                "b": "At least 75, more likely 150 to 225: first measure misses, then time.",
+                "b": "At least 75: huge pages for the text at once, they can only help.",
                 "c": "40 pages, one a library: they fit.",
-                "d": "At least 75: huge pages for the text at once, they can only help.",
+                "d": "At least 75, more likely 150 to 225: first measure misses, then time.",
             },
-            right="b",
+            right="d",
             because={
                 "a": (
                     "75 is the least, if every page were hot throughout. "
                     "Each library has its own hot spots, so there are more."
                 ),
                 "b": (
-                    "Misses first (notebook 03: itlb-walks, or simulated), then the time on huge "
-                    "pages. A ratio below 1.01 is not worth a kernel setting; with 30 MB of hot "
-                    "code the answer is another."
+                    "A miss of the first level that hits the second costs a few cycles, partly "
+                    "hidden. Huge pages cost memory and a setting: measure what they save."
                 ),
                 "c": "300 KiB in 40 libraries are 7.5 KiB each, which is two pages or more.",
                 "d": (
-                    "A miss of the first level that hits the second costs a few cycles, partly "
-                    "hidden. Huge pages cost memory and a setting: measure what they save."
+                    "Misses first (notebook 03: itlb-walks, or simulated), then the time on huge "
+                    "pages. A ratio below 1.01 is not worth a kernel setting; with 30 MB of hot "
+                    "code the answer is another."
                 ),
             },
         ),

@@ -146,15 +146,15 @@ LESSON = Lesson(
             "pad to 128?",
             options={
                 "a": "A line of the second-level cache has 128 bytes.",
-                "b": "Some processors fetch lines in pairs: the neighbour comes along.",
-                "c": "A pointer and its variable must lie in one page.",
+                "b": "A pointer and its variable must lie in one page.",
+                "c": "Some processors fetch lines in pairs: the neighbour comes along.",
             },
-            right="b",
+            right="c",
             because={
                 "a": "On x86 a line has 64 bytes in every cache.",
-                "b": "Whether it happens here, the control shows: compare its shuffled neighbours "
+                "b": "Pages have nothing to do with who owns a line.",
+                "c": "Whether it happens here, the control shows: compare its shuffled neighbours "
                 "with its shuffled spread lines.",
-                "c": "Pages have nothing to do with who owns a line.",
             },
             wrong=[("a", "takes the pair that is fetched for a line")],
             hints=["What did the control's neighbouring lines do?"],
@@ -177,18 +177,18 @@ LESSON = Lesson(
             question="With 64 pairs at the same time a trial may take longer. What tells whether "
             "its numbers can be trusted?",
             options={
-                "a": "The clock: if it is the same, so are the latencies.",
-                "b": "Pairs that are measured alone in the same round, and compared.",
+                "a": "Pairs that are measured alone in the same round, and compared.",
+                "b": "The clock: if it is the same, so are the latencies.",
                 "c": "The number of samples a pair.",
             },
-            right="b",
+            right="a",
             because={
-                "a": "The interconnect is shared as well: a clock that stays is not enough.",
-                "b": "That needs no reason for a difference: the finding `pairs at once` says "
+                "a": "That needs no reason for a difference: the finding `pairs at once` says "
                 "whether there is one.",
+                "b": "The interconnect is shared as well: a clock that stays is not enough.",
                 "c": "More samples narrow an interval around a value that may be biased.",
             },
-            wrong=[("a", "names one cause and trusts that it is the only one")],
+            wrong=[("b", "names one cause and trusts that it is the only one")],
             hints=["A bias does not shrink with more samples."],
         ),
         Choice(

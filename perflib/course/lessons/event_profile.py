@@ -59,20 +59,18 @@ LESSON = Lesson(
             question="One function of a sixth of the time is a tenth costlier: what tells first?",
             options={
                 "a": "The event's time: it is measured directly, the functions are only sampled.",
-                "b": "The function's excess: its 10 % stand against its own scatter alone.",
+                "b": "The flat profile of that core alone, without another core beside it.",
                 "c": "Neither: a tenth of one function cannot be seen by sampling.",
-                "d": "The flat profile of that core alone, without another core beside it.",
+                "d": "The function's excess: its 10 % stand against its own scatter alone.",
             },
-            right="b",
+            right="d",
             because={
                 "a": "The event takes 1.7 % longer, less than its time scatters on a busy machine.",
-                "b": (
-                    "The excess compares a function with all others of the same event, so what "
-                    "slows the whole event cancels. 60,000 samples taken alone gave 10.0 % "
-                    "[5.2, 14.9]; the event's time then was 2.2 % ± 1.2."
-                ),
+                "b": ("A function that leads a profile may simply do most of the work."),
                 "c": "Enough samples see it: exercise 3 works out how many.",
-                "d": "A function that leads a profile may simply do most of the work.",
+                "d": "The excess compares a function with all others of the same event, so what "
+                "slows the whole event cancels. 60,000 samples taken alone gave 10.0 % "
+                "[5.2, 14.9]; the event's time then was 2.2 % ± 1.2.",
             },
         ),
         Relation(

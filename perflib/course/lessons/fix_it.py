@@ -130,17 +130,17 @@ LESSON = Lesson(
             question="Two threads write to two counters, and no counter is shared. What is?",
             options={
                 "a": "Nothing: atomic additions are slow by themselves.",
-                "b": "The cache line on which both counters lie.",
-                "c": "The lock that makes an addition atomic.",
+                "b": "The lock that makes an addition atomic.",
+                "c": "The cache line on which both counters lie.",
             },
-            right="b",
+            right="c",
             because={
                 "a": "An atomic addition to a line that the core owns takes some nanoseconds; the "
                 "comparison shows how much longer it takes here.",
-                "b": "A core owns a whole line, of 64 bytes here, before it writes to any of it.",
-                "c": "No lock is taken: the core keeps the line for the time of the addition.",
+                "b": "No lock is taken: the core keeps the line for the time of the addition.",
+                "c": "A core owns a whole line, of 64 bytes here, before it writes to any of it.",
             },
-            wrong=[("a", "blames the instruction"), ("c", "takes atomics for locks")],
+            wrong=[("a", "blames the instruction"), ("b", "takes atomics for locks")],
             hints=["sizeof(tally) is 8. Where does the second one begin?"],
         ),
         _prediction(NAMES[1], "A line goes from core to core in some 50 to 100 ns."),

@@ -81,22 +81,22 @@ LESSON = Lesson(
             "What will the headline accuse?",
             options={
                 "a": "The core: it is slower by 7 %.",
-                "b": "Other tasks, which take the time of that core; the core itself is healthy.",
+                "b": "The hypervisor.",
                 "c": "Nothing: 7 % is lost in the noise.",
-                "d": "The hypervisor.",
+                "d": "Other tasks, which take the time of that core; the core itself is healthy.",
             },
-            right="b",
+            right="d",
             because={
                 "a": "Own speed is compared over CPU time, and while the thief runs our thread has "
                 "none: the core itself is as fast as it was.",
-                "b": "The part 'other tasks' of the product grows by about 7 %, and the kernel's "
-                "accounts name the process.",
+                "b": "The thief is a task of this kernel; what a hypervisor takes is in no account "
+                "of a task.",
                 "c": "The time ready to run and not running is counted, not estimated: 7 % is far "
                 "above its noise.",
-                "d": "The thief is a task of this kernel; what a hypervisor takes is in no account "
-                "of a task.",
+                "d": "The part 'other tasks' of the product grows by about 7 %, and the kernel's "
+                "accounts name the process.",
             },
-            wrong=[("a", "blames the core for what a task takes"), ("d", "mixes up two owners")],
+            wrong=[("a", "blames the core for what a task takes"), ("b", "mixes up two owners")],
             hints=["Which part of the product does a task with priority change?"],
         ),
         Choice(
@@ -105,18 +105,18 @@ LESSON = Lesson(
             "the job see?",
             options={
                 "a": "A function that waits for the quota.",
-                "b": "Nothing: a stopped thread has no samples.",
-                "c": "Every function 10 % slower in CPU time.",
+                "b": "Every function 10 % slower in CPU time.",
+                "c": "Nothing: a stopped thread has no samples.",
             },
-            right="b",
+            right="c",
             because={
                 "a": "The kernel stops the thread wherever it is; no function of the job waits.",
-                "b": "Only wall time grows, on all cores alike, so no core is accused. The "
+                "b": "CPU time is not spent while it is stopped: the profile keeps its shape.",
+                "c": "Only wall time grows, on all cores alike, so no core is accused. The "
                 "kernel's count of throttled time, and 'Fit to measure?', name the quota. On a "
                 "busy machine the quota may never be used up: then it stops nothing.",
-                "c": "CPU time is not spent while it is stopped: the profile keeps its shape.",
             },
-            wrong=[("c", "takes wall time for CPU time"), ("a", "expects a wait in the program")],
+            wrong=[("b", "takes wall time for CPU time"), ("a", "expects a wait in the program")],
             hints=["Is a thread that the quota stops on a core?"],
         ),
         Relation(
@@ -129,15 +129,15 @@ LESSON = Lesson(
             name="4",
             question="The folder is replayed without the symptom. What remains of the headline?",
             options={
-                "a": "The same: the other steps confirm it.",
-                "b": "Nothing can be said, and no further step is proposed.",
+                "a": "Nothing can be said, and no further step is proposed.",
+                "b": "The same: the other steps confirm it.",
                 "c": "Healthy: nothing was found.",
             },
-            right="b",
+            right="a",
             because={
-                "a": "The other steps were chosen because of the symptom; they do not replace it.",
-                "b": "Without a symptom there is nothing to explain, and no machine to call "
+                "a": "Without a symptom there is nothing to explain, and no machine to call "
                 "healthy. A verdict that survives the loss of its only witness is a prejudice.",
+                "b": "The other steps were chosen because of the symptom; they do not replace it.",
                 "c": "Nothing found because nothing was looked at is not healthy.",
             },
             wrong=[("c", "takes no evidence for evidence of health")],

@@ -85,18 +85,18 @@ LESSON = Lesson(
             question="First all trials of A are measured, then all of B. B is 2 % slower. What "
             "can be said?",
             options={
-                "a": "B is slower.",
-                "b": "Nothing: the machine may have got slower meanwhile.",
+                "a": "Nothing: the machine may have got slower meanwhile.",
+                "b": "B is slower.",
                 "c": "B is slower, if there were more than 30 trials.",
             },
-            right="b",
+            right="a",
             because={
-                "a": "Clock, neighbours and temperature drift over minutes, by more than 2 %.",
-                "b": "Drift and difference cannot be told apart. Rounds that visit both in random "
+                "a": "Drift and difference cannot be told apart. Rounds that visit both in random "
                 "order share the drift, and it cancels.",
+                "b": "Clock, neighbours and temperature drift over minutes, by more than 2 %.",
                 "c": "More trials make the interval narrower, around a wrong value.",
             },
-            wrong=[("a", "takes order for cause"), ("c", "takes bias for scatter")],
+            wrong=[("b", "takes order for cause"), ("c", "takes bias for scatter")],
             hints=["What else differs between early and late trials?"],
         ),
         Code(

@@ -116,19 +116,19 @@ LESSON = Lesson(
             question="A simulated guest has four nodes by its firmware, and its loads show one "
             "class of distance. Which is right?",
             options={
-                "a": "The table: the measurement is too noisy.",
-                "b": "The loads: here all four nodes are one memory of the host.",
+                "a": "The loads: here all four nodes are one memory of the host.",
+                "b": "The table: the measurement is too noisy.",
                 "c": "Both: the classes differ by less than a cycle.",
             },
-            right="b",
+            right="a",
             because={
-                "a": "The finding has a bound: it excludes differences of more than a few percent, "
+                "a": "The table is a claim that somebody wrote down. The loads show what it costs.",
+                "b": "The finding has a bound: it excludes differences of more than a few percent, "
                 "and the table claims up to 2.8 times.",
-                "b": "The table is a claim that somebody wrote down. The loads show what it costs.",
                 "c": "A table that says 10 and 28 claims 2.8 times the latency. A run whose bound "
                 "is a few percent excludes that.",
             },
-            wrong=[("a", "a refuted claim is taken for an inconclusive one")],
+            wrong=[("b", "a refuted claim is taken for an inconclusive one")],
             hints=["Compare the bound of the finding 'groups' with the ratio of the distances."],
         ),
         Relation(
@@ -196,15 +196,15 @@ LESSON = Lesson(
             "to the ratio of far to near?",
             options={
                 "a": "It doubles: there are two accesses now.",
-                "b": "It hardly changes: the walk's loads go to some node as well.",
-                "c": "It falls to 1: the walk hides the way.",
+                "b": "It falls to 1: the walk hides the way.",
+                "c": "It hardly changes: the walk's loads go to some node as well.",
             },
-            right="b",
+            right="c",
             because={
                 "a": "Near loads pay for their walk, too: both sides of the ratio grow.",
-                "b": "Page tables lie mostly on the node that touched the array first. So a remote "
+                "b": "A walk comes before the load and adds to it; it hides nothing.",
+                "c": "Page tables lie mostly on the node that touched the array first. So a remote "
                 "load that misses the TLB goes the long way twice, a near one the short way twice.",
-                "c": "A walk comes before the load and adds to it; it hides nothing.",
             },
             wrong=[("a", "adds the walk to the far side only")],
             hints=["On which node are the page tables of an array that core 0 touched first?"],
@@ -215,21 +215,21 @@ LESSON = Lesson(
             "work on it. What mends it?",
             options={
                 "a": "Pin the 64 threads to their cores.",
-                "b": "Let each thread touch its own part first, or interleave the pages.",
+                "b": "Nothing: pages migrate to whoever uses them.",
                 "c": "Allocate the array with malloc on node 1.",
-                "d": "Nothing: pages migrate to whoever uses them.",
+                "d": "Let each thread touch its own part first, or interleave the pages.",
             },
-            right="b",
+            right="d",
             because={
                 "a": "Pinning keeps threads in place; the pages stay on node 0, where they were "
                 "first written.",
-                "b": "Either every thread has its part near, or everybody pays half of the way and "
-                "both controllers work (numactl --interleave=all). perflib sets the latter by "
-                "memory_policy for other experiments.",
+                "b": "By default a page stays where it was first written (automatic NUMA balancing "
+                "may move it later, at a cost).",
                 "c": "malloc gives addresses; the first write places a page. And then node 0 would "
                 "pay.",
-                "d": "By default a page stays where it was first written (automatic NUMA balancing "
-                "may move it later, at a cost).",
+                "d": "Either every thread has its part near, or everybody pays half of the way and "
+                "both controllers work (numactl --interleave=all). perflib sets the latter by "
+                "memory_policy for other experiments.",
             },
             wrong=[
                 ("a", "mends the threads' places, not the pages'"),

@@ -158,17 +158,17 @@ LESSON = Lesson(
             "next to none. Why?",
             options={
                 "a": "The simulator counts each miss eight times.",
-                "b": "The processor sees the pattern and fetches lines before they are asked for.",
-                "c": "The counter is multiplexed.",
+                "b": "The counter is multiplexed.",
+                "c": "The processor sees the pattern and fetches lines before they are asked for.",
             },
-            right="b",
+            right="c",
             because={
                 "a": "One load in eight is the first of its line of eight doubles: 125 is right.",
-                "b": "Simulated misses are what the accesses ask for; which of them cost time, a "
+                "b": "That makes a count uncertain, not small.",
+                "c": "Simulated misses are what the accesses ask for; which of them cost time, a "
                 "clock says.",
-                "c": "That makes a count uncertain, not small.",
             },
-            wrong=[("a", "doubts the arithmetic"), ("c", "doubts the counter")],
+            wrong=[("a", "doubts the arithmetic"), ("b", "doubts the counter")],
             hints=["Which machinery of a processor does the simulator not have?"],
         ),
         Choice(
@@ -176,18 +176,18 @@ LESSON = Lesson(
             question="Zen 2 has an instruction TLB of 64 entries, any page in any of them; "
             "Haswell's has 128 entries in sets of 4. Which code can miss more on Haswell?",
             options={
-                "a": "Code of 100 pages that is walked through again and again.",
-                "b": "Code of 8 pages that lie 32 pages apart.",
+                "a": "Code of 8 pages that lie 32 pages apart.",
+                "b": "Code of 100 pages that is walked through again and again.",
                 "c": "None: it has twice the entries.",
             },
-            right="b",
+            right="a",
             because={
-                "a": "If they spread over the sets, 100 pages fit into 128 entries, not into 64.",
-                "b": "Pages 32 apart share one of the 32 sets, which holds 4: each of the 8 makes "
+                "a": "Pages 32 apart share one of the 32 sets, which holds 4: each of the 8 makes "
                 "room for another. In the other TLB all 8 stay.",
+                "b": "If they spread over the sets, 100 pages fit into 128 entries, not into 64.",
                 "c": "Entries count only if pages may use them.",
             },
-            wrong=[("c", "counts entries alone"), ("a", "takes associativity for size")],
+            wrong=[("c", "counts entries alone"), ("b", "takes associativity for size")],
             hints=["How many sets has a TLB of 128 entries in 4 ways?"],
         ),
     ],

@@ -259,16 +259,16 @@ LESSON = Lesson(
             question="With four threads a core, threads are without a core for half of their time "
             "and wait for one lock for a fifth. All cores are busy. What does removing the lock "
             "gain?",
-            options={"a": "a fifth", "b": "hardly anything", "c": "half"},
-            right="b",
+            options={"a": "hardly anything", "b": "a fifth", "c": "half"},
+            right="a",
             because={
-                "a": "A fifth of the threads' time is spent at the lock, but no core is idle "
-                "meanwhile: the others use it.",
-                "b": "The cores are busy already. Threads that no longer wait for the lock wait "
+                "a": "The cores are busy already. Threads that no longer wait for the lock wait "
                 "for a core instead.",
+                "b": "A fifth of the threads' time is spent at the lock, but no core is idle "
+                "meanwhile: the others use it.",
                 "c": "Run-queue delay ends with fewer threads or more cores, not with a lock.",
             },
-            wrong=[("a", "takes the bound for the gain"), ("c", "mixes up both kinds of waiting")],
+            wrong=[("b", "takes the bound for the gain"), ("c", "mixes up both kinds of waiting")],
             hints=["Which core would do more than it does now?"],
         ),
         Prediction(
@@ -282,18 +282,18 @@ LESSON = Lesson(
             question="A monitor shows that all cores of a job are busy for 98 % of the time, and "
             "the job is 1.7 times as fast on two cores. What do you measure next?",
             options={
-                "a": "Nothing: the cores are used well.",
-                "b": "What the running threads run: locks that spin, or slower memory.",
+                "a": "What the running threads run: locks that spin, or slower memory.",
+                "b": "Nothing: the cores are used well.",
                 "c": "How long threads wait for locks.",
             },
-            right="b",
+            right="a",
             because={
-                "a": "1.7 is not 2. Busy is not useful.",
-                "b": "Concurrency above the speed-up says that running is not all work: spinning "
+                "a": "Concurrency above the speed-up says that running is not all work: spinning "
                 "shows in samples of the code, shared caches and memory in counters.",
+                "b": "1.7 is not 2. Busy is not useful.",
                 "c": "A thread that waits asleep keeps no core busy; 98 % leaves no room for it.",
             },
-            wrong=[("a", "takes busy for useful"), ("c", "forgets that waiters are not busy")],
+            wrong=[("b", "takes busy for useful"), ("c", "forgets that waiters are not busy")],
             hints=["In which state is a thread that keeps a core busy?"],
         ),
     ],

@@ -94,17 +94,17 @@ LESSON = Lesson(
             name="2",
             question="A ring visits 65 pages in a fixed order, and the TLB has 64 entries. Which "
             "share of the accesses misses?",
-            options={"a": "1 of 65", "b": "all", "c": "half", "d": "none: one page too many"},
-            right="b",
+            options={"a": "1 of 65", "b": "half", "c": "all", "d": "none: one page too many"},
+            right="c",
             because={
                 "a": "That would need a TLB that knows which page comes last. The least recently "
                 "used entry is exactly the one that the ring visits next.",
-                "b": "Each page was replaced just before its turn comes again. This is why the "
+                "b": "Half misses at random, over twice as many pages as there are entries.",
+                "c": "Each page was replaced just before its turn comes again. This is why the "
                 "ring shows a step at the reach, and random visits only a bend.",
-                "c": "Half misses at random, over twice as many pages as there are entries.",
                 "d": "65 pages do not fit 64 entries, and the ring visits every one.",
             },
-            wrong=[("a", "forgets which entry is replaced"), ("c", "takes a ring for random")],
+            wrong=[("a", "forgets which entry is replaced"), ("b", "takes a ring for random")],
             hints=["Move the slider to 64 and 65 pages.", "Write down 3 entries and 4 pages."],
         ),
         Prediction(
@@ -166,19 +166,19 @@ LESSON = Lesson(
             question="smaps shows 2 MiB pages, and many of them cost as much as small ones. Why?",
             options={
                 "a": "The kernel lies in smaps.",
-                "b": "The entry of the TLB covers the smaller of the guest's and the host's page.",
+                "b": "Huge pages need root.",
                 "c": "The data were not in the first-level cache.",
-                "d": "Huge pages need root.",
+                "d": "The entry of the TLB covers the smaller of the guest's and the host's page.",
             },
-            right="b",
+            right="d",
             because={
                 "a": "smaps is right about the guest's page table. The TLB sees the host's, too.",
-                "b": "A translation in a virtual machine joins both page tables. If the host uses "
-                "4 KiB pages, an entry covers 4 KiB, and no file of the guest says so.",
+                "b": "Transparent huge pages need no privilege, and smaps shows some here.",
                 "c": "The page control keeps all its lines in the first-level cache.",
-                "d": "Transparent huge pages need no privilege, and smaps shows some here.",
+                "d": "A translation in a virtual machine joins both page tables. If the host uses "
+                "4 KiB pages, an entry covers 4 KiB, and no file of the guest says so.",
             },
-            wrong=[("a", "knows one page table only"), ("d", "mixes up reserved and transparent")],
+            wrong=[("a", "knows one page table only"), ("b", "mixes up reserved and transparent")],
             hints=["How many page tables does a load in a virtual machine pass?"],
         ),
         Prediction(

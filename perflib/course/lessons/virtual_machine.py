@@ -51,20 +51,20 @@ LESSON = Lesson(
             "time grows?",
             options={
                 "a": "clock: a busy core runs at a lower frequency",
-                "b": "hypervisor: wall time that neither the thread nor its queue accounts for",
+                "b": "own speed: the instructions themselves get slower",
                 "c": "other tasks: the guest's kernel sees the other customer's processes",
-                "d": "own speed: the instructions themselves get slower",
+                "d": "hypervisor: wall time that neither the thread nor its queue accounts for",
             },
-            right="b",
+            right="d",
             because={
                 "a": "The clock may fall when more cores work, but selling one core twice makes "
                 "the guest wait, not run slower.",
-                "b": "While the other guest runs, this one's clock on the wall goes on, and "
-                "nothing inside it ran or waited for a core.",
+                "b": "Shared caches may cost something, but while the guest is off the core no "
+                "instruction of it runs at all.",
                 "c": "The other customer's processes live in another guest: this kernel cannot "
                 "see them.",
-                "d": "Shared caches may cost something, but while the guest is off the core no "
-                "instruction of it runs at all.",
+                "d": "While the other guest runs, this one's clock on the wall goes on, and "
+                "nothing inside it ran or waited for a core.",
             },
         ),
         Relation(

@@ -117,16 +117,16 @@ LESSON = Lesson(
             "added to what all owe. B pays them, gives the lock back, and A runs. Does A pay, too?",
             options={
                 "a": "Yes: each thread pays every delay.",
-                "b": "No: B stood still for 3 ms, so A waited 3 ms longer already.",
-                "c": "Yes, but only if it takes the lock again.",
+                "b": "Yes, but only if it takes the lock again.",
+                "c": "No: B stood still for 3 ms, so A waited 3 ms longer already.",
             },
-            right="b",
+            right="c",
             because={
                 "a": "Then A would stand still twice: once in the lock's queue, once for itself.",
-                "b": "Who wakes another has paid before, so the delay is in the wait already.",
-                "c": "A lock makes nobody owe anything; the delay was added while A waited.",
+                "b": "A lock makes nobody owe anything; the delay was added while A waited.",
+                "c": "Who wakes another has paid before, so the delay is in the wait already.",
             },
-            wrong=[("a", "pays twice"), ("c", "takes locks for what is counted")],
+            wrong=[("a", "pays twice"), ("b", "takes locks for what is counted")],
             hints=["When would B have given the lock back without the delay?"],
         ),
         Choice(

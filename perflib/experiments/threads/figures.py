@@ -90,7 +90,7 @@ def _calibration(table: pd.DataFrame) -> Figure:
     axes.set_ylim(0, 1.15 * max(0.94, float((table["speedup"] / table["threads"]).max())))
     axes.set_xlabel("effective concurrency by the profile, per thread")
     axes.set_ylabel("speed-up over one thread, per thread")
-    axes.set_title(f"Does concurrency predict speed-up? This machine, {threads} threads")
+    axes.set_title(f"Does concurrency predict speed-up? Measured with {threads} threads")
     axes.legend(fontsize="small", loc="lower right", title="95 % intervals")
     return figure
 
@@ -189,7 +189,7 @@ def _overhead(table: pd.DataFrame, *, limit: float) -> Figure:
     place = np.arange(len(table))[::-1]
     axes.axvline(1, color="0.3", lw=0.8)
     axes.axvline(1 + limit / 100, color="C3", ls="--", lw=1.2, label=f"{limit:g} % longer")
-    _dots(axes, place, table, "time_ratio", "o", "C0", "this machine, 95 % interval")
+    _dots(axes, place, table, "time_ratio", "o", "C0", "measured, 95 % interval")
     theirs = table["published_time_ratio"].to_numpy(np.float64)
     for at, ratio in zip(place, theirs, strict=True):
         if math.isfinite(ratio):

@@ -34,7 +34,7 @@ def test_every_solution_was_timed_on_the_recorded_machine(name: str, way: str) -
     assert f"recorded on {MACHINE}" in repr(found)
     assert f"solution '{way}'" in repr(found)
     assert set(found.times()["version"]) == {"original", "yours"}
-    assert found.figure().axes
+    assert found.figure().get_suptitle().startswith(f"recorded on {MACHINE}, 20")
 
 
 def test_a_recorded_comparison_is_of_the_solution_that_is_given() -> None:
