@@ -15,7 +15,12 @@ import pytest
 from tests.browser.conftest import started_browser
 from tests.site.building import ROOT, site_module, sphinx
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
+# A minute each where nothing else runs; many where all of it waits for two busy cores.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("site"),
+    pytest.mark.timeout(1500),
+]
 PAGES = [
     "docs/index", "docs/start", "docs/symptoms", "docs/gallery", "docs/cases/aliasing", "docs/api",
     "docs/commands", "docs/reference", "docs/limits", "notebooks/01_kv_per_core",
