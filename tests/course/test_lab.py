@@ -129,7 +129,9 @@ def test_a_prediction_after_the_measurement_is_said_to_be_one(lab: Lab) -> None:
     lab.predict("reach", 100, unit="KiB")
     early = run(start="2000-01-01T00:00:00+00:00")
     late = run(start=time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 60)))
-    recorded = run(start="2000-01-01T00:00:00+00:00", recording={"machine": "x", "day": "2000-01-01"})
+    recorded = run(
+        start="2000-01-01T00:00:00+00:00", recording={"machine": "x", "day": "2000-01-01"}
+    )
     assert "predicted after it was measured" in lab.check("reach", early).says
     for other in (late, recorded, run()):
         assert "after it was measured" not in lab.check("reach", other).says
