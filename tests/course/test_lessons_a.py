@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from pathlib import Path
@@ -16,10 +17,13 @@ import perflib as pl
 from perflib.course.items import Choice, Code, Measured, Prediction, Relation
 from perflib.course.lesson import declared
 from perflib.course.relations import estimated, missed_lru, near, word
+from perflib.lab.interface import bound
 from perflib.lab.neighbour import busy_neighbour, cpu_quota
 from perflib.lab.theme import show
 from perflib.model.errors import UserError
 from perflib.model.paths import notebooks_dir
+from tests.experiments.memory_levels.memory_samples import run_of
+from tests.experiments.memory_levels.test_brackets import busy
 
 MACHINE = "intel-guest"
 EXPERIMENTS = {
@@ -206,6 +210,17 @@ def test_without_probes_nothing_or_a_level_changes() -> None:
     assert asked.judge("L2", same, same).share == 0
     with pytest.raises(UserError):
         asked.judge("L9", same, same)
+
+
+def test_levels_that_show_beside_a_busy_sibling_too_are_compared_as_alone() -> None:
+    split = {"L1d": 0.75, "L2": 0.5}
+    both = bound(run_of(busy(part=split)))
+    levels = both.table("levels")
+    assert set(levels.loc[levels["samples"] == "shared", "level"]) == {"L1d", "L2"}
+    probes = ["probe_before_ns", "probe_after_ns"]
+    blind = dataclasses.replace(both, samples=both.samples.drop(columns=probes))
+    judged = relation("memory_levels", "4").judge("none", both, blind)
+    assert "without the probes change: L1d by" in judged.says
 
 
 def test_a_null_test_may_not_support_its_claim() -> None:

@@ -90,10 +90,9 @@ def _blind(answer: Any, run: Any, blind: Any) -> Judged:
     given = word(answer, _LEVELS)
     if given is None:
         raise UserError(choose("level", str(answer), sorted(set(_LEVELS.values()))))
-    both = [
-        one.table("levels").set_index("level")["latency_cycles"].reindex(["L1d", "L2"])
-        for one in (run, blind)
-    ]
+    # A level that also shows beside a busy sibling has a second row.
+    tables = [one.table("levels").drop_duplicates("level") for one in (run, blind)]
+    both = [one.set_index("level")["latency_cycles"].reindex(["L1d", "L2"]) for one in tables]
     change = (both[1] / both[0] - 1).abs().fillna(0.0)
     words = ", ".join(f"{level} by {100 * part:.1f} %" for level, part in change.items())
     changed = [str(level) for level, part in change.items() if part > _CHANGED]
