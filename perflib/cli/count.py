@@ -65,7 +65,7 @@ def count(
     from perflib.cli.measure import measured
     from perflib.experiments import get
     from perflib.experiments.counting import CountParams
-    from perflib.experiments.counting.measure import absent
+    from perflib.experiments.counting.measure import plan
     from perflib.framework import configured
     from perflib.framework.params import assignments as read
 
@@ -82,7 +82,7 @@ def count(
     if not quiet():
         params = configured.params(get("count"), {**others, **given}, preset)
         assert isinstance(params, CountParams)
-        for name, why in absent(params).items():
+        for name, why in plan(params)["absent"].items():
             say(f"{name} is not counted: {why}")
     table = CountTable("count", "none" if quiet() else None)
     measured("count", given, assignments, preset, as_json, progress=table)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from perflib.experiments.counting import CountParams
     from perflib.framework.experiment import Session
 
-__all__ = ["absent", "plan", "take"]
+__all__ = ["plan", "take"]
 
 _SHOWN_EVERY_S = 0.5
 _ONLINE = Path("/sys/devices/system/cpu/online")
@@ -44,10 +44,10 @@ def plan(params: CountParams) -> dict[str, Any]:
     if params.job == "command":
         _argv(params)
     cpus = params.resolved_cores() if params.job == "machine" else []
-    return {"cpus": cpus, "absent": absent(params)}
+    return {"cpus": cpus, "absent": _absent(params)}
 
 
-def absent(params: CountParams) -> dict[str, str]:
+def _absent(params: CountParams) -> dict[str, str]:
     """Each event that cannot be counted here, and why: asked of this process, without counting."""
     wanted = chosen(params.events, params.job)
     watched = watch(cpus=params.resolved_cores()) if params.job == "machine" else watch()
