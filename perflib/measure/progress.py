@@ -100,7 +100,6 @@ class Reporter(Working):
         elif self._mode == "log":
             self._log(words)
 
-
     def _say(self, sentence: str) -> None:
         """A line above the bar, or in the log."""
         if self._bar is not None:

@@ -109,7 +109,9 @@ class Layout(Experiment):
         Column("position", "integer", "", "place of the trial in its round"),
         Column("build", "text", "", "which program", True, "key", values=("A", "B")),
         Column("layout", "integer", "", "its number; started again in a later round", True),
-        Column("cpu_s", "number", "s", "CPU time of the program and its children", True, "measured"),
+        Column(
+            "cpu_s", "number", "s", "CPU time of the program and its children", True, "measured"
+        ),
         Column("wall_s", "number", "s", "from its first instruction to its end", True),
         Column("run_delay_s", "number", "s", "run-queue delay of its first thread"),
         Column("padding_bytes", "integer", "B", "by which the environment was larger"),

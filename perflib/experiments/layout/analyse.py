@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.layout.claims import ALONE, DRAWS, FASTER, MOVES, OUTPUT
-from perflib.experiments.layout.table import LayoutTable
+from perflib.experiments.layout.table import Effect, LayoutTable
 from perflib.framework.levels import levels_table
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -45,29 +45,27 @@ def findings(run: Run) -> list[Finding]:
         remarks=_failed(table),
     )
     found.append(alone)
-    for effect in table.effects:
-        found.append(
-            MOVES.decided(
-                effect.largest,
-                threshold,
-                about={"factor": effect.factor.says, **about},
-                facts={"fastest": effect.fastest, "slowest": effect.slowest},
-                evidence={"p": effect.p, "share_percent": 100 * effect.share},
-                to_support=[
-                    Witness(
-                        effect.p < _ALPHA,
-                        Reason("chance", {"p": effect.p}),
-                        Reason("permuted", {"p": effect.p}),
-                    )
-                ],
-                remarks=[Reason("core")] if effect.factor.name == "cpu" else [],
-            )
-        )
+    found += [_moves(effect, threshold, about) for effect in table.effects]
     if math.isfinite(table.draws.half_width):
         found.append(DRAWS.decided(table.draws, threshold))
     if "output" in table.rows:
         found.append(_output(table))
     return found
+
+
+def _moves(effect: Effect, threshold: float, about: dict[str, str]) -> Finding:
+    p = {"p": effect.p}
+    return MOVES.decided(
+        effect.largest,
+        threshold,
+        about={"factor": effect.factor.says, **about},
+        facts={"fastest": effect.fastest, "slowest": effect.slowest},
+        evidence={**p, "share_percent": 100 * effect.share},
+        to_support=[
+            Witness(effect.p < _ALPHA, Reason("chance", p), Reason("permuted", p)),
+        ],
+        remarks=[Reason("core")] if effect.factor.name == "cpu" else [],
+    )
 
 
 def _failed(table: LayoutTable) -> list[Reason]:
@@ -82,7 +80,7 @@ def _faster(run: Run, table: LayoutTable, about: dict[str, str]) -> Finding:
     )
     layout_more = table.alone.low > 0 and table.alone.effect > abs(table.faster.effect)
     more = Reason("layout_more", {"alone": table.alone.effect})
-    said = FASTER.decided(
+    return FASTER.decided(
         table.faster,
         0.0,
         about=about,
@@ -94,7 +92,6 @@ def _faster(run: Run, table: LayoutTable, about: dict[str, str]) -> Finding:
         evidence={"pairs": pairs},
         remarks=[more] if layout_more else [],
     )
-    return said
 
 
 def _output(table: LayoutTable) -> Finding:

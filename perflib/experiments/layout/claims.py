@@ -22,7 +22,7 @@ MOVES = Claim(
     plain={
         "supported": "{factor} alone moves the program's {response}: {estimate} between "
         "{fastest} and {slowest}",
-        "refuted": "{factor} does not matter: two of its levels differ by {high:.2g} % at most",
+        "refuted": "{factor} does not matter: two of its levels differ by {high:.3g} % at most",
         "inconclusive": "whether {factor} moves the program's {response} stays open: {estimate} "
         "between {fastest} and {slowest}",
     },
@@ -49,7 +49,7 @@ ALONE = Claim(
     "(standard deviation)",
     plain={
         "supported": "layout alone moves the program's {response} by {estimate} (standard "
-        "deviation): of two builds in one layout each, a difference below {beside:.2g} % says "
+        "deviation): of two builds in one layout each, a difference below {beside:.3g} % says "
         "nothing",
         "refuted": "layout alone hardly moves the program's {response}: by {high:.2g} % at most "
         "(standard deviation)",

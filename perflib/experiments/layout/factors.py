@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflib.machine.files import text
-from perflib.machine.libraries.allocators import SYSTEM, chosen
+from perflib.machine.libraries.allocators import chosen
 from perflib.measure.conditions import Conditions, environment_bytes
 from perflib.model.errors import UserError
 
@@ -180,11 +180,15 @@ def base_environment_bytes(params: LayoutParams, factors: Mapping[str, list[Any]
         return params.environment_bytes
     layouts = [{name: level} for name, found in factors.items() for level in found]
     both = {
-        "allocator": max(factors.get("allocator", [{"path": ""}]), key=lambda one: len(one["path"])),
+        "allocator": max(
+            factors.get("allocator", [{"path": ""}]), key=lambda one: len(one["path"])
+        ),
         "huge_pages": "malloc" if "malloc" in factors.get("huge_pages", []) else "default",
     }
     sizes = [
-        environment_bytes({**_conditions(params, layout).process_environment(), "PERFLIB_PADDING": ""})
+        environment_bytes(
+            {**_conditions(params, layout).process_environment(), "PERFLIB_PADDING": ""}
+        )
         for layout in (*layouts, both)
     ]
     return -(-(max(sizes) + _ROOM_BYTES) // 16) * 16

@@ -79,8 +79,9 @@ def _layouts(layouts: pd.DataFrame, alone: Interval, said: str) -> Figure:
     """Left the two starts of each layout against each other, right how both scatter."""
     figure = Figure(figsize=(9.5, 4.4))
     left, right = figure.subplots(1, 2)
+    several = layouts["build"].nunique() > 1
     sns.scatterplot(layouts, x="first_percent", y="again_percent", hue="build", ax=left, s=22,
-                    alpha=0.6, palette="colorblind", legend=layouts["build"].nunique() > 1)  # fmt: skip
+                    alpha=0.6, palette="colorblind", legend=several)  # fmt: skip
     values = layouts[["first_percent", "again_percent"]].to_numpy(np.float64)
     low, high = _limits(values)
     left.plot([low, high], [low, high], color="0.5", lw=0.8, ls="--")

@@ -152,16 +152,17 @@ def _foretell(
     return {"pairs": list(needed), "seconds": seconds, "tried": len(differences)}
 
 
-def _foretold(params: LayoutParams, plan: Mapping[str, Any]) -> str:
+def _foretold(params: LayoutParams, plan: Mapping[str, Any]) -> list[str]:
     found = plan["foretold"]
     if not found or not found["pairs"]:
-        return ""
+        return []
     likely, least, most = found["pairs"]
-    return (
+    said = (
         f"for ± {params.precision_percent:g} points some {likely} pairs of starts are needed "
         f"(by {found['tried']} pairs: {least} to {most}), about {found['seconds']:.0f} s; the "
         f"budget is {params.budget_s:g} s"
     )
+    return [said]
 
 
 def layout_number(fresh: int, apart: int, round_: int, slot: int) -> int:
@@ -185,10 +186,11 @@ def take(params: LayoutParams, session: Session) -> str:
     with ExitStack() as opened:
         folder: Path = opened.enter_context(scratch())
         programs = Programs(params, plan, folder)
-        if (said := _foretold(params, plan)) and session.progress is not None:
+        said = [*plan["absent"].values(), *plan["notes"], *_foretold(params, plan)]
+        if said and session.progress is not None:
             taken = session.journal.trials
-            empty = Status(0.0, params.budget_s, 0, None, lambda: frame_of(taken), said)
-            session.progress(empty)
+            note = ". ".join(said)
+            session.progress(Status(0.0, params.budget_s, 0, None, lambda: frame_of(taken), note))
 
         def trial(round_: int, which: int) -> Columns:
             slot, build = divmod(which, len(builds))
@@ -205,7 +207,5 @@ def take(params: LayoutParams, session: Session) -> str:
         count = 2 * fresh * len(builds)
         stopped = session.rounds(params, count, trial, half_width, least_s=_LEAST_S)
         session.provenance |= programs.provenance()
-    session.problems += [CANNOT_SEE, *plan["absent"].values(), *plan["notes"], *problems]
-    if said:
-        session.problems.append(said)
+    session.problems += [CANNOT_SEE, *said, *problems]
     return stopped

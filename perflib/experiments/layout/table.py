@@ -26,6 +26,8 @@ __all__ = ["Effect", "LayoutTable"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_MUCH = 0.05  # of the variance: what a factor with more does is taken out of the others
+_LAYOUTS_A_BLOCK = 6  # at least, on average: else levels are absent from most blocks
 _CORE_BLOCKS = 3  # of time, as one: cores are disturbed for seconds on end, and one by one
 
 
@@ -103,14 +105,43 @@ class LayoutTable:
         written = (int(one) if isinstance(one, float) else one for one in values)
         return codes.astype(np.int64), [factor.level.format(one) for one in written]
 
+    @cached_property
+    def _by_layout(self) -> tuple[Floats, Ints, dict[str, Ints]]:
+        """Of each layout the mean of its starts, the block of the first, and its levels.
+
+        Starts of one layout agree in all that it does: each layout counts once.
+        """
+        _, first, place = np.unique(self.layouts, return_index=True, return_inverse=True)
+        mean = np.bincount(place, weights=self.beside) / np.bincount(place)
+        codes = {factor.name: self.levels(factor)[0][first] for factor in self.factors}
+        count = int(self.blocks.max()) + 1
+        fewer = min(count, max(1, mean.size // _LAYOUTS_A_BLOCK))
+        return mean, self.blocks[first] * fewer // count, codes
+
+    @cached_property
+    def _fitted(self) -> dict[str, Floats]:
+        """Of each factor that does much what its level adds to each layout, fitted together."""
+        mean, _, codes = self._by_layout
+        large = {one.name for one in self.factors if self._share(one) > _MUCH}
+        codes = {name: one for name, one in codes.items() if name in large}
+        parts = {name: np.eye(one.max() + 2)[one][:, :-1] for name, one in codes.items()}
+        if not parts:
+            return {}
+        design = np.hstack(list(parts.values()))
+        found = np.linalg.lstsq(design, mean, rcond=None)[0]
+        ends = np.cumsum([one.shape[1] for one in parts.values()])[:-1]
+        fitted = zip(parts.items(), np.split(found, ends), strict=True)
+        return {name: part @ effect for (name, part), effect in fitted}
+
     def by_block(self, factor: Factor) -> Floats:
-        """``[block, level]``: mean log time of each level, less that of all levels."""
-        codes, _ = self.levels(factor)
-        known = codes >= 0
-        values, blocks = self.centred, self.blocks
+        """``[block, level]``: mean log time of each level, without what other factors do."""
+        mean, blocks, codes = self._by_layout
+        others = sum((one for name, one in self._fitted.items() if name != factor.name), 0 * mean)
+        mine = codes[factor.name]
+        known = mine >= 0
         if factor.name == "cpu":  # what disturbs a core for seconds must fit into a block
-            values, blocks = self.beside, self.blocks // _CORE_BLOCKS
-        return block_levels(values[known], codes[known], blocks[known])
+            blocks = blocks // _CORE_BLOCKS
+        return block_levels((mean - others)[known], mine[known], blocks[known])
 
     @cached_property
     def effects(self) -> list[Effect]:
@@ -127,9 +158,10 @@ class LayoutTable:
 
     def _share(self, factor: Factor) -> float:
         """The factor's part of the sum of squares, less what as many random levels would have."""
-        codes, names = self.levels(factor)
+        mean, _, every = self._by_layout
+        codes, names = every[factor.name], self.levels(factor)[1]
         known = codes >= 0
-        values, codes = self.beside[known], codes[known]
+        values, codes = mean[known], codes[known]
         count = np.bincount(codes, minlength=len(names))
         means = np.bincount(codes, weights=values) / np.maximum(count, 1)
         whole = float(((values - values.mean()) ** 2).sum())
@@ -164,13 +196,13 @@ class LayoutTable:
             "round": self.rounds,
             "block": self.blocks,
             "centred": self.centred,
-            "output": self.rows["output"] if "output" in self.rows else "",
-            "aslr": self.rows["aslr"] if "aslr" in self.rows else "",
+            "output": self.rows.get("output", ""),
+            "aslr": self.rows.get("aslr", ""),
         }
         every = pd.DataFrame(columns).sort_values(["build", "layout", "round"])
         groups = every.groupby(["build", "layout"])
         first, last = groups.first(), groups.last()
-        pairs = first.join(last, lsuffix="_first", rsuffix="_again")
+        pairs = first.add_suffix("_first").join(last.add_suffix("_again"))
         found: pd.DataFrame = pairs[pairs["round_first"] < pairs["round_again"]].reset_index()
         return found
 

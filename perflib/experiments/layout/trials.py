@@ -8,8 +8,9 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from io import BufferedRandom
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from perflib.machine.processes import signal_name
 from perflib.measure.conditions import Conditions, check, observe, violated
@@ -21,6 +22,7 @@ from perflib.model.errors import MeasurementError
 __all__ = ["Start", "start"]
 
 _BECOME_S, _POLL_S = 5.0, 0.2
+_SETTLED_S = 0.01  # until its libraries are loaded
 _MOST_OUTPUT_BYTES = 1 << 30
 _TAIL_BYTES = 4096
 _STACK_FIELD = 28  # of /proc/PID/stat, counted from 1
@@ -138,10 +140,7 @@ def _read(job: Supervised, conditions: Conditions, *, read_all: bool) -> dict[st
     return found
 
 
-_SETTLED_S = 0.01  # until its libraries are loaded
-
-
-def _end(job: Supervised, limit_s: float, timeout_s: float, out: BinaryIO) -> str:
+def _end(job: Supervised, limit_s: float, timeout_s: float, out: BufferedRandom) -> str:
     while not job.ended(_POLL_S):
         if time.monotonic() >= limit_s:
             return f"did not end within {timeout_s:g} s and was killed (job_timeout_s)"
@@ -150,7 +149,7 @@ def _end(job: Supervised, limit_s: float, timeout_s: float, out: BinaryIO) -> st
     return ""
 
 
-def _problem(job: Supervised, errors: BinaryIO) -> str:
+def _problem(job: Supervised, errors: BufferedRandom) -> str:
     """How it ended, if not well."""
     errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL_BYTES))
     said = errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["(nothing)"]
@@ -161,7 +160,7 @@ def _problem(job: Supervised, errors: BinaryIO) -> str:
     return job.problem
 
 
-def _checksum(out: BinaryIO) -> str:
+def _checksum(out: BufferedRandom) -> str:
     out.seek(0)
     found = hashlib.file_digest(out, "sha256").hexdigest()[:16]
     return found if out.tell() else ""

@@ -39,7 +39,8 @@ def trials(
     """Trials as ``measure`` makes them.
 
     ``effect``: log time of a layout, by its levels and number. The noise is skewed, follows a slow
-    wander, and one core is slower by up to 20 % in bursts of seconds, ``bursts`` of the time: any, or always ``core``.
+    wander, and a core (any, or always ``core``) is slower by up to 20 % in bursts of seconds,
+    ``bursts`` of the time.
     ``b_less``: there is a second build, by so much faster (log).
     """
     generator = np.random.default_rng(seed)
