@@ -25,7 +25,8 @@ _BECOME_S, _POLL_S = 5.0, 0.2
 _SETTLED_S = 0.01  # until its libraries are loaded
 _MOST_OUTPUT_BYTES = 1 << 30
 _TAIL_BYTES = 4096
-_STACK_FIELD = 28  # of /proc/PID/stat, counted from 1
+_TRIES = 20
+_THREADS_FIELD, _STACK_FIELD = 20, 28  # of /proc/PID/stat, counted from 1
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,16 @@ def _read(job: Supervised, conditions: Conditions, *, read_all: bool) -> dict[st
     """What the process has, once it has become the program; empty where it has ended already."""
     job.become(_BECOME_S)
     found: dict[str, Any] = dict.fromkeys(("environment_bytes", "stack_address", "threads"))
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        block = Path(f"/proc/{job.pid}/environ").read_bytes()
-        words = Path(f"/proc/{job.pid}/stat").read_text().rpartition(")")[2].split()
-        found["environment_bytes"] = len(block) or None  # a zombie has none
-        found["threads"] = int(words[20 - 3]) if block else None
-        found["stack_address"] = int(words[_STACK_FIELD - 3]) or None
+    for _ in range(_TRIES):  # while it becomes the program it has no environment for a moment
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            if block := Path(f"/proc/{job.pid}/environ").read_bytes():
+                words = Path(f"/proc/{job.pid}/stat").read_text().rpartition(")")[2].split()
+                found["environment_bytes"] = len(block)
+                found["threads"] = int(words[_THREADS_FIELD - 3])
+                found["stack_address"] = int(words[_STACK_FIELD - 3]) or None
+                break
+        if job.ended(0.001):
+            break
     if read_all and not job.ended(_SETTLED_S):
         with contextlib.suppress(MeasurementError):
             obtained = observe(job.pid, conditions.environment)

@@ -67,8 +67,9 @@ def test_a_few_nulls_are_silent() -> None:
 
 
 def test_a_core_that_others_use_is_no_layout() -> None:
+    tables = [LayoutTable(trials(seed, core=1)) for seed in range(12)]
+    assert sum(table.alone.low > 0 for table in tables) <= 2
     table = LayoutTable(trials(3, core=1, rounds=60))
-    assert table.alone.low == 0
     effects = {one.factor.name: one for one in table.effects}
     assert effects["cpu"].largest.low > 0
     assert effects["cpu"].slowest == "cpu1"
@@ -121,7 +122,7 @@ def test_random_addresses_scatter() -> None:
 
     said = found(trials(5, effect, bursts=0.0))["random addresses"]
     assert said.verdict == "supported"
-    assert said.low <= 5 <= said.high
+    assert 3 < said.effect < 5
     assert found(trials(5, bursts=0.0))["random addresses"].verdict == "refuted"
 
 
@@ -136,7 +137,8 @@ def test_two_builds_in_the_same_layouts() -> None:
         wrong += equal.verdict != "inconclusive"
     assert np.mean(hits) >= 0.8
     assert wrong <= 4
-    assert "Layout moves more than that" in one.reason
+    quiet = trials(1, lambda layout, _: own(layout, 0.03), fresh=3, b_less=0.02, bursts=0.0)
+    assert "Layout moves more than that" in found(quiet)["B against A"].reason
     slower = found(trials(1, fresh=3, b_less=-0.05))["B against A"]
     assert slower.verdict == "refuted"
     assert "B is slower than A" in slower.plain
