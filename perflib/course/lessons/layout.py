@@ -60,7 +60,7 @@ LESSON = Lesson(
             name="layout alone",
             unit="percent",
             measured=_alone,
-            hints=["It is a standard deviation. Compare it with a speed-up you once were proud of."],
+            hints=["It is a standard deviation: compare it with speed-ups that you once found."],
         ),
         Relation(
             name="1",

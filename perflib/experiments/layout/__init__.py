@@ -30,9 +30,19 @@ CANNOT_SEE = (
 )
 FACTOR_NAMES = ("environment", "argv0", "aslr", "allocator", "huge_pages", "cpu", "node")
 
+
+def _sizes(value: object) -> object:
+    """A list of numbers, or text; true is no size."""
+    found = split_items(value)
+    if isinstance(found, list) and any(isinstance(one, bool) for one in found):
+        msg = "Input should not be true or false"
+        raise ValueError(msg)
+    return found
+
+
 Paddings = Annotated[
     list[Annotated[int, Field(ge=0, le=65536)]],
-    BeforeValidator(split_items),
+    BeforeValidator(_sizes),
     Field(min_length=1, max_length=16),
 ]
 

@@ -140,7 +140,7 @@ def test_one_start(tmp_path: Path) -> None:
 
 
 def test_layouts_are_the_same_when_resumed_and_come_again() -> None:
-    factors = {"environment": [0, 16, 32], "aslr": ["off", "on"]}
+    factors: dict[str, list[Any]] = {"environment": [0, 16, 32], "aslr": ["off", "on"]}
     drawn = [draw(factors, 7, number) for number in range(200)]
     assert drawn == [draw(factors, 7, number) for number in range(200)]
     assert drawn != [draw(factors, 8, number) for number in range(200)]

@@ -118,7 +118,7 @@ def test_random_addresses_scatter() -> None:
     generator = np.random.default_rng(5)
 
     def effect(layout: Mapping[str, Any], _number: int) -> float:
-        return 0.05 * float(generator.standard_normal()) * (layout["aslr"] == "on")
+        return 0.05 * float(generator.standard_normal()) if layout["aslr"] == "on" else 0.0
 
     said = found(trials(5, effect, bursts=0.0))["random addresses"]
     assert said.verdict == "supported"
