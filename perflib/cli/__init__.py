@@ -49,6 +49,8 @@ _COMMANDS = {
     "simulate": "perflib.cli.simulate:simulate",
     "threads": "perflib.cli.threads:threads",
     "what-if": "perflib.cli.what_if:what_if",
+    "layout": "perflib.cli.layout:layout",
+    "compare-builds": "perflib.cli.layout:compare_builds",
     "lab": "perflib.cli.notebooks:lab",
     "batch": "perflib.cli.notebooks:batch",
     "investigate": "perflib.cli.investigate:investigate",

@@ -31,6 +31,7 @@ _FOLDERS = {
     "count": "counting",
     "what_if": "what_if",
     "simulate": "simulate",
+    "layout": "layout",
 }
 NAMES = tuple(_FOLDERS)
 

@@ -15,7 +15,7 @@ from perflib.machine.processes import signal_name
 from perflib.measure.conditions import Conditions, check
 from perflib.measure.supervised import Supervised
 
-__all__ = ["Ran", "Started", "run_alone"]
+__all__ = ["Ran", "Started", "on_cpus", "run_alone"]
 
 _OUTPUT_BYTES = 1 << 20
 _POLL_S = 0.05
@@ -122,7 +122,7 @@ class Started:
             os.set_blocking(self._pipe, False)
             self._poller = select.poll()
             try:
-                with _on(self._cpus):
+                with on_cpus(self._cpus):
                     self._begun = time.monotonic()
                     self._job = started.enter_context(
                         Supervised(
@@ -214,7 +214,7 @@ class Started:
 
 
 @contextlib.contextmanager
-def _on(cpus: Sequence[int]) -> Iterator[None]:
+def on_cpus(cpus: Sequence[int]) -> Iterator[None]:
     """What is started meanwhile may use these CPUs only."""
     before = os.sched_getaffinity(0)
     try:

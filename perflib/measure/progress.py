@@ -88,6 +88,8 @@ class Reporter(Working):
 
     def __call__(self, status: Status) -> None:
         """Show where the measurement stands."""
+        if status.note:
+            self._say(visible(status.note))
         words = f"round {status.rounds + 1}, {status.left_s:.0f} s left at most"
         if status.half_width is not None:
             words += f", ±{status.half_width:.2f}"
@@ -97,6 +99,13 @@ class Reporter(Working):
             self._bar.set_postfix_str(words)
         elif self._mode == "log":
             self._log(words)
+
+    def _say(self, sentence: str) -> None:
+        """A line above the bar, or in the log."""
+        if self._bar is not None:
+            self._bar.write(sentence, file=sys.stderr)
+        elif self._mode == "log":
+            print(f"{self._title}: {sentence}", file=sys.stderr, flush=True)
 
 
 class Counter(Working):

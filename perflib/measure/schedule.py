@@ -35,6 +35,7 @@ class Status:
     rounds: int
     half_width: float | None
     samples: Callable[[], pd.DataFrame]
+    note: str = ""  # a sentence to show at once: what a pilot foretells
 
 
 Progress = Callable[[Status], None]

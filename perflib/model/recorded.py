@@ -195,6 +195,15 @@ RECORDED = (
     Recorded("plan.geometries.levels", "*", "size or entries, and ways, by level"),
     Recorded("plan.targets", "kind name", "what_if: functions and locks, by name"),
     Recorded("plan.targets.places", "module start end", "their files, and where they are there"),
+    Recorded(
+        "plan",
+        "factors fresh apart builds tried foretold environment_bytes",
+        "layout: levels of each factor, layouts a round, rounds between two starts of one, what a "
+        "few starts foretell",
+    ),
+    Recorded("plan.factors", "*", "layout: the levels"),
+    Recorded("plan.factors.allocator", "name path", "allocators, and their files"),
+    Recorded("plan.foretold", "pairs seconds tried", "how many pairs of starts two builds take"),
     Recorded("plan", "openblas_coretype", "OPENBLAS_CORETYPE of your environment"),
 )
 

@@ -24,6 +24,7 @@ LESSONS = [
     "simulate",
     "count",
     "what_if",
+    "layout",
     "farm",
     "investigation",
 ]

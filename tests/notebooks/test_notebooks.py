@@ -60,6 +60,7 @@ _SMALLER: dict[str, dict[str, Any]] = {
     },
     "allocators": {"processes": 4, "timed_sizes": [8192]},
     "simulate": {"events": 1},
+    "layout": {"iterations": 1000, "factors": ["environment", "aslr"]},
     "threads": {"events": 20},
     "erasure_coding": {
         "block_mib": 0.0625,

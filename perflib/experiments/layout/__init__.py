@@ -1,0 +1,164 @@
+"""Whether an unmodified program's time depends on what should not matter, and by how much.
+
+The size of the environment, the length of a path, random addresses, the allocator: none of them
+changes what a program computes, all of them change where its data lie. Mytkowicz et al. (2009,
+doi:10.1145/1508244.1508275) showed that they move its time by more than many an optimisation;
+Curtsinger and Berger (2013, doi:10.1145/2451116.2451141) that a comparison needs random layouts.
+Here each start draws a level of every factor at random, and a layout is started again later: the
+factors' effects, and what layout alone does, follow from the same starts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from perflib.experiments.layout.claims import CLAIMS
+from perflib.framework.experiment import Experiment
+from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
+from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
+from perflib.framework.schema import Column
+from perflib.model.errors import choose
+
+__all__ = ["CANNOT_SEE", "FACTOR_NAMES", "Layout", "LayoutParams", "experiment"]
+
+CANNOT_SEE = (
+    "not varied, for an unmodified program cannot be given them without its objects or root: link "
+    "order, the code's own addresses (but by ASLR), the working directory's path; the stack moves "
+    "with the environment and the program's name, the heap with ASLR and the allocator"
+)
+FACTOR_NAMES = ("environment", "argv0", "aslr", "allocator", "huge_pages", "cpu", "node")
+
+
+def _sizes(value: object) -> object:
+    """A list of numbers, or text; true is no size."""
+    found = split_items(value)
+    if isinstance(found, list) and any(isinstance(one, bool) for one in found):
+        msg = "Input should not be true or false"
+        raise ValueError(msg)
+    return found
+
+
+Paddings = Annotated[
+    list[Annotated[int, Field(ge=0, le=65536)]],
+    BeforeValidator(_sizes),
+    Field(min_length=1, max_length=16),
+]
+
+
+class LayoutParams(Params):
+    """Which program, and what of its layout is drawn at random."""
+
+    budget_s: float = budget(120.0)
+    precision_percent: float = precision(
+        0.5, "the half-widths are below this: of what layout alone does and of every factor's "
+        "largest difference; with other_command, of the difference",
+    )  # fmt: skip
+    job: Literal["aliasing", "program", "command"] = parameter(
+        "aliasing",
+        "which program: 'aliasing' (a loop whose variables alias at some sizes of the "
+        "environment), 'program' (our detector simulation), or a 'command' with job_command",
+    )
+    other_command: str = parameter(
+        "", "command line of a second build, with job=command: is it faster in the same layouts?"
+    )
+    factors: Words = parameter(
+        ["all"], f"what is varied: {', '.join(FACTOR_NAMES)}, or 'all' that can be set here"
+    )
+    paddings: Paddings = parameter(
+        [0, 1040, 2080, 3120], "sizes by which the environment is larger", "B"
+    )
+    allocators: Words = parameter(
+        ["all"],
+        "glibc, tcmalloc, jemalloc, mimalloc, hoard, absolute paths of shared libraries, or 'all' "
+        "that are installed",
+    )
+    response: Literal["cpu", "wall"] = parameter(
+        "cpu", "what is compared: 'cpu' time, which others on the machine disturb less, or 'wall'"
+    )
+    layouts: int = parameter(
+        0, "fresh layouts in a round; 0: as many as the program's time lets", ge=0, le=64
+    )
+    events: int = parameter(2, "job=program: how many events it simulates", ge=1, le=10**6)
+    iterations: int = parameter(
+        40_000_000, "job=aliasing: iterations of its loop, some ns each", ge=1, le=10**9
+    )
+    threshold_percent: float = parameter(
+        1.0, "layout matters from this on", "percent", gt=0, le=1000
+    )
+    job_command: str = JOB_COMMAND
+    job_timeout_s: float = JOB_TIMEOUT_S
+
+    @model_validator(mode="after")
+    def _job_is_whole(self) -> Self:
+        check_command(self.job, self.job_command)
+        if self.other_command and self.job != "command":
+            msg = "other_command goes with job=command and job_command=..."
+            raise ValueError(msg)
+        if self.factors != ["all"]:
+            for name in self.factors:
+                if name not in FACTOR_NAMES:
+                    msg = choose("factor", name, [*FACTOR_NAMES, "all"])
+                    raise ValueError(msg)
+        return self
+
+
+class Layout(Experiment):
+    """A program in random layouts, each of them twice; or two builds of it in the same ones."""
+
+    name = "layout"
+    title = "Layout: what should not matter"
+    question = "Does a program's time depend on its environment, addresses, allocator or core?"
+    notebook = "17_layout"
+    Params = LayoutParams
+    live_rounds = 2
+    claims = CLAIMS
+    columns = (
+        Column("round", "integer", "", "number of the round; comparisons are within", True, "key"),
+        Column("position", "integer", "", "place of the trial in its round"),
+        Column("build", "text", "", "which program", True, "key", values=("A", "B")),
+        Column("layout", "integer", "", "its number; started again in a later round", True),
+        Column(
+            "cpu_s", "number", "s", "CPU time of the program and its children", True, "measured"
+        ),
+        Column("wall_s", "number", "s", "from its first instruction to its end", True),
+        Column("run_delay_s", "number", "s", "run-queue delay of its first thread"),
+        Column("padding_bytes", "integer", "B", "by which the environment was larger"),
+        Column("name_bytes", "integer", "B", "by which the path of its program was longer"),
+        Column("aslr", "text", "", "whether addresses were randomised", values=("off", "on")),
+        Column("allocator", "text", "", "where malloc came from"),
+        Column(
+            "huge_pages",
+            "text",
+            "",
+            "transparent huge pages: not for this process, as the machine has it, or malloc asks",
+            values=("never", "default", "malloc"),
+        ),
+        Column("cpu", "integer", "", "the core; absent: any of those that it may use"),
+        Column("memory_node", "integer", "", "where its memory was preferred"),
+        Column("environment_bytes", "integer", "B", "size of its environment, as read back"),
+        Column("stack_address", "integer", "", "where its stack began, where it could be read"),
+        Column("output", "text", "", "checksum of what it wrote; empty: nothing"),
+        Column("start_ns", "integer", "ns", "when the trial began"),
+        Column("ok", "boolean", "", "false: its conditions were not in force; it is not used"),
+    )
+    tables = {
+        "factors": "the largest difference between two levels of each factor, the test of all "
+        "factors together, and each factor's share of the variance",
+        "levels": "the program's time on each level, compared with the mean",
+        "layouts": "each layout that was started twice: its two times",
+        "builds": "both builds in each layout, compared",
+    }
+    plots = {
+        "factors": "the largest difference of each factor, and the levels",
+        "layouts": "times by layout: what layout alone does, and the scatter of starts",
+        "builds": "the difference of two builds, layout by layout",
+    }
+    presets = {
+        "quick": {"budget_s": 45.0},
+        "full": {"budget_s": 1800.0, "precision_percent": 0.2},
+    }
+
+
+experiment = Layout()

@@ -1,0 +1,200 @@
+"""What random layouts say: how far a factor's levels differ, and by how much layouts alone scatter.
+
+Each trial draws a level of every factor at random, so the mean over a level's trials compares it
+with the others whatever the other factors do. As elsewhere the scatter is that of blocks of time,
+which may be disturbed as a whole (`perflib.stats.intervals`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from perflib.stats.interval import NO_INTERVAL, Interval
+from perflib.stats.intervals import t_interval
+
+__all__ = [
+    "block_levels",
+    "largest_difference",
+    "layout_variance",
+    "needed_pairs",
+    "permuted_p",
+    "within_rounds",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_AT_ONCE = 500
+
+
+def within_rounds(values: Floats, rounds: Ints) -> Floats:
+    """Values less the mean of their round; rounds are numbered from 0."""
+    count = np.bincount(rounds)
+    mean = np.bincount(rounds, weights=values) / np.maximum(count, 1)
+    centred: Floats = values - mean[rounds]
+    return centred
+
+
+def block_levels(values: Floats, levels: Ints, blocks: Ints) -> Floats:
+    """``[block, level]``: the mean value of each level's trials in each block, NaN without any.
+
+    A block's levels are given as differences from their mean: what the whole block shares is gone.
+    """
+    shape = int(blocks.max()) + 1, int(levels.max()) + 1
+    cell = blocks * shape[1] + levels
+    count = np.bincount(cell, minlength=shape[0] * shape[1])
+    total = np.bincount(cell, weights=values, minlength=shape[0] * shape[1])
+    means = np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(shape)
+    known = np.isfinite(means)
+    shared = np.where(known, means, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    found: Floats = means - shared[:, None]
+    return found
+
+
+def largest_difference(
+    by_block: Floats, confidence: float = 0.95
+) -> tuple[Interval, tuple[int, int]]:
+    """How far the slowest level lies above the fastest, and which these are: (fastest, slowest).
+
+    The interval holds for the largest true difference: each pair of levels has an interval, all of
+    them hold at once with this confidence (Bonferroni), the largest lower end is the lower end and
+    the largest upper end the upper one. It begins at 0 where no pair is known to differ.
+
+    Parameters
+    ----------
+    by_block
+        What `block_levels` returns.
+    confidence
+        What share of such intervals cover the truth, at least.
+    """
+    pairs = list(itertools.combinations(range(by_block.shape[1]), 2))
+    found = [t_interval(by_block[:, b] - by_block[:, a], 1 - (1 - confidence) / len(pairs))
+             for a, b in pairs]  # fmt: skip
+    known = [place for place, one in enumerate(found) if math.isfinite(one.half_width)]
+    if not known or len(known) < len(pairs):
+        return NO_INTERVAL, (0, 0)
+    low = max(max(one.low, -one.high, 0.0) for one in found)
+    high = max(max(one.high, -one.low) for one in found)
+    largest = max(known, key=lambda place: abs(found[place].effect))
+    effect, (a, b) = found[largest].effect, pairs[largest]
+    return Interval(abs(effect), min(low, abs(effect)), high), (a, b) if effect > 0 else (b, a)
+
+
+def permuted_p(factors: list[Floats], seed: int = 0, resamples: int = 4000) -> Floats:
+    """For each factor: how often would any of all factors look like this if levels meant nothing?
+
+    The names of a factor's levels are permuted within each block of time, all of a block's trials
+    together, so that neighbouring trials that resemble each other count as one. The statistic is
+    the scatter of the levels' means in standard units of its own permutations; each factor is
+    compared with the largest over all factors (Westfall and Young's step, single).
+
+    Parameters
+    ----------
+    factors
+        Of each factor what `block_levels` returns.
+
+    Returns
+    -------
+    One p value a factor, corrected for their number.
+    """
+    observed, drawn = [], []
+    generator = np.random.default_rng(seed)
+    for by_block in factors:
+        parts = [
+            _scatter(_shuffled(by_block, generator)) for _ in range(0, resamples, _AT_ONCE)
+        ]  # fmt: skip
+        under_null = np.concatenate(parts)
+        centre, scale = float(under_null.mean()), float(under_null.std())
+        unit = scale if scale > 0 else math.inf
+        observed.append((float(_scatter(by_block[None])[0]) - centre) / unit)
+        drawn.append((under_null - centre) / unit)
+    if not factors:
+        return np.zeros(0)
+    largest = np.max(drawn, axis=0)
+    return np.array([(1 + float((largest >= one - 1e-9).sum())) / (1 + largest.size)
+                     for one in observed])  # fmt: skip
+
+
+def _shuffled(by_block: Floats, generator: np.random.Generator) -> Floats:
+    """``[draw, block, level]``: the levels' names exchanged at random in each block."""
+    shape = (_AT_ONCE, *by_block.shape)
+    order = generator.random(shape).argsort(axis=2)
+    return np.take_along_axis(np.broadcast_to(by_block, shape), order, axis=2)
+
+
+def _scatter(drawn: Floats) -> Floats:
+    """``[draw]``: the sum of squares of the levels' means over blocks."""
+    known = np.isfinite(drawn)
+    mean = np.where(known, drawn, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    scatter: Floats = (mean**2).sum(axis=1)
+    return scatter
+
+
+def layout_variance(centred: Floats, layouts: Ints, rounds: Ints, blocks: Ints) -> Interval:
+    """The variance between layouts, free of the scatter between starts of one layout.
+
+    A layout that was started in two rounds has two values with nothing in common but the layout:
+    the mean of their product is the variance between layouts, whatever the noise is. (It is
+    negative by chance where layouts hardly differ.)
+
+    Parameters
+    ----------
+    centred
+        Of each trial what `within_rounds` returns; the layouts of a round are drawn at random.
+    layouts, rounds, blocks
+        Of each trial its layout, its round and its block of time.
+
+    Returns
+    -------
+    The variance with its interval, from the scatter between blocks.
+    """
+    order = np.lexsort((rounds, layouts))
+    layout, round_ = layouts[order], rounds[order]
+    first = np.flatnonzero((layout[1:] == layout[:-1]) & (round_[1:] != round_[:-1]))
+    if not first.size:
+        return NO_INTERVAL
+    a, b = order[first], order[first + 1]
+    count = np.bincount(rounds)
+    keys, place, shared = np.unique(
+        rounds[a] * (int(rounds.max()) + 1) + rounds[b], return_inverse=True, return_counts=True
+    )
+    del keys
+    # A round's mean holds the layout itself, and those that the other round's mean holds, too.
+    kept = 1 - 1 / count[rounds[a]] - 1 / count[rounds[b]]
+    kept = kept + shared[place] / (count[rounds[a]] * count[rounds[b]])
+    usable = kept > 0
+    product, kept, block = (centred[a] * centred[b])[usable], kept[usable], blocks[b][usable]
+    if not product.size:
+        return NO_INTERVAL
+    total, weight = np.bincount(block, weights=product), np.bincount(block, weights=kept)
+    return t_interval(total[weight > 0] / weight[weight > 0])
+
+
+def needed_pairs(differences: Floats, half_width_percent: float) -> tuple[int, ...]:
+    """How many pairs a difference takes to be known within a half-width at 95 %.
+
+    Parameters
+    ----------
+    differences
+        Log ratios of a few pairs.
+    half_width_percent
+        What is wanted.
+
+    Returns
+    -------
+    The likely number, and the least and the most that those few pairs allow (the scatter of normal
+    values, 95 %); nothing for fewer than three pairs.
+    """
+    if differences.size < 3:
+        return ()
+    freedom = differences.size - 1
+    variance = float(differences.var(ddof=1)) * 1e4
+    ends = (special.chdtri(freedom, 1 - share) for share in (0.975, 0.025))
+    least, most = (variance * freedom / float(end) for end in ends)
+    return tuple(
+        max(2, math.ceil((1.96 / half_width_percent) ** 2 * one)) for one in (variance, least, most)
+    )

@@ -1,0 +1,153 @@
+"""Real programs in real layouts: what is requested holds, and a known dependence shows."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perflib.experiments import get
+from perflib.experiments.layout.factors import draw
+from perflib.experiments.layout.measure import layout_number
+from perflib.experiments.layout.trials import start
+from perflib.measure.conditions import Conditions
+from perflib.measure.process import WorkerError
+from perflib.model.errors import MeasurementError, UserError
+from perflib.model.run import Run
+
+EXPERIMENT = get("layout")
+# It loops the longer, the larger its environment is: 5 us a byte or so.
+_LOOPS = """
+#include <string.h>
+extern char **environ;
+int main(void) {
+  unsigned long bytes = 0;
+  for (char **one = environ; *one; one++) bytes += strlen(*one) + 1;
+  for (volatile unsigned long i = 0; i < bytes * TIMES; i++) ;
+  return 0;
+}
+"""
+
+
+def compiled(folder: Path, name: str, times: int) -> Path:
+    if (compiler := shutil.which("cc")) is None:
+        pytest.skip("there is no C compiler")
+    source, program = folder / f"{name}.c", folder / name
+    source.write_text(_LOOPS.replace("TIMES", str(times)))
+    subprocess.run([compiler, "-O1", "-o", program, source], check=True)
+    return program
+
+
+def measured(**given: Any) -> Run:
+    return EXPERIMENT.measure(EXPERIMENT.params({"budget_s": 1.0, **given}))
+
+
+def test_a_program_that_reads_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    program = compiled(tmp_path, "loops", 500)
+    run = measured(
+        job="command",
+        job_command=str(program),
+        factors="environment,aslr",
+        paddings="0,60000",
+        layouts=8,
+        budget_s=6.0,
+    )
+    samples = run.samples
+    assert samples["ok"].all()
+    assert set(samples["padding_bytes"]) == {0, 60000}
+    known = samples.dropna(subset=["environment_bytes"])
+    base = run.provenance["plan"]["environment_bytes"]
+    assert (known["environment_bytes"] == base + known["padding_bytes"]).all()
+    table = EXPERIMENT.derived(run)["factors"]()
+    assert table["factor"][0] == "environment"
+    assert table["slowest"][0] == "60000 B larger"
+    assert EXPERIMENT.figures(run).keys() >= {"factors"}
+
+
+def test_two_builds_are_started_in_the_same_layouts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    a, b = compiled(tmp_path, "a", 400), compiled(tmp_path, "longer_name", 100)
+    run = measured(
+        job="command", job_command=str(a), other_command=str(b), factors="argv0,aslr", layouts=3
+    )
+    by_layout = run.samples.groupby(["round", "layout"])
+    assert (by_layout["build"].nunique() == 2).all()
+    assert (by_layout["name_bytes"].nunique() == 1).all()
+    off = run.samples[(run.samples["aslr"] == "off")].dropna(subset=["stack_address"])
+    assert (off.groupby("name_bytes")["stack_address"].nunique() <= 1).all()  # equally long paths
+    assert run.provenance["plan"]["foretold"]["pairs"]
+    (faster,) = (one for one in EXPERIMENT.analyse(run) if one.of.name == "faster")
+    assert faster.low < faster.effect < faster.high
+
+
+def test_what_fails_in_one_layout_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setattr("perflib.experiments.layout.measure._PILOT_SHARE", 1e6)
+    script = tmp_path / "script"
+    script.write_text('#!/bin/sh\ncase "$0" in *xxxxxxxxxxxxxxxxxxxxxxx*) exit 7;; esac\n')
+    script.chmod(0o755)
+    run = measured(job="command", job_command=str(script), factors="argv0,aslr", layouts=2)
+    assert any("argv0=40 is left out" in problem for problem in run.provenance["problems"])
+    assert run.samples["ok"].all()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"job_command": "/nowhere/job"}, "no program"),
+        ({"job_command": "/bin/true", "factors": "enviroment"}, "did you mean 'environment'"),
+        ({"job_command": "/bin/true", "factors": "environment", "paddings": "16"}, "one size"),
+        ({"job_command": "/bin/true", "factors": "aslr", "aslr": False}, "fixes it"),
+        ({"job_command": "/bin/true", "factors": "cpu", "cores": [0]}, "one core"),
+        ({"job_command": "'open"}, "cannot be split"),
+        ({"job_command": "/bin/true", "other_command": "/nowhere/b"}, "no program"),
+        ({"job": "program", "other_command": "/bin/true"}, "other_command goes with job=command"),
+    ],
+)
+def test_what_cannot_be_done_is_said(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        EXPERIMENT.plan(EXPERIMENT.params({"job": "command", **given}))
+
+
+def test_a_program_that_fails_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    with pytest.raises(MeasurementError, match=r"ended with status 3; the last line.*oh no"):
+        measured(job="command", job_command="sh -c 'echo oh no >&2; exit 3'")
+    with pytest.raises(WorkerError, match="did not end within"):
+        start(["sleep", "60"], Conditions(), tmp_path, timeout_s=0.3)
+    with pytest.raises(WorkerError, match="died of SIGKILL"):
+        start(["sh", "-c", "kill -9 $$"], Conditions(), tmp_path)
+
+
+def test_one_start(tmp_path: Path) -> None:
+    made = start(["sh", "-c", "sleep 0.3; echo result"], Conditions(), tmp_path, read_all=True)
+    again = start(["echo", "result"], Conditions(), tmp_path)
+    assert made.output == again.output != ""
+    assert start(["true"], Conditions(), tmp_path).output == ""
+    assert made.environment_bytes
+    assert made.obtained["cpus"]
+    assert 0 < made.cpu_s < made.wall_s
+
+
+def test_layouts_are_the_same_when_resumed_and_come_again() -> None:
+    factors: dict[str, list[Any]] = {"environment": [0, 16, 32], "aslr": ["off", "on"]}
+    drawn = [draw(factors, 7, number) for number in range(200)]
+    assert drawn == [draw(factors, 7, number) for number in range(200)]
+    assert drawn != [draw(factors, 8, number) for number in range(200)]
+    assert {(one["environment"], one["aslr"]) for one in drawn} == {
+        (size, aslr) for size in (0, 16, 32) for aslr in ("off", "on")
+    }
+    numbers = [layout_number(3, 4, round_, slot) for round_ in range(12) for slot in range(6)]
+    twice = [one for one in set(numbers) if numbers.count(one) == 2]
+    assert len(twice) == 3 * 8
+    assert max(map(numbers.count, numbers)) == 2

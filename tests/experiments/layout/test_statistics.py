@@ -1,0 +1,218 @@
+"""What random layouts say, by simulation: nulls are silent, intervals cover, effects are found."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perflib.experiments import get
+from perflib.experiments.layout.table import LayoutTable
+from perflib.model.finding import Finding
+from perflib.model.run import Run
+from perflib.stats.layouts import largest_difference, layout_variance, needed_pairs, permuted_p
+from tests.experiments.layout.simulated import trials
+
+EXPERIMENT = get("layout")
+
+
+def findings(samples: pd.DataFrame, **params: Any) -> list[Finding]:
+    given = EXPERIMENT.params(params).model_dump(mode="json")
+    return EXPERIMENT.analyse(Run("layout-x", "layout", given, samples, {}))
+
+
+def found(samples: pd.DataFrame, **params: Any) -> dict[str, Finding]:
+    return {one.subject: one for one in findings(samples, **params)}
+
+
+def own(layout: Mapping[str, Any], spread: float) -> float:
+    """A layout's own log time: it depends on all levels together, and on none by itself."""
+    seed = zlib.crc32(repr(sorted(layout.items(), key=str)).encode())
+    return spread * float(np.random.default_rng(seed).standard_normal())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"bursts": 0.0},
+        {"rounds": 16, "trial_s": 1.0, "fresh": 3},
+        {"rounds": 8, "trial_s": 4.0, "fresh": 2},
+    ],
+)
+def test_nothing_is_an_anomaly_where_layout_does_nothing(shape: dict[str, Any]) -> None:
+    """Null: skewed noise that wanders, and cores that others slow in bursts of seconds."""
+    alarms, silent = 0, []
+    for seed in range(60):
+        said = findings(trials(seed, **shape))
+        moves = [one for one in said if one.of.name == "layout_moves"]
+        alarms += any(one.verdict == "supported" for one in moves)
+        (alone,) = (one for one in said if one.of.name == "layout_alone")
+        silent.append(not alone.low > 0)
+    assert alarms <= 6  # of 60 at 5 %: more come about once in 80 times
+    assert np.mean(silent) >= 0.9
+
+
+def test_a_few_nulls_are_silent() -> None:
+    for seed in range(5):
+        said = findings(trials(1000 + seed, rounds=24))
+        assert all(one.verdict != "supported" for one in said if one.of.name == "layout_moves"), (
+            seed
+        )
+
+
+def test_a_core_that_others_use_is_no_layout() -> None:
+    tables = [LayoutTable(trials(seed, core=1)) for seed in range(12)]
+    assert sum(table.alone.low > 0 for table in tables) <= 2
+    table = LayoutTable(trials(3, core=1, rounds=60))
+    effects = {one.factor.name: one for one in table.effects}
+    assert effects["cpu"].largest.low > 0
+    assert effects["cpu"].slowest == "cpu1"
+    assert "kv_per_core" in found(trials(3, core=1, rounds=60))["the core"].reason
+
+
+def test_five_percent_of_the_environment_are_found() -> None:
+    hits = []
+    for seed in range(10):
+        samples = trials(seed, lambda layout, _: 0.05 * (layout["environment"] == 2080), bursts=0.1)
+        one = found(samples)["the size of the environment"]
+        hits.append(one.verdict == "supported" and one.facts["slowest"] == "2080 B larger")
+        assert one.low <= 5.13 <= one.high
+    assert np.mean(hits) >= 0.9
+
+
+def test_what_a_large_factor_does_is_not_seen_in_others() -> None:
+    for seed in range(8):
+        samples = trials(
+            seed, lambda layout, _: 0.8 * (layout["environment"] == 2080), rounds=11, fresh=2
+        )
+        said = findings(samples)
+        wrong = [
+            one.subject
+            for one in said
+            if one.of.name == "layout_moves"
+            and one.verdict == "supported"
+            and "environment" not in one.subject
+        ]
+        assert not wrong
+
+
+def test_layout_alone_is_free_of_noise() -> None:
+    hits = []
+    for seed in range(30):
+        table = LayoutTable(trials(seed, lambda layout, _: own(layout, 0.03), bursts=0.0))
+        hits.append(table.alone.low <= 3.05 <= table.alone.high)
+    assert np.mean(hits) >= 0.8
+    said = found(trials(1, lambda layout, _: own(layout, 0.03), bursts=0.0))
+    assert said["layout alone"].verdict == "supported"
+    assert "says nothing" in said["layout alone"].plain
+    assert said["the allocator"].verdict != "supported"
+
+
+def test_random_addresses_scatter() -> None:
+    generator = np.random.default_rng(5)
+
+    def effect(layout: Mapping[str, Any], _number: int) -> float:
+        return 0.05 * float(generator.standard_normal()) if layout["aslr"] == "on" else 0.0
+
+    said = found(trials(5, effect, bursts=0.0))["random addresses"]
+    assert said.verdict == "supported"
+    assert 3 < said.effect < 5
+    assert found(trials(5, bursts=0.0))["random addresses"].verdict == "refuted"
+
+
+def test_two_builds_in_the_same_layouts() -> None:
+    hits, wrong = [], 0
+    for seed in range(20):
+        samples = trials(seed, lambda layout, _: own(layout, 0.03), fresh=3, b_less=0.02)
+        one = found(samples)["B against A"]
+        assert one.verdict == "supported"
+        hits.append(one.low <= 100 * (1 - np.exp(-0.02)) <= one.high)
+        equal = found(trials(seed, fresh=3, b_less=0.0, rounds=24))["B against A"]
+        wrong += equal.verdict != "inconclusive"
+    assert np.mean(hits) >= 0.8
+    assert wrong <= 4
+    quiet = trials(1, lambda layout, _: own(layout, 0.03), fresh=3, b_less=0.02, bursts=0.0)
+    assert "Layout moves more than that" in found(quiet)["B against A"].reason
+    slower = found(trials(1, fresh=3, b_less=-0.05))["B against A"]
+    assert slower.verdict == "refuted"
+    assert "B is slower than A" in slower.plain
+
+
+def test_outputs_that_depend_on_the_layout() -> None:
+    samples = trials(1, rounds=12)
+    assert found(samples)["output"].verdict == "supported"
+    depends = samples.assign(output=samples["allocator"])
+    assert found(depends)["output"].verdict == "refuted"
+    always = samples.assign(output=[str(row) for row in range(len(samples))])
+    assert found(always)["output"].verdict == "inconclusive"
+
+
+def test_wall_time_is_another_response() -> None:
+    samples = trials(1, rounds=12)
+    samples["wall_s"] = samples["wall_s"] * np.where(samples["aslr"] == "on", 1.3, 1.0)
+    samples["wall_s"] *= np.random.default_rng(1).uniform(0.99, 1.01, len(samples))
+    said = found(samples, response="wall")["address randomisation (ASLR)"]
+    assert said.verdict == "supported"
+    assert "wall time" in said.plain
+
+
+def test_trials_that_failed_are_left_out() -> None:
+    samples = trials(1, rounds=12)
+    samples.loc[::7, "ok"] = False
+    samples.loc[::7, "cpu_s"] = 99.0
+    said = found(samples)
+    assert "are left out" in said["layout alone"].reason
+    assert said["the allocator"].verdict != "supported"
+
+
+def test_a_run_of_one_round_says_that_it_takes_more() -> None:
+    said = found(trials(1, rounds=1))
+    assert said["layout alone"].verdict == "inconclusive"
+    assert "No layout was started in two rounds" in said["layout alone"].reason
+
+
+def test_the_largest_difference_covers_and_begins_at_nothing() -> None:
+    generator = np.random.default_rng(1)
+    hits = [largest_difference(generator.normal([0, 0, 1.0], 0.5, (12, 3)))[0] for _ in range(200)]
+    assert np.mean([one.low <= 1 <= one.high for one in hits]) >= 0.94
+    interval, (fastest, slowest) = largest_difference(
+        np.array([[0.0, 2.0, 1.0]] * 2 + [[0, 2.1, 1]])
+    )
+    assert (fastest, slowest) == (0, 1)
+    assert interval.low >= 0
+
+
+def test_permutations_hold_for_all_factors_together() -> None:
+    generator = np.random.default_rng(2)
+    least = [
+        permuted_p([generator.standard_t(3, (12, levels)) for levels in (2, 3, 4, 4)]).min()
+        for _ in range(60)
+    ]
+    assert np.mean(np.array(least) < 0.05) <= 0.15
+    shown = generator.normal([0.0, 0.0, 4.0], 1, (12, 3))
+    p = permuted_p([generator.normal(0, 1, (12, 3)), shown])
+    assert p[1] < 0.01 < p[0]
+
+
+def test_the_variance_between_layouts_of_made_values() -> None:
+    layouts = np.repeat(np.arange(400), 2)
+    rounds = np.array([[2 * (one // 8), 2 * (one // 8) + 1] for one in range(400)]).ravel()
+    generator = np.random.default_rng(3)
+    values = np.repeat(generator.normal(0, 2.0, 400), 2) + generator.normal(0, 3.0, 800)
+    mean = np.bincount(rounds, weights=values) / np.bincount(rounds)
+    found_ = layout_variance(values - mean[rounds], layouts, rounds, rounds // 5)
+    assert found_.low <= 4.0 <= found_.high
+    assert found_.half_width < 3
+
+
+def test_needed_pairs() -> None:
+    assert needed_pairs(np.array([0.01, 0.02]), 1.0) == ()
+    likely, least, most = needed_pairs(np.random.default_rng(1).normal(0, 0.05, 6), 0.5)
+    assert least < likely < most
+    assert needed_pairs(np.full(6, 0.01), 0.5) == (2, 2, 2)
