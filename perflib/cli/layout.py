@@ -21,6 +21,7 @@ __all__ = ["compare_builds", "layout"]
     epilog=examples(
         "perflib layout -- ./my-job --events 3",
         "perflib layout --factor environment --factor aslr -- ./my-job",
+        "perflib layout --relink 'gcc -o my-job a.o b.o -lm' -- ./my-job --events 3",
         "perflib layout -p response=wall -p budget_s=600 -- ./my-job",
     ),
 )
@@ -30,7 +31,13 @@ __all__ = ["compare_builds", "layout"]
     "factors",
     multiple=True,
     metavar="NAME",
-    help="Vary this alone: environment, argv0, aslr, allocator, huge_pages, cpu, node.",
+    help="Vary this alone: environment, argv0, link_order, aslr, allocator, huge_pages, cpu, node.",
+)
+@click.option(
+    "--relink",
+    metavar="LINE",
+    help="What links the program, as 'gcc -o job a.o b.o -lm' or 'make LINK=\"a.o b.o\" "
+    "OUT={output}': its objects are linked in random orders.",
 )
 @parameter_option
 @preset_option
@@ -38,6 +45,7 @@ __all__ = ["compare_builds", "layout"]
 def layout(
     command: tuple[str, ...],
     factors: tuple[str, ...],
+    relink: str | None,
     assignments: tuple[str, ...],
     preset: str | None,
     as_json: bool,
@@ -45,9 +53,9 @@ def layout(
     """Say whether a program's time depends on what should not matter.
 
     COMMAND runs again and again, each time in a random layout: size of the environment, length of
-    its name, address randomisation, allocator, huge pages, core. Without COMMAND it is a loop that
-    is known for it. It is a run of 'layout' like all others: 'perflib list layout' shows its
-    parameters.
+    its name, order of its objects (--relink), address randomisation, allocator, huge pages, core.
+    Without COMMAND it is a loop that is known for it. It is a run of 'layout' like all others:
+    'perflib list layout' shows its parameters.
     """
     from perflib.cli.measure import measured
     from perflib.experiments.layout import CANNOT_SEE
@@ -58,6 +66,8 @@ def layout(
         given = {"job": "command", "job_command": command_template(command)}
     if factors:
         given["factors"] = list(factors)
+    if relink:
+        given["relink"] = relink
     if not quiet():
         say(CANNOT_SEE)
     measured("layout", given, assignments, preset, as_json)

@@ -32,6 +32,7 @@ __all__ = [
     "log_ticks",
     "once_each",
     "pages",
+    "ranked_counters",
     "recorded_mark",
     "size_marks",
     "slowdowns",
@@ -47,6 +48,8 @@ _MOST_BESIDE, _MOST_NAMED, _MOST_LINE = 40, 60, 200  # letters: ticks, legends, 
 _LETTERS_AN_INCH = 11  # of a panel's title
 _CORE_COLOURS = ("C0", "C1", "C2", "C3", "C4", "C5", "C9", "0.15")  # those seen on white
 _MOST_COLOURED = 8
+_MOST_COUNTERS = 20
+_SOURCES = {"measured": "C0", "simulated": "C1"}
 _KIB = 1024
 _STEPS = {  # ticks of a decade, on an axis whose ends are so many times apart at most
     2.0: (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9),
@@ -232,3 +235,44 @@ def slowdowns(axes: Axes, frame: pd.DataFrame, size: str) -> None:
     axes.axhline(0, color="0.3", lw=0.8)
     axes.set_ylabel("slower than the median\nof the others (%)")
     axes.legend(fontsize="small", loc="upper left", ncols=4, title="95 % intervals")
+
+
+def ranked_counters(ranked: pd.DataFrame, over: str) -> Figure:
+    """How strongly each counter goes with the time.
+
+    Parameters
+    ----------
+    ranked
+        ``counter``, ``correlation``, ``p``, and ``source`` where some were simulated; the strongest
+        correlation first.
+    over
+        What differs from one pair of values to the next, in words.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    ranked = ranked.head(_MOST_COUNTERS)
+    figure = Figure(figsize=(8, 1.4 + 0.34 * max(len(ranked), 3)))
+    axes = figure.subplots()
+    axes.set_title("Counters, ranked")
+    if ranked.empty:
+        axes.text(0.5, 0.5, "nothing was counted", transform=axes.transAxes, ha="center")
+        return figure
+    sources = ranked["source"] if "source" in ranked else ["measured"] * len(ranked)
+    places = -np.arange(len(ranked))
+    values = ranked["correlation"].fillna(0.0)
+    axes.barh(places, values, height=0.7, color=[_SOURCES[one] for one in sources])
+    axes.set_yticks(places, ranked["counter"])
+    for place, value, p in zip(places, ranked["correlation"], ranked["p"], strict=True):
+        words = "always the same" if not np.isfinite(value) else f"{value:+.2f} (p = {p:.2g})"
+        end = max(value, 0.0) if np.isfinite(value) else 0.0
+        axes.text(end + 0.02, place, words, va="center", fontsize="small")
+    axes.set_xlim(-1, 1.5)
+    axes.set_xticks(np.arange(-1, 1.1, 0.5))
+    axes.grid(visible=False, axis="y")
+    axes.axvline(0, color="0.3", lw=0.8)
+    axes.set_xlabel(f"correlation with the time, over {over}")
+    if "source" in ranked:
+        shown = [Patch(color=_SOURCES[name], label=name) for name in dict.fromkeys(sources)]
+        axes.legend(handles=shown, loc="lower left", fontsize="small")
+    return figure

@@ -197,9 +197,9 @@ RECORDED = (
     Recorded("plan.targets.places", "module start end", "their files, and where they are there"),
     Recorded(
         "plan",
-        "factors fresh apart builds tried foretold environment_bytes",
+        "factors fresh apart builds tried foretold environment_bytes counted uncounted",
         "layout: levels of each factor, layouts a round, rounds between two starts of one, what a "
-        "few starts foretell",
+        "few starts foretell, sets of counters",
     ),
     Recorded("plan.factors", "*", "layout: the levels"),
     Recorded("plan.factors.allocator", "name path", "allocators, and their files"),

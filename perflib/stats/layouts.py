@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import linalg, special
 
 from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import t_interval
@@ -23,6 +23,7 @@ __all__ = [
     "layout_variance",
     "needed_pairs",
     "permuted_p",
+    "shifted_correlations",
     "within_rounds",
 ]
 
@@ -132,6 +133,40 @@ def _scatter(drawn: Floats) -> Floats:
     mean = np.where(known, drawn, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     scatter: Floats = (mean**2).sum(axis=1)
     return scatter
+
+
+def shifted_correlations(counts: Floats, times: Floats) -> tuple[Floats, Floats]:
+    """How each counter goes with the time, and how often one of them would do so by chance.
+
+    Times and counts both wander, so values that are neighbours in time resemble each other whatever
+    the layouts do. Chance is the same series shifted against the times, end to beginning: each
+    keeps its wandering, and no value meets its own time. A counter is compared with the largest
+    correlation of all of them.
+
+    Parameters
+    ----------
+    counts
+        ``[counter, layout]``, in the order of time; NaN where it was not counted.
+    times
+        ``[layout]``.
+
+    Returns
+    -------
+    ``[counter]`` of Pearson's correlations, and of p values corrected for the number of counters;
+    NaN where a counter is constant.
+    """
+    known = np.isfinite(counts)
+    number = np.maximum(known.sum(axis=1, keepdims=True), 1)
+    centred = np.where(known, counts - np.where(known, counts, 0).sum(axis=1)[:, None] / number, 0)
+    shifted = linalg.circulant(times - times.mean())  # [layout, shift]
+    size = np.sqrt((centred**2).sum(axis=1)[:, None] * (known @ shifted**2))
+    scale = np.where(size > 1e-12 * np.abs(np.where(known, counts, 0)).max(initial=1), size, np.inf)
+    by_shift = centred @ shifted / scale
+    found = by_shift[:, 0]
+    flat = ~np.isfinite(scale[:, 0])
+    largest = np.abs(by_shift[:, 1:]).max(axis=0, initial=0)
+    p = np.array([(1 + (largest >= abs(one) - 1e-12).sum()) / (1 + largest.size) for one in found])
+    return np.where(flat, np.nan, found), np.where(flat, np.nan, p)
 
 
 def layout_variance(centred: Floats, layouts: Ints, rounds: Ints, blocks: Ints) -> Interval:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from perflib.instruments.counters.events import event
 from perflib.instruments.counters.groups import Requested, countable
-from perflib.instruments.counters.sets import events_of, expand, sets
+from perflib.instruments.counters.sets import asked_for, events_of
 from perflib.instruments.counters.system_counts import SYSTEM_COUNTS, SYSTEM_SETS
-from perflib.model.errors import UserError, choose
 
 __all__ = ["Chosen", "chosen"]
 
-_OWN = "events"  # the set of events that are named one by one
 _DEFAULT = "default"
 _OF_JOB = {
     "machine": ("cpu", "pressure"),
@@ -39,16 +36,15 @@ def chosen(words: Sequence[str], job: str) -> Chosen:
     UserError
         A word is no set and no event.
     """
-    found = Chosen()
+    found, others = Chosen(), []
     for word in words:
         if word == _DEFAULT:
             _add_default(found, job)
         elif word in SYSTEM_SETS or word in SYSTEM_COUNTS:
             found.system += SYSTEM_SETS.get(word, (word,))
-        elif (several := _sets_of(word)) is not None:
-            found.sets |= {name: events_of(name) for name in several}
         else:
-            found.sets.setdefault(_OWN, []).append(_event(word))
+            others.append(word)
+    found.sets |= asked_for(others, also=[_DEFAULT, *SYSTEM_SETS, *SYSTEM_COUNTS])
     found.system = list(dict.fromkeys(found.system))
     return found
 
@@ -62,20 +58,3 @@ def _add_default(found: Chosen, job: str) -> None:
     generic = {"generic": events_of("generic")}
     if countable(generic)[0]:
         found.sets |= generic
-
-
-def _sets_of(word: str) -> list[str] | None:
-    try:
-        return expand(word)
-    except UserError:
-        return None
-
-
-def _event(word: str) -> Requested:
-    try:
-        return event(word)
-    except UserError as error:
-        known = [_DEFAULT, *sets(), *SYSTEM_SETS, *SYSTEM_COUNTS]
-        near = choose("set or count", word, known).partition(" (")[0]
-        msg = f"{str(error).rstrip('.')}; nor is it a set or a count of the kernel: {near}"
-        raise UserError(msg) from None

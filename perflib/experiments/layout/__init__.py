@@ -1,9 +1,10 @@
 """Whether an unmodified program's time depends on what should not matter, and by how much.
 
-The size of the environment, the length of a path, random addresses, the allocator: none of them
-changes what a program computes, all of them change where its data lie. Mytkowicz et al. (2009,
-doi:10.1145/1508244.1508275) showed that they move its time by more than many an optimisation;
-Curtsinger and Berger (2013, doi:10.1145/2451116.2451141) that a comparison needs random layouts.
+The size of the environment, the length of a path, the order of linking, random addresses, the
+allocator: none of them changes what a program computes, all of them change where its data lie.
+Mytkowicz et al. (2009, doi:10.1145/1508244.1508275) showed that they move its time by more than
+many an optimisation; Curtsinger and Berger (2013, doi:10.1145/2451116.2451141) that a comparison
+needs random layouts.
 Here each start draws a level of every factor at random, and a layout is started again later: the
 factors' effects, and what layout alone does, follow from the same starts.
 """
@@ -24,11 +25,20 @@ from perflib.model.errors import choose
 __all__ = ["CANNOT_SEE", "FACTOR_NAMES", "Layout", "LayoutParams", "experiment"]
 
 CANNOT_SEE = (
-    "not varied, for an unmodified program cannot be given them without its objects or root: link "
-    "order, the code's own addresses (but by ASLR), the working directory's path; the stack moves "
-    "with the environment and the program's name, the heap with ASLR and the allocator"
+    "not varied: the working directory's path, which takes root, and the code's own addresses but "
+    "by ASLR and the order of linking (relink); the stack moves with the environment and the "
+    "program's name, the heap with ASLR and the allocator"
 )
-FACTOR_NAMES = ("environment", "argv0", "aslr", "allocator", "huge_pages", "cpu", "node")
+FACTOR_NAMES = (
+    "environment",
+    "argv0",
+    "link_order",
+    "aslr",
+    "allocator",
+    "huge_pages",
+    "cpu",
+    "node",
+)
 
 
 def _sizes(value: object) -> object:
@@ -74,6 +84,20 @@ class LayoutParams(Params):
         "glibc, tcmalloc, jemalloc, mimalloc, hoard, absolute paths of shared libraries, or 'all' "
         "that are installed",
     )
+    relink: str = parameter(
+        "",
+        "with job=command: the line that links the program, as 'gcc -o job a.o b.o -lm', or with "
+        "{output} where its path belongs; its objects (*.o) are linked in random orders",
+    )
+    link_orders: int = parameter(
+        5, "orders in which the program is linked, with relink; the given one among them", ge=2,
+        le=64,
+    )  # fmt: skip
+    counters: Words = parameter(
+        ["page-faults", "context-switches", "cpu-migrations"],
+        "what is counted of each start: events and sets of events by name, one set a start in "
+        "turn, or 'none'",
+    )
     response: Literal["cpu", "wall"] = parameter(
         "cpu", "what is compared: 'cpu' time, which others on the machine disturb less, or 'wall'"
     )
@@ -95,6 +119,9 @@ class LayoutParams(Params):
         check_command(self.job, self.job_command)
         if self.other_command and self.job != "command":
             msg = "other_command goes with job=command and job_command=..."
+            raise ValueError(msg)
+        if self.relink and (self.job != "command" or self.other_command):
+            msg = "relink goes with job=command and one program (no other_command)"
             raise ValueError(msg)
         if self.factors != ["all"]:
             for name in self.factors:
@@ -126,6 +153,7 @@ class Layout(Experiment):
         Column("run_delay_s", "number", "s", "run-queue delay of its first thread"),
         Column("padding_bytes", "integer", "B", "by which the environment was larger"),
         Column("name_bytes", "integer", "B", "by which the path of its program was longer"),
+        Column("link_order", "integer", "", "in which order it was linked; 0: as given"),
         Column("aslr", "text", "", "whether addresses were randomised", values=("off", "on")),
         Column("allocator", "text", "", "where malloc came from"),
         Column(
@@ -149,11 +177,13 @@ class Layout(Experiment):
         "levels": "the program's time on each level, compared with the mean",
         "layouts": "each layout that was started twice: its two times",
         "builds": "both builds in each layout, compared",
+        "counters": "what was counted, by how strongly it goes with the time over layouts",
     }
     plots = {
         "factors": "the largest difference of each factor, and the levels",
         "layouts": "times by layout: what layout alone does, and the scatter of starts",
         "builds": "the difference of two builds, layout by layout",
+        "counters": "how strongly each counter goes with the time over layouts",
     }
     presets = {
         "quick": {"budget_s": 45.0},

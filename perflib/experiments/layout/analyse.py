@@ -117,6 +117,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
         "levels": partial(_levels, table),
         "layouts": partial(_layouts, table),
         "builds": partial(_builds, table),
+        "counters": table.counters,
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from perflib.experiments.layout.relink import orders
 from perflib.machine.files import text
 from perflib.machine.libraries.allocators import chosen
 from perflib.measure.conditions import Conditions, environment_bytes
@@ -62,6 +63,7 @@ FACTORS = {
     for one in (
         Factor("environment", "padding_bytes", "the size of the environment", "{} B larger"),
         Factor("argv0", "name_bytes", "the length of the program's name", "{} B longer"),
+        Factor("link_order", "link_order", "the order in which objects are linked", "order {}"),
         Factor("aslr", "aslr", "address randomisation (ASLR)", "ASLR {}"),
         Factor("allocator", "allocator", "the allocator", "{}"),
         Factor("huge_pages", "huge_pages", "transparent huge pages", "huge pages: {}"),
@@ -121,6 +123,13 @@ def _argv0(_params: LayoutParams) -> tuple[list[Any], str]:
     return [0, 40, 120], ""  # beyond the shortest; made lengths when the links are made
 
 
+def _link_order(params: LayoutParams) -> tuple[list[Any], str]:
+    if not params.relink:
+        return [], "it takes the line that links the program (relink)"
+    found = orders(params.relink, params.link_orders, params.seed)
+    return list(range(len(found))), "" if len(found) > 1 else "its objects are one and the same"
+
+
 def _aslr(_params: LayoutParams) -> tuple[list[Any], str]:
     switch = text("/proc/sys/kernel/randomize_va_space")
     if switch == "0":
@@ -157,6 +166,7 @@ def _node(_params: LayoutParams) -> tuple[list[Any], str]:
 _HERE = {
     "environment": _environment,
     "argv0": _argv0,
+    "link_order": _link_order,
     "aslr": _aslr,
     "allocator": _allocator,
     "huge_pages": _huge_pages,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from perflib.experiments.layout.analyse import tables
 from perflib.experiments.layout.table import LayoutTable
-from perflib.framework.plots import intervals
+from perflib.framework.plots import intervals, ranked_counters
 from perflib.stats.interval import Interval
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
         found["layouts"] = lambda: _layouts(made["layouts"], table.alone, said)
     if len(made["builds"]) > 1:
         found["builds"] = lambda: _builds(made["builds"], table, said)
+    if not made["counters"].empty:
+        found["counters"] = lambda: ranked_counters(made["counters"], "layouts")
     return found
 
 

@@ -14,9 +14,11 @@ import pandas as pd
 
 from perflib.experiments.layout import CANNOT_SEE
 from perflib.experiments.layout.factors import base_environment_bytes, conditions, draw, levels
-from perflib.experiments.layout.programs import Programs, argv_of
+from perflib.experiments.layout.programs import Programs, argv_of, counters_of
+from perflib.experiments.layout.relink import check_link_line
 from perflib.experiments.layout.table import LayoutTable
 from perflib.experiments.layout.trials import Start
+from perflib.instruments.counters.groups import countable
 from perflib.machine.scratch import scratch
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns, Status, frame_of
@@ -42,6 +44,10 @@ def plan(params: LayoutParams) -> dict[str, Any]:
     """The factors with their levels here, and what cannot be varied."""
     for build in ("A", "B") if params.other_command else ("A",):
         argv_of(params, build)  # a wrong command fails here
+    if params.relink:
+        check_link_line(params.relink)
+    sets = counters_of(params)
+    counted, uncounted = countable(sets)
     factors, absent = levels(params)
     base = base_environment_bytes(params, factors)
     for name, found in factors.items():
@@ -52,6 +58,10 @@ def plan(params: LayoutParams) -> dict[str, Any]:
         "factors": factors,
         "absent": absent,
         "environment_bytes": base,
+        "counted": counted,
+        "uncounted": [
+            f"the counters {name!r} count nothing: {why}" for name, why in uncounted.items()
+        ],
     }
 
 
@@ -186,7 +196,8 @@ def take(params: LayoutParams, session: Session) -> str:
     with ExitStack() as opened:
         folder: Path = opened.enter_context(scratch())
         programs = Programs(params, plan, folder)
-        said = [*plan["absent"].values(), *plan["notes"], *_foretold(params, plan)]
+        said = [*plan["absent"].values(), *plan["uncounted"], *plan["notes"]]
+        said += _foretold(params, plan)
         if said and session.progress is not None:
             taken = session.journal.trials
             note = ". ".join(said)
@@ -196,7 +207,7 @@ def take(params: LayoutParams, session: Session) -> str:
             slot, build = divmod(which, len(builds))
             number = layout_number(fresh, apart, round_, slot)
             layout = draw(plan["factors"], params.seed, number)
-            made = programs.start(builds[build], layout, read_all=not plan["tried"])
+            made = programs.start(builds[build], layout, read_all=not plan["tried"], round_=round_)
             problems.update(dict.fromkeys(made.violated))
             row = programs.row(builds[build], layout, made) | {"layout": number}
             return {name: [value] for name, value in row.items()}

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perflib.experiments.layout.factors import Layout, columns_of, conditions
+from perflib.experiments.layout.relink import link, orders
 from perflib.experiments.layout.trials import Start, start
 from perflib.framework.jobs import job_template
+from perflib.instruments.counters.groups import Requested
+from perflib.instruments.counters.sets import asked_for
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.run import find_program
 from perflib.kernels import build as build_kernel
@@ -18,7 +21,7 @@ from perflib.kernels import build as build_kernel
 if TYPE_CHECKING:
     from perflib.experiments.layout import LayoutParams
 
-__all__ = ["Programs", "argv_of"]
+__all__ = ["Programs", "argv_of", "counters_of"]
 
 _ALIASING = "alias_environment"
 
@@ -41,6 +44,17 @@ def argv_of(params: LayoutParams, build: str) -> list[str]:
     return [str(find_program(argv, None).absolute()), *argv[1:]]
 
 
+def counters_of(params: LayoutParams) -> dict[str, list[Requested]]:
+    """The requested sets of counters by name.
+
+    Raises
+    ------
+    UserError
+        A name is no set and no event.
+    """
+    return asked_for((name for name in params.counters if name != "none"), also=["none"])
+
+
 class Programs:
     """The builds, ready to be started in layouts.
 
@@ -58,21 +72,42 @@ class Programs:
         self._argv = {build: argv_of(params, build) for build in builds}
         self._longest = max(len(Path(argv[0]).name) for argv in self._argv.values())
         self._links: dict[tuple[str, int], str] = {}
+        self._linked: dict[int, str] = {}
+        self._sets = [one for name, one in counters_of(params).items() if name in plan["counted"]]
+        self._events = [event.name for one in self._sets for event in one]
+        if numbers := plan["factors"].get("link_order"):
+            every = orders(params.relink, params.link_orders, params.seed)
+            for number in numbers:
+                path = folder / "linked" / f"{number:02d}" / Path(self._argv["A"][0]).name
+                path.parent.mkdir(parents=True)
+                link(params.relink, every[number], path)
+                self._linked[number] = str(path)
         self._obtained: list[dict[str, Any]] = []
 
-    def start(self, build: str, layout: Layout, *, read_all: bool = False) -> Start:
-        """Run a build to its end in a layout."""
-        argv = list(self._argv[build])
+    def start(
+        self,
+        build: str,
+        layout: Layout,
+        *,
+        read_all: bool = False,
+        round_: int | None = None,
+    ) -> Start:
+        """Run a build to its end in a layout; in a round it is counted, one set a round."""
+        program, *arguments = self._argv[build]
+        program = self._linked[layout["link_order"]] if "link_order" in layout else program
         if "argv0" in layout:
-            argv[0] = self._link(build, layout["argv0"])
+            program = self._link(program, build, layout["argv0"])
         wanted = conditions(self._params, layout, self._plan["environment_bytes"])
         made = start(
-            argv,
+            [program, *arguments],
             wanted,
             self._folder,
             cpus=self._plan["cpus"],
             timeout_s=self._params.job_timeout_s,
             read_all=read_all,
+            counted=self._sets[round_ % len(self._sets)]
+            if self._sets and round_ is not None
+            else (),
         )
         if made.obtained and len(self._obtained) < 100:
             self._obtained.append(
@@ -80,17 +115,17 @@ class Programs:
             )
         return made
 
-    def _link(self, build: str, more_bytes: int) -> str:
-        """A link to a build, in a folder whose name makes all builds' paths equally long."""
-        if (build, more_bytes) not in self._links:
-            program = Path(self._argv[build][0])
-            letters = 1 + self._longest - len(program.name) + more_bytes
-            folder = self._folder / build / ("x" * letters)
-            folder.mkdir(parents=True, exist_ok=True)
-            link = folder / program.name
-            link.symlink_to(program)
-            self._links[build, more_bytes] = str(link)
-        return self._links[build, more_bytes]
+    def _link(self, program: str, build: str, more_bytes: int) -> str:
+        """A link to a program, in a folder whose name makes all programs' paths equally long."""
+        if (program, more_bytes) not in self._links:
+            name = Path(program).name
+            letters = 1 + self._longest - len(name) + more_bytes
+            folder = self._folder / f"{build}{len(self._links):05d}" / ("x" * letters)
+            folder.mkdir(parents=True)
+            path = folder / name
+            path.symlink_to(program)
+            self._links[program, more_bytes] = str(path)
+        return self._links[program, more_bytes]
 
     def row(self, build: str, layout: Layout, made: Start) -> dict[str, Any]:
         """A start as a row of the samples."""
@@ -106,6 +141,8 @@ class Programs:
             "environment_bytes": made.environment_bytes,
             "stack_address": made.stack_address,
             "output": made.output,
+            **dict.fromkeys(self._events),
+            **made.counts,
             "start_ns": made.begin_ns,
             "ok": right,
         }

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.layout import Layout
 from perflib.experiments.layout.factors import FACTORS, Factor
 from perflib.framework.samples import round_starts, usable
 from perflib.stats.interval import NO_INTERVAL, Interval, percent, percent_of
@@ -19,6 +20,7 @@ from perflib.stats.layouts import (
     largest_difference,
     layout_variance,
     permuted_p,
+    shifted_correlations,
     within_rounds,
 )
 
@@ -217,6 +219,38 @@ class LayoutTable:
         by_block = size.groupby([pairs["block_again"], pairs["aslr_first"]]).mean().unstack()
         difference = (by_block["on"] - by_block["off"]).to_numpy(np.float64)
         return Interval(*(100 * one for one in t_interval(difference)))
+
+    # --- counters --------------------------------------------------------------------------------
+
+    def counters(self) -> pd.DataFrame:
+        """What was counted, by how strongly it goes with the time, layout by layout.
+
+        Both are compared with their rounds and averaged over a layout's starts. ``p``: see
+        `shifted_correlations`.
+
+        Returns
+        -------
+        ``counter``, ``median`` of the starts, ``correlation`` (Pearson) and ``p``; the strongest
+        first, NaN where all starts count the same.
+        """
+        known = {column.name for column in Layout.columns}
+        names = [
+            name for name in self.rows.columns
+            if name not in known and pd.api.types.is_numeric_dtype(self.rows[name])
+        ]  # fmt: skip
+        counts = self.rows[names].astype(np.float64)
+        beside = counts - counts.groupby(self._group).transform("mean")
+        typical = beside.groupby(self.layouts).mean().to_numpy(np.float64)
+        correlation, p = shifted_correlations(typical.T, self._by_layout[0])
+        table = pd.DataFrame(
+            {
+                "counter": names,
+                "median": counts.median().to_numpy(np.float64),
+                "correlation": correlation,
+                "p": p,
+            }
+        )
+        return table.sort_values("correlation", key=abs, ascending=False, ignore_index=True)
 
     # --- two builds ------------------------------------------------------------------------------
 

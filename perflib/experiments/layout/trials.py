@@ -7,11 +7,14 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
+from perflib.instruments.counters.groups import Group, Requested
+from perflib.instruments.counters.watched import watch
 from perflib.machine.processes import signal_name
 from perflib.measure.conditions import Conditions, check, observe, violated
 from perflib.measure.job import on_cpus
@@ -44,6 +47,8 @@ class Start:
         Read from the process itself; None: it had ended by then.
     threads
         How many it had when it was read.
+    counts
+        Of each event, in it and its children; None: it never counted.
     obtained, violated
         What `observe` read, and what is not as requested; empty where it was not asked.
     """
@@ -56,6 +61,7 @@ class Start:
     stack_address: int | None
     threads: int | None
     begin_ns: int
+    counts: dict[str, float | None] = field(default_factory=dict)
     obtained: dict[str, Any] = field(default_factory=dict)
     violated: list[str] = field(default_factory=list)
 
@@ -68,6 +74,7 @@ def start(
     cpus: Sequence[int] = (),
     timeout_s: float = 600.0,
     read_all: bool = False,
+    counted: Sequence[Requested] = (),
 ) -> Start:
     """Run a program to its end under conditions.
 
@@ -83,6 +90,8 @@ def start(
         When it is killed.
     read_all
         Whether all conditions are read back; they cost the kernel a walk through its memory.
+    counted
+        Events that are counted while it runs.
 
     Raises
     ------
@@ -92,13 +101,19 @@ def start(
         It failed, did not end in time, or writes without end.
     """
     check(conditions)
-    with (folder / "output").open("w+b") as out, (folder / "errors").open("w+b") as errors:
+    with (
+        (folder / "output").open("w+b") as out,
+        (folder / "errors").open("w+b") as errors,
+        ExitStack() as opened,
+    ):
         with on_cpus(cpus if conditions.cpu is None else ()):
             job = Supervised(
                 argv, conditions, stdout=out.fileno(), stderr=errors.fileno(), held=True
             )
             job.__enter__()
         try:
+            counters = opened.enter_context(Group(counted, watch(pid=job.pid)))
+            counters.enable()
             before = _schedstat(job.pid)
             begin_ns = time.monotonic_ns()
             job.release()
@@ -106,6 +121,8 @@ def start(
             problem = _end(job, begin_ns / 1e9 + timeout_s, timeout_s, out)
             wall_s = (time.monotonic_ns() - begin_ns) / 1e9
             after = _schedstat(job.pid)
+            counters.disable()
+            counts = counters.totals()
         finally:
             job.__exit__()
         job.check_started()
@@ -119,6 +136,7 @@ def start(
             run_delay_s=(after[1] - before[1]) / 1e9 if known and before and after else None,
             output=_checksum(out),
             begin_ns=begin_ns,
+            counts=counts,
             **read,
         )
 

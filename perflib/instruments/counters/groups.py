@@ -326,6 +326,19 @@ class Group:
             return new_readings((0, 0))
         return since(self._read_counters(), self._zero)
 
+    def totals(self) -> dict[str, float | None]:
+        """Each event's count since the last reset, over all targets; None: it never counted.
+
+        Where the group had the processor for a part of the time, counts are scaled to all of it.
+        """
+        reading = self.raw()
+        enabled = reading["enabled_ns"].sum(axis=0, dtype=np.float64)
+        running = reading["running_ns"].sum(axis=0, dtype=np.float64)
+        value = reading["value"].sum(axis=0, dtype=np.float64)
+        scaled = value * enabled / np.maximum(running, 1)
+        counted = zip(self.events, scaled, running > 0, strict=True)
+        return {event.name: float(one) if ran else None for event, one, ran in counted}
+
     def _read_counters(self) -> NDArray[Any]:
         return read_counters(self.counters)
 

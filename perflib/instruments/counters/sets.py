@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from perflib.model.errors import UserError, choose
 __all__ = [
     "Ratio",
     "Set",
+    "asked_for",
     "events_of",
     "expand",
     "monitor_table",
@@ -201,6 +202,39 @@ def events_of(name: str, *, lookup: Callable[[str], Event] = event) -> list[Requ
             found.append(lookup(wanted))
         except UserError as error:
             found.append(Lacking(wanted, f"absent: {error}"))
+    return found
+
+
+def asked_for(words: Iterable[str], also: Iterable[str] = ()) -> dict[str, list[Requested]]:
+    """The sets that words stand for, by name; events that are named one by one are one set.
+
+    Parameters
+    ----------
+    words
+        Names of sets and of events.
+    also
+        What else could have been named, for the error's nearest valid choice.
+
+    Raises
+    ------
+    UserError
+        A word is no set and no event.
+
+    >>> [*asked_for(["faults", "page-faults"])]
+    ['faults', 'events']
+    """
+    known = [*sets(), *_data()["groups"]]
+    found: dict[str, list[Requested]] = {}
+    for word in words:
+        if word in known:
+            found |= {name: events_of(name) for name in expand(word)}
+            continue
+        try:
+            found.setdefault("events", []).append(event(word))
+        except UserError as error:
+            near = choose("set or count", word, [*also, *known]).partition(" (")[0]
+            msg = f"{str(error).rstrip('.')}; nor is it a set or a count of the kernel: {near}"
+            raise UserError(msg) from None
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from perflib.experiments import get
 from perflib.experiments.layout.factors import draw
 from perflib.experiments.layout.measure import layout_number
 from perflib.experiments.layout.trials import start
+from perflib.instruments.counters.sets import asked_for
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
@@ -32,12 +34,16 @@ int main(void) {
 """
 
 
-def compiled(folder: Path, name: str, times: int) -> Path:
-    if (compiler := shutil.which("cc")) is None:
+def compiler() -> str:
+    if (found := shutil.which("cc")) is None:
         pytest.skip("there is no C compiler")
+    return found
+
+
+def compiled(folder: Path, name: str, times: int) -> Path:
     source, program = folder / f"{name}.c", folder / name
     source.write_text(_LOOPS.replace("TIMES", str(times)))
-    subprocess.run([compiler, "-O1", "-o", program, source], check=True)
+    subprocess.run([compiler(), "-O1", "-o", program, source], check=True)
     return program
 
 
@@ -112,6 +118,7 @@ def test_what_fails_in_one_layout_is_left_out(
         ({"job_command": "'open"}, "cannot be split"),
         ({"job_command": "/bin/true", "other_command": "/nowhere/b"}, "no program"),
         ({"job": "program", "other_command": "/bin/true"}, "other_command goes with job=command"),
+        ({"job_command": "/bin/true", "counters": "page-fault"}, "did you mean 'page-faults'"),
     ],
 )
 def test_what_cannot_be_done_is_said(given: dict[str, Any], says: str) -> None:
@@ -127,6 +134,18 @@ def test_a_program_that_fails_says_how(tmp_path: Path, monkeypatch: pytest.Monke
         start(["sleep", "60"], Conditions(), tmp_path, timeout_s=0.3)
     with pytest.raises(WorkerError, match="died of SIGKILL"):
         start(["sh", "-c", "kill -9 $$"], Conditions(), tmp_path)
+
+
+def test_what_a_start_is_counted_with(tmp_path: Path) -> None:
+    asked = asked_for(["page-faults"])["events"]
+    counts = [
+        start([sys.executable, "-c", f"b'x' * ({mib} << 20)"], Conditions(), tmp_path,
+              counted=asked).counts["page-faults"]
+        for mib in (1, 65)
+    ]  # fmt: skip
+    few, many = (one or 0 for one in counts)
+    assert few > 0
+    assert many - few > 64 / 2 - 1  # 64 MiB more: in huge pages of 2 MiB at the fewest
 
 
 def test_one_start(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -216,3 +217,29 @@ def test_needed_pairs() -> None:
     likely, least, most = needed_pairs(np.random.default_rng(1).normal(0, 0.05, 6), 0.5)
     assert least < likely < most
     assert needed_pairs(np.full(6, 0.01), 0.5) == (2, 2, 2)
+
+
+def test_counters_are_ranked_by_what_goes_with_the_time() -> None:
+    found = trials(3, lambda layout, _: 0.05 * (layout["environment"] == 2080))
+    generator = np.random.default_rng(3)
+    near = 1000.0 * (found["padding_bytes"] == 2080) + generator.gamma(1.0, 300.0, len(found))
+    found["aliases"] = near.where(found["round"] % 2 == 0)  # another set is on in other rounds
+    found["others"] = generator.gamma(1.0, 300.0, len(found))
+    found["constant"] = 7.0
+    ranked = LayoutTable(found).counters()
+    assert ranked["counter"].tolist() == ["aliases", "others", "constant"]
+    assert ranked["correlation"][0] > 0.3
+    assert ranked["p"][0] < 0.01 < ranked["p"][1]
+    assert math.isnan(ranked["correlation"][2])
+    assert LayoutTable(found.drop(columns=["aliases", "others", "constant"])).counters().empty
+
+
+def test_counters_that_have_nothing_to_do_with_the_time_seldom_look_like_it() -> None:
+    alarms = 0
+    for seed in range(60):
+        found = trials(seed, rounds=12)
+        generator = np.random.default_rng(seed)
+        for name in "abcd":  # they wander, as the time does, each by itself
+            found[name] = np.cumsum(generator.standard_normal(len(found)))
+        alarms += bool((LayoutTable(found).counters()["p"] < 0.05).any())
+    assert alarms <= 9  # of 60 at 5 %: 9 or more have a chance of one in 500

@@ -11,7 +11,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from perflib.experiments.aliasing.environment.analyse import table_of, tables
-from perflib.framework.plots import intervals
+from perflib.framework.plots import intervals, ranked_counters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["plots"]
 
 _MARK = "C3"
-_MOST_COUNTERS = 20
-_SOURCES = {"measured": "C0", "simulated": "C1"}
 _STARTS = {
     ("fixed", True): ("ASLR off, predicted sizes", _MARK, "-"),
     ("fixed", False): ("ASLR off, other sizes", "C0", "-"),
@@ -36,7 +34,7 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     model = (run.provenance.get("simulated") or {}).get("model", "")
     drawn: dict[str, Callable[[], Figure]] = {
         "environment": lambda: _environment(made["environment"](), model),
-        "counters": lambda: _counters(made["counters"]()),
+        "counters": lambda: ranked_counters(made["counters"](), "sizes of the environment"),
     }
     if table.orders:
         size = int(table.linked["environment_bytes"].median())
@@ -99,31 +97,6 @@ def _simulated(axes: Axes, curve: pd.DataFrame, model: str) -> None:
     axes.set_title(f"simulated: {model}", fontsize="small", fontweight="normal")
     axes.set_ylim(0, max(1.0, 1.25 * counts.max()))
     axes.legend(fontsize="small", loc="upper right")
-
-
-def _counters(ranked: pd.DataFrame) -> Figure:
-    """How strongly each counter goes with the time, size by size."""
-    ranked = ranked.head(_MOST_COUNTERS)
-    figure = Figure(figsize=(8, 1.4 + 0.34 * max(len(ranked), 3)))
-    axes = figure.subplots()
-    axes.set_title("Counters, ranked")
-    if ranked.empty:
-        axes.text(0.5, 0.5, "nothing was counted", transform=axes.transAxes, ha="center")
-        return figure
-    sns.barplot(
-        ranked, x="correlation", y="counter", hue="source", palette=_SOURCES, errorbar=None,
-        saturation=1, width=0.7, ax=axes,
-    )  # fmt: skip
-    for at, (value, p) in enumerate(zip(ranked["correlation"], ranked["p"], strict=True)):
-        words = "the same at all sizes" if not np.isfinite(value) else f"{value:+.2f} (p = {p:.2g})"
-        end = max(value, 0.0) if np.isfinite(value) else 0.0
-        axes.text(end + 0.02, at, words, va="center", fontsize="small")
-    axes.set_xlim(-1, 1.5)
-    axes.set_xticks(np.arange(-1, 1.1, 0.5))
-    axes.axvline(0, color="0.3", lw=0.8)
-    axes.set(xlabel="correlation with the time, over sizes of the environment", ylabel="")
-    sns.move_legend(axes, "lower left", title=None, fontsize="small")
-    return figure
 
 
 def _link_order(times: pd.DataFrame, environment_bytes: int) -> Figure:

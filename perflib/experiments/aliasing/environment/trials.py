@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from perflib.experiments.aliasing.environment.addresses import (
     PAGE,
@@ -116,7 +113,10 @@ class EnvironmentTrials(Workers):
             worker, program, wanted.environment_bytes, variables=self._variables,
             randomised=wanted.kind == ASLR,
         )  # fmt: skip
-        counts = dict.fromkeys(self._names, None) | _counts(group)
+        counts: dict[str, float | None] = dict.fromkeys(self._names)
+        if group is not None:
+            group.disable()
+            counts |= group.totals()
         reported, pairs = done.reported, pairs_of(done.addresses)
         here = wanted.kind == SWEEP
         row = {
@@ -177,22 +177,3 @@ class EnvironmentTrials(Workers):
                 counted.close()
             counted = self._counted[core] = _Counted(worker.pid, self._sets)
         return counted.groups[round_ % len(counted.groups)]
-
-
-def _counts(group: Group | None) -> dict[str, float | None]:
-    """Counts since the group was switched on, for the whole start; nothing for what did not run."""
-    if group is None or not group.events:
-        return {}
-    group.disable()
-    reading = group.raw()
-    enabled = reading["enabled_ns"].sum(axis=0, dtype=np.float64)
-    running = reading["running_ns"].sum(axis=0, dtype=np.float64)
-    value = reading["value"].sum(axis=0, dtype=np.float64)
-    return {
-        event.name: None if not math.isfinite(one) else float(one)
-        for event, one in zip(
-            group.events,
-            np.where(running > 0, value * enabled / np.maximum(running, 1), np.nan),
-            strict=True,
-        )
-    }
