@@ -68,7 +68,7 @@ def _factors(factors: pd.DataFrame, levels: pd.DataFrame, said: str, threshold: 
                   horizontal=True, fmt="o", color=colours[name])  # fmt: skip
     right.set_yticks(place, rows["level"])
     right.set_ylim(-0.7, len(rows) - 0.3)
-    right.set_xlabel(f"{said}, compared with the factor's mean (%)")
+    right.set_xlabel(f"{said}, against the factor's mean (%)")
     right.set_title("Each level", fontsize="medium")
     for axes in (left, right):
         axes.grid(visible=False, axis="y")
