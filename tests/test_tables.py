@@ -19,7 +19,7 @@ from perflib.model.finding import Finding
 from tests.hostile_tables import HOSTILE, Tables, golden, hostile
 
 _LONGEST_S = 60.0  # of CPU time: no limit of speed, but a guard against an analysis without an end
-_OF_EACH_KIND, _MANY = 3, 25  # in the short form, and in the long one
+_OF_EACH_KIND, _MANY = 3, 12  # in the short form, and in the long one
 # Their verdicts rest on samples, or on a recording; a running job is cut into equal segments,
 # which last the same.
 _NOT_TIMED = {"event_profile", "threads"}

@@ -285,9 +285,9 @@ def test_papermill_with_a_wrong_parameter_measures_nothing(
 # --- through nbval -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow  # papermill runs the same cells
+@pytest.mark.slow  # papermill runs the same cells, of all notebooks
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("name", [*RUN, INVESTIGATION, FARM, PAIR])
+@pytest.mark.parametrize("name", ["kv_per_core", "memory_levels", INVESTIGATION, FARM, PAIR])
 def test_nbval_runs_every_cell(name: str, tmp_path: Path) -> None:
     needs(name)
     notebook = read(path_of(name))
