@@ -50,7 +50,7 @@ def layout(
     preset: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether a program's time depends on what should not matter.
+    """Say by how much layout alone moves a program's time.
 
     COMMAND runs again and again, each time in a random layout: size of the environment, length of
     its name, order of its objects (--relink), address randomisation, allocator, huge pages, core.
@@ -95,7 +95,7 @@ def compare_builds(
     preset: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether program B is faster than A, with layout randomised away.
+    """Say which build is faster, layout randomised away.
 
     Both run with the same ARGUMENTs in the same random layouts, in random order. A few runs say
     beforehand how many it takes; the result warns where layout moves more than the difference. It

@@ -21,6 +21,7 @@ from perflib.model.run import Run, host_of
 
 __all__ = ["Anonymous", "export"]
 
+_COMMANDS = ("job_command", "other_command", "relink")  # parameters
 _USERS_HOME = re.compile(r"/(?:home|Users|(?:afs|eos)(?:/[\w.-]+)?/(?:user|home)/\w)/([\w.-]+)")
 _PATH = re.compile(
     r"(?P<address>https?://[^\s'\"]+)"
@@ -173,8 +174,9 @@ class Anonymous:
     def _learn(self, run: Run, name: str, host: str) -> None:
         """The words that may not stand anywhere in a run."""
         self._forbid({name, name.partition(".")[0], host_of(run.id)}, host)
-        if command := run.params.get("job_command"):
-            self._forbid({command, *_words_of(command)}, self._placeholder("job", command))
+        for key in _COMMANDS:
+            if command := run.params.get(key):
+                self._forbid({command, *_words_of(command)}, self._placeholder("job", command))
         for tasks in (run.provenance.get("tasks") or {}).values():
             for task in tasks:
                 self._forbid({task["name"]}, self._placeholder("process", task["name"]))

@@ -113,6 +113,17 @@ def test_what_is_needed_to_read_it_stays(tmp_path: Path) -> None:
     assert found.samples["time_ns"].tolist() == one.samples["time_ns"].tolist()
 
 
+def test_the_words_of_every_command_line_are_nobodys() -> None:
+    given = {"other_command": "./zaphodsim --key geheim", "relink": "ld -o zaphodsim hush.o sim.o"}
+    one = replace(store.load(RUNS / "kv_per_core.parquet"))
+    one.params = {**one.params, **given}
+    one.provenance = {**one.provenance, "problems": ["hush.o: undefined; zaphodsim failed"]}
+    hidden = Anonymous().run(one)
+    assert hidden.params["other_command"] != given["other_command"]
+    said = everything(hidden)
+    assert not [word for word in ("zaphodsim", "geheim", "hush.o") if word in said]
+
+
 @pytest.mark.parametrize("path", sorted(RUNS.glob("*.parquet")), ids=lambda path: path.stem)
 def test_an_anonymous_run_says_what_the_run_says(path: Path) -> None:
     one = store.load(path)
