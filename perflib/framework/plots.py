@@ -259,7 +259,7 @@ def ranked_counters(ranked: pd.DataFrame, over: str) -> Figure:
         axes.text(0.5, 0.5, "nothing was counted", transform=axes.transAxes, ha="center")
         return figure
     sources = ranked["source"] if "source" in ranked else ["measured"] * len(ranked)
-    places = -np.arange(len(ranked))
+    places = -np.arange(float(len(ranked)))
     values = ranked["correlation"].fillna(0.0)
     axes.barh(places, values, height=0.7, color=[_SOURCES[one] for one in sources])
     axes.set_yticks(places, ranked["counter"])
