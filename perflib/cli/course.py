@@ -95,10 +95,12 @@ def build(
 ) -> None:
     """Make notebooks to hand out, of all lessons or some.
 
+    Of all, those that the recorded machine has no runs of are left out, and named.
+
     They go to DIR. With --nbgrader, DIR is a course of nbgrader: 'nbgrader generate_assignment
     LESSON' there makes the students' version, 'nbgrader autograde LESSON' grades what comes back.
     """
-    from perflib.course.build import CONFIG, handouts
+    from perflib.course.build import CONFIG, handouts, lacking
     from perflib.course.build import build as built
 
     asked: dict[Version, bool] = {"student": student, "solution": solution, "nbgrader": nbgrader}
@@ -106,7 +108,15 @@ def build(
     if len(versions) != 1:
         msg = "which version? Give one of --student, --solution, --nbgrader"
         raise UserError(msg)
-    paths = built(folder, handouts(lessons), versions[0], recorded, force=force)
+    wanted = handouts(lessons)
+    if recorded and not lessons:
+        every, wanted = wanted, []
+        for one in every:
+            if missing := lacking(one, recorded):
+                say(f"{one.place} is left out: {recorded} has no run of {', '.join(missing)}")
+            else:
+                wanted.append(one)
+    paths = built(folder, wanted, versions[0], recorded, force=force)
     if as_json:
         print_json({"version": versions[0], "files": [str(path) for path in paths]})
         return

@@ -22,7 +22,7 @@ from perflib.model.errors import UserError, choose
 from perflib.model.files import replacing
 from perflib.model.paths import notebooks_dir
 
-__all__ = ["CONFIG", "Handout", "Version", "build", "handouts", "made"]
+__all__ = ["CONFIG", "Handout", "Version", "build", "handouts", "lacking", "made"]
 
 _Cell = dict[str, Any]
 Version = Literal["student", "solution", "nbgrader"]
@@ -308,11 +308,21 @@ def _suffix(cell: _Cell) -> str:
     return str(cell["id"]).partition("-")[2]
 
 
-def _set_recorded(cells: list[_Cell], handout: Handout, recorded: str) -> None:
-    """Let the notebook read a recorded machine, which must have runs of all that it asks for."""
+def lacking(handout: Handout, recorded: str) -> list[str]:
+    """The experiments that a notebook asks for and of which a recorded machine has no run."""
+    code = json.loads(handout.notebook.read_text(encoding="utf-8"))["cells"]
+    return _lacking([{**cell, "source": _source(cell)} for cell in code], recorded)
+
+
+def _lacking(cells: list[_Cell], recorded: str) -> list[str]:
     measured = {one.experiment for one in recordings.recordings(recorded)}
     wanted = {name for cell in cells for name in _EXPERIMENT.findall(cell["source"])}
-    if missing := sorted(wanted - measured):
+    return sorted(wanted - measured)
+
+
+def _set_recorded(cells: list[_Cell], handout: Handout, recorded: str) -> None:
+    """Let the notebook read a recorded machine, which must have runs of all that it asks for."""
+    if missing := _lacking(cells, recorded):
         msg = f"{handout.place} asks for {', '.join(missing)}, of which {recorded} has no run: "
         msg += "name another recorded machine ('perflib list --recorded'), or other lessons"
         raise UserError(msg)

@@ -85,6 +85,20 @@ def test_build_says_what_it_wrote(home: Path, capsys: pytest.CaptureFixture[str]
     assert "was there and stays as it is" in " ".join(capsys.readouterr().err.split())
 
 
+def test_of_all_lessons_those_without_recorded_runs_are_left_out(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(home / "out")
+    assert call("course", "build", out, "--student", "--recorded", "amd-guest") == 0
+    told = capsys.readouterr()
+    assert f"{out}/17_layout.ipynb" in told.out.splitlines()
+    said = " ".join(told.err.split())
+    assert "05_code_segment.ipynb is left out: amd-guest has no run of code_segment" in said
+    assert f"{out}/05_code_segment.ipynb" not in told.out
+    words = ("course", "build", out, "layout", "--student", "--recorded", "intel-guest")
+    assert call(*words) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
