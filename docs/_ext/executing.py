@@ -33,7 +33,8 @@ def key_of(path: Path) -> str:
 def recording_for(path: Path) -> str:
     """The recorded machine that a notebook is executed with: which has most of its experiments.
 
-    Of several that with the most runs of them: a notebook's exercises need some, too.
+    Of several that with the most runs of them, then with the most runs: a notebook's exercises need
+    some, too.
     Empty where the notebook has no such parameter, or nothing was recorded.
     """
     from perflib.framework.recordings import machines, recordings
@@ -47,7 +48,11 @@ def recording_for(path: Path) -> str:
         name: [one.experiment for one in recordings(name) if one.experiment in named]
         for name in machines()
     }
-    return max(has, key=lambda name: (len(set(has[name])), len(has[name])), default="")
+    return max(
+        has,
+        key=lambda name: (len(set(has[name])), len(has[name]), len(recordings(name))),
+        default="",
+    )
 
 
 def execute(path: str, recorded: str, out: str) -> str:
