@@ -31,28 +31,12 @@ def key_of(path: Path) -> str:
 
 
 def recording_for(path: Path) -> str:
-    """The recorded machine that a notebook is executed with: which has most of its experiments.
-
-    Of several that with the most runs of them, then with the most runs: a notebook's exercises need
-    some, too.
-    Empty where the notebook has no such parameter, or nothing was recorded.
-    """
-    from perflib.framework.recordings import machines, recordings
+    """The recorded machine that a notebook is executed with; empty where it can name none."""
+    from perflib.framework.recordings import machine_for
 
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    if not re.search(r"^recorded\b.*= ", code, re.MULTILINE):
-        return ""
-    named = set(re.findall(r'pl\.experiment\(\s*"(\w+)"', code))
-    has = {
-        name: [one.experiment for one in recordings(name) if one.experiment in named]
-        for name in machines()
-    }
-    return max(
-        has,
-        key=lambda name: (len(set(has[name])), len(has[name]), len(recordings(name))),
-        default="",
-    )
+    return machine_for(path) if re.search(r"^recorded\b.*= ", code, re.MULTILINE) else ""
 
 
 def execute(path: str, recorded: str, out: str) -> str:

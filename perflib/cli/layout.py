@@ -10,8 +10,6 @@ from perflib.cli.output import (
     json_option,
     parameter_option,
     preset_option,
-    quiet,
-    say,
 )
 
 __all__ = ["compare_builds", "layout"]
@@ -31,7 +29,7 @@ __all__ = ["compare_builds", "layout"]
     "factors",
     multiple=True,
     metavar="NAME",
-    help="Vary this alone: environment, argv0, link_order, aslr, allocator, huge_pages, cpu, node.",
+    help="Vary this alone, as the environment; 'perflib list layout' names all.",
 )
 @click.option(
     "--relink",
@@ -58,7 +56,6 @@ def layout(
     'perflib list layout' shows its parameters.
     """
     from perflib.cli.measure import measured
-    from perflib.experiments.layout import CANNOT_SEE
     from perflib.framework.jobs import command_template
 
     given: dict[str, object] = {}
@@ -68,8 +65,6 @@ def layout(
         given["factors"] = list(factors)
     if relink:
         given["relink"] = relink
-    if not quiet():
-        say(CANNOT_SEE)
     measured("layout", given, assignments, preset, as_json)
 
 

@@ -36,7 +36,6 @@ c.ClearSolutions.code_stub = {"python": "# your answer"}
 """
 _SOLUTION = re.compile(r"# Solution (?P<name>.+?)\s*(?:\n|$)")
 _RECORDED = re.compile(r"^recorded = .*$", re.MULTILINE)
-_EXPERIMENT = re.compile(r'pl\.experiment\("(\w+)"\)')
 _LINK = re.compile(r"(?<!!)\[(?P<label>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
 _HANDING_IN = """\
@@ -310,19 +309,13 @@ def _suffix(cell: _Cell) -> str:
 
 def lacking(handout: Handout, recorded: str) -> list[str]:
     """The experiments that a notebook asks for and of which a recorded machine has no run."""
-    code = json.loads(handout.notebook.read_text(encoding="utf-8"))["cells"]
-    return _lacking([{**cell, "source": _source(cell)} for cell in code], recorded)
-
-
-def _lacking(cells: list[_Cell], recorded: str) -> list[str]:
     measured = {one.experiment for one in recordings.recordings(recorded)}
-    wanted = {name for cell in cells for name in _EXPERIMENT.findall(cell["source"])}
-    return sorted(wanted - measured)
+    return sorted(recordings.experiments_in(handout.notebook) - measured)
 
 
 def _set_recorded(cells: list[_Cell], handout: Handout, recorded: str) -> None:
     """Let the notebook read a recorded machine, which must have runs of all that it asks for."""
-    if missing := _lacking(cells, recorded):
+    if missing := lacking(handout, recorded):
         msg = f"{handout.place} asks for {', '.join(missing)}, of which {recorded} has no run: "
         msg += "name another recorded machine ('perflib list --recorded'), or other lessons"
         raise UserError(msg)

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
 
 from perflib.stats.interval import NO_INTERVAL, Interval
 from perflib.stats.intervals import t_interval
@@ -158,15 +158,23 @@ def shifted_correlations(counts: Floats, times: Floats) -> tuple[Floats, Floats]
     known = np.isfinite(counts)
     number = np.maximum(known.sum(axis=1, keepdims=True), 1)
     centred = np.where(known, counts - np.where(known, counts, 0).sum(axis=1)[:, None] / number, 0)
-    shifted = linalg.circulant(times - times.mean())  # [layout, shift]
-    size = np.sqrt((centred**2).sum(axis=1)[:, None] * (known @ shifted**2))
+    beside = times - times.mean()
+    square = np.maximum(_at_all_shifts(known.astype(np.float64), beside**2), 0)
+    size = np.sqrt((centred**2).sum(axis=1)[:, None] * square)
     scale = np.where(size > 1e-12 * np.abs(np.where(known, counts, 0)).max(initial=1), size, np.inf)
-    by_shift = centred @ shifted / scale
+    by_shift = _at_all_shifts(centred, beside) / scale
     found = by_shift[:, 0]
     flat = ~np.isfinite(scale[:, 0])
     largest = np.abs(by_shift[:, 1:]).max(axis=0, initial=0)
-    p = np.array([(1 + (largest >= abs(one) - 1e-12).sum()) / (1 + largest.size) for one in found])
+    p = np.array([(1 + (largest >= abs(one) - 1e-9).sum()) / (1 + largest.size) for one in found])
     return np.where(flat, np.nan, found), np.where(flat, np.nan, p)
+
+
+def _at_all_shifts(rows: Floats, series: Floats) -> Floats:
+    """``[row, shift]``: the sum of products of each row with the series shifted so far."""
+    transformed = np.fft.rfft(rows, axis=1) * np.conj(np.fft.rfft(series))
+    found: Floats = np.fft.irfft(transformed, series.size, axis=1)
+    return found
 
 
 def layout_variance(centred: Floats, layouts: Ints, rounds: Ints, blocks: Ints) -> Interval:
@@ -194,10 +202,9 @@ def layout_variance(centred: Floats, layouts: Ints, rounds: Ints, blocks: Ints) 
         return NO_INTERVAL
     a, b = order[first], order[first + 1]
     count = np.bincount(rounds)
-    keys, place, shared = np.unique(
+    _, place, shared = np.unique(
         rounds[a] * (int(rounds.max()) + 1) + rounds[b], return_inverse=True, return_counts=True
     )
-    del keys
     # A round's mean holds the layout itself, and those that the other round's mean holds, too.
     kept = 1 - 1 / count[rounds[a]] - 1 / count[rounds[b]]
     kept = kept + shared[place] / (count[rounds[a]] * count[rounds[b]])

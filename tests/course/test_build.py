@@ -16,6 +16,7 @@ import pytest
 from perflib.course import build as module
 from perflib.course.build import CONFIG, Handout, build, handouts, made
 from perflib.course.items import Choice, Prediction
+from perflib.framework.recordings import machine_for
 from perflib.model.errors import UserError
 from tests.course.running import SCORE, evidence_of, executed, printed, score
 
@@ -29,12 +30,7 @@ RUN = [
 ]
 EACH = [pytest.param(one, id=name) for name, one in EVERY.items()]
 MACHINE = "intel-guest"
-_ELSEWHERE = {"layout": "amd-guest"}  # lessons whose runs were recorded on another machine
 _TELLS = 10  # characters: shorter lines are a bracket, or a name
-
-
-def _machine(one: Handout) -> str:
-    return _ELSEWHERE.get(one.lesson.name, MACHINE)
 
 
 def source(cell: dict[str, Any]) -> str:
@@ -165,7 +161,7 @@ def _wrong(one: Handout) -> str:
 @pytest.mark.usefixtures("closed")
 @pytest.mark.parametrize("one", RUN)
 def test_solutions_earn_full_marks_and_typical_wrong_answers_less(one: Handout) -> None:
-    done = executed(made(one, "solution", _machine(one)), SCORE, _wrong(one))
+    done = executed(made(one, "solution", machine_for(one.notebook)), SCORE, _wrong(one))
     for name, row in score(done.cells[-2]).items():
         assert row["points"] == row["of"], (name, row["says"])
     said = json.loads(printed(done.cells[-1]))
@@ -179,7 +175,7 @@ def test_solutions_earn_full_marks_and_typical_wrong_answers_less(one: Handout) 
 @pytest.mark.usefixtures("closed")
 @pytest.mark.parametrize("one", RUN)
 def test_a_student_who_does_nothing_earns_nothing_and_sees_no_error(one: Handout) -> None:
-    done = executed(made(one, "student", _machine(one)), SCORE)
+    done = executed(made(one, "student", machine_for(one.notebook)), SCORE)
     for name, row in score(done.cells[-1]).items():
         is_prediction = isinstance(one.lesson.item(name), Prediction)
         assert row["points"] == 0, name

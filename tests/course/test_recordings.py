@@ -15,6 +15,7 @@ from perflib import experiments
 from perflib.framework import recordings
 from perflib.lab.form import Form
 from perflib.model.errors import MeasurementError, UserError
+from perflib.model.paths import notebooks_dir
 from perflib.model.reading import read_run
 from perflib.model.run import Run, recording_of
 
@@ -37,6 +38,15 @@ def test_the_run_with_the_same_parameters_is_given() -> None:
     assert exercise.params["code_kib"] == 128
     assert exercise.provenance["tag"] == "exercise"
     assert given(code_kib=128).id == exercise.id  # there is no other
+
+
+@pytest.mark.parametrize("path", sorted(notebooks_dir().rglob("*.ipynb")), ids=lambda p: p.stem)
+def test_each_notebook_has_a_machine_with_runs_of_all_that_it_asks_for(path: Path) -> None:
+    machine = recordings.machine_for(path)
+    has = {one.experiment for one in EVERY if one.machine == machine}
+    assert recordings.experiments_in(path) <= has
+    if not recordings.experiments_in(path):  # any would do: that with the most runs
+        assert machine == "intel-guest"
 
 
 def test_conditions_need_not_be_those_recorded() -> None:

@@ -17,14 +17,13 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from perflib.framework.recordings import machine_for
 from perflib.model.paths import notebooks_dir
 
 __all__ = ["EXPECTED", "NOTEBOOKS", "copy_of", "expected_of", "name_of", "renewed", "sanitised"]
 
 Outputs = list[dict[str, str]]
 
-MACHINE = "intel-guest"
-_OTHER_MACHINES = {"17_layout": "amd-guest"}  # of notebooks that were recorded elsewhere
 EXPECTED = Path(__file__).parent / "expected"
 NOTEBOOKS = [
     path
@@ -138,7 +137,7 @@ def renewed(path: Path) -> dict[str, Outputs | None]:
 def _recorded(path: Path) -> Any:
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     (cell,) = (c for c in notebook.cells if "parameters" in c.metadata.get("tags", []))
-    cell.source += f'\nrecorded = "{_OTHER_MACHINES.get(path.stem, MACHINE)}"'
+    cell.source += f'\nrecorded = "{machine_for(path)}"'
     return notebook
 
 

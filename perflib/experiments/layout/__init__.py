@@ -16,28 +16,19 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.layout.claims import CLAIMS
+from perflib.experiments.layout.factors import FACTORS
 from perflib.framework.experiment import Experiment
 from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
 from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
 from perflib.framework.schema import Column
 from perflib.model.errors import choose
 
-__all__ = ["CANNOT_SEE", "FACTOR_NAMES", "Layout", "LayoutParams", "experiment"]
+__all__ = ["CANNOT_SEE", "Layout", "LayoutParams", "experiment"]
 
 CANNOT_SEE = (
     "not varied: the working directory's path, which takes root, and the code's own addresses but "
     "by ASLR and the order of linking (relink); the stack moves with the environment and the "
     "program's name, the heap with ASLR and the allocator"
-)
-FACTOR_NAMES = (
-    "environment",
-    "argv0",
-    "link_order",
-    "aslr",
-    "allocator",
-    "huge_pages",
-    "cpu",
-    "node",
 )
 
 
@@ -74,7 +65,7 @@ class LayoutParams(Params):
         "", "command line of a second build, with job=command: is it faster in the same layouts?"
     )
     factors: Words = parameter(
-        ["all"], f"what is varied: {', '.join(FACTOR_NAMES)}, or 'all' that can be set here"
+        ["all"], f"what is varied: {', '.join(FACTORS)}, or 'all' that can be set here"
     )
     paddings: Paddings = parameter(
         [0, 1040, 2080, 3120], "sizes by which the environment is larger", "B"
@@ -125,8 +116,8 @@ class LayoutParams(Params):
             raise ValueError(msg)
         if self.factors != ["all"]:
             for name in self.factors:
-                if name not in FACTOR_NAMES:
-                    msg = choose("factor", name, [*FACTOR_NAMES, "all"])
+                if name not in FACTORS:
+                    msg = choose("factor", name, [*FACTORS, "all"])
                     raise ValueError(msg)
         return self
 

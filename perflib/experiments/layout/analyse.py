@@ -20,17 +20,17 @@ from perflib.stats.interval import Interval
 from perflib.stats.intervals import t_interval
 from perflib.stats.layouts import needed_pairs
 
-__all__ = ["findings", "levels", "tables"]
+__all__ = ["SAID", "findings", "levels", "table_of", "tables", "tables_of"]
 
 _ALPHA = 0.05
 _ONE_EACH = 1.96 * math.sqrt(2)  # of two layouts, one a build: their difference, at 95 %
-_SAID = {"cpu": "CPU time", "wall": "wall time"}
+SAID = {"cpu": "CPU time", "wall": "wall time"}
 
 
 def findings(run: Run) -> list[Finding]:
     """Of two builds which is faster; what layout alone does; each factor; the output."""
-    table = _table(run)
-    about = {"response": _SAID[run.params["response"]]}
+    table = table_of(run)
+    about = {"response": SAID[run.params["response"]]}
     threshold = run.params["threshold_percent"]
     found = []
     if table.builds == 2:
@@ -111,7 +111,11 @@ def _output(table: LayoutTable) -> Finding:
 
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``Layout.tables``."""
-    table = _table(run)
+    return tables_of(table_of(run))
+
+
+def tables_of(table: LayoutTable) -> dict[str, Callable[[], pd.DataFrame]]:
+    """The same, of samples that are arrays already."""
     return {
         "factors": partial(_factors, table),
         "levels": partial(_levels, table),
@@ -123,7 +127,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
 
 def levels(run: Run) -> pd.DataFrame:
     """The program's typical time, and its spread over layouts."""
-    table = _table(run)
+    table = table_of(run)
     rows = [
         (-1, f"build={build}", float(np.exp(np.median(table.log_time[mine]))), "s")
         for build, mine in table.rows.groupby("build").indices.items()
@@ -131,7 +135,8 @@ def levels(run: Run) -> pd.DataFrame:
     return levels_table([*rows, (-1, "layout alone", table.alone.effect, "percent")])
 
 
-def _table(run: Run) -> LayoutTable:
+def table_of(run: Run) -> LayoutTable:
+    """The run's samples as arrays."""
     return LayoutTable(run.samples, run.params["response"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ __all__ = [
     "conditions",
     "draw",
     "levels",
-    "named",
 ]
 
 Layout = Mapping[str, Any]
@@ -234,8 +233,3 @@ def columns_of(layout: Layout) -> dict[str, Any]:
     if "allocator" in layout:
         found["allocator"] = layout["allocator"]["name"]
     return found
-
-
-def named(values: Iterable[Any], factor: Factor) -> list[str]:
-    """Levels as they are written."""
-    return [factor.level.format(value) for value in values]

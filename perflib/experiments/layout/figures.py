@@ -10,36 +10,36 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from perflib.experiments.layout.analyse import tables
-from perflib.experiments.layout.table import LayoutTable
+from perflib.experiments.layout.analyse import SAID, table_of, tables_of
 from perflib.framework.plots import intervals, ranked_counters
 from perflib.stats.interval import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from perflib.experiments.layout.table import LayoutTable
     from perflib.model.run import Run
 
 __all__ = ["plots"]
 
-_SAID = {"cpu": "CPU time", "wall": "wall time"}
 _INSIDE = 0.99  # of the values a panel shows at least; far ones would squeeze the others
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     """How each figure is drawn."""
-    made = {name: make() for name, make in tables(run).items()}
-    said, table = _SAID[run.params["response"]], LayoutTable(run.samples, run.params["response"])
+    said, table = SAID[run.params["response"]], table_of(run)
+    made = tables_of(table)
+    counted = made["counters"]()
     threshold = run.params["threshold_percent"]
     found: dict[str, Callable[[], Figure]] = {}
-    if not made["factors"].empty:
-        found["factors"] = lambda: _factors(made["factors"], made["levels"], said, threshold)
-    if len(made["layouts"]) > 1:
-        found["layouts"] = lambda: _layouts(made["layouts"], table.alone, said)
-    if len(made["builds"]) > 1:
-        found["builds"] = lambda: _builds(made["builds"], table, said)
-    if not made["counters"].empty:
-        found["counters"] = lambda: ranked_counters(made["counters"], "layouts")
+    if table.factors:
+        found["factors"] = lambda: _factors(made["factors"](), made["levels"](), said, threshold)
+    if len(table.twice) > 1:
+        found["layouts"] = lambda: _layouts(made["layouts"](), table.alone, said)
+    if len(table.pairs) > 1:
+        found["builds"] = lambda: _builds(made["builds"](), table, said)
+    if not counted.empty:
+        found["counters"] = lambda: ranked_counters(counted, "layouts")
     return found
 
 

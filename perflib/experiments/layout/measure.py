@@ -14,7 +14,7 @@ import pandas as pd
 
 from perflib.experiments.layout import CANNOT_SEE
 from perflib.experiments.layout.factors import base_environment_bytes, conditions, draw, levels
-from perflib.experiments.layout.programs import Programs, argv_of, counters_of
+from perflib.experiments.layout.programs import Programs, argv_of, builds_of, counters_of
 from perflib.experiments.layout.relink import check_link_line
 from perflib.experiments.layout.table import LayoutTable
 from perflib.experiments.layout.trials import Start
@@ -42,12 +42,11 @@ _AGAIN = 10**9  # numbers of layouts that are started once, because no earlier r
 
 def plan(params: LayoutParams) -> dict[str, Any]:
     """The factors with their levels here, and what cannot be varied."""
-    for build in ("A", "B") if params.other_command else ("A",):
+    for build in builds_of(params):
         argv_of(params, build)  # a wrong command fails here
     if params.relink:
         check_link_line(params.relink)
-    sets = counters_of(params)
-    counted, uncounted = countable(sets)
+    counted, uncounted = countable(counters_of(params))
     factors, absent = levels(params)
     base = base_environment_bytes(params, factors)
     for name, found in factors.items():
@@ -69,7 +68,7 @@ def pilot(params: LayoutParams, plan: Mapping[str, Any]) -> dict[str, Any]:
     """How long the program takes; which levels it runs with; how many pairs of builds it takes."""
     factors: dict[str, list[Any]] = {name: list(found) for name, found in plan["factors"].items()}
     absent, notes = dict(plan["absent"]), []
-    builds = ["A", "B"] if params.other_command else ["A"]
+    builds = builds_of(params)
     with scratch() as folder:
         programs = Programs(params, plan, folder)
         try:
@@ -97,8 +96,8 @@ def pilot(params: LayoutParams, plan: Mapping[str, Any]) -> dict[str, Any]:
         if params.other_command:
             foretold = _foretell(params, programs, factors, start_s)
     layout_s = 2 * start_s
-    fresh = params.layouts or round(params.budget_s / _ROUNDS / layout_s)
-    fresh = params.layouts or min(max(fresh, _FEWEST), _MOST)
+    suited = round(params.budget_s / _ROUNDS / layout_s)
+    fresh = params.layouts or min(max(suited, _FEWEST), _MOST)
     most_rounds = max(1, math.floor(params.budget_s / (layout_s * fresh)))
     apart = max(1, min(math.ceil(_APART_S / (layout_s * fresh)), most_rounds // 4))
     return {
@@ -196,9 +195,9 @@ def take(params: LayoutParams, session: Session) -> str:
     with ExitStack() as opened:
         folder: Path = opened.enter_context(scratch())
         programs = Programs(params, plan, folder)
-        said = [*plan["absent"].values(), *plan["uncounted"], *plan["notes"]]
+        said = [CANNOT_SEE, *plan["absent"].values(), *plan["uncounted"], *plan["notes"]]
         said += _foretold(params, plan)
-        if said and session.progress is not None:
+        if session.progress is not None:
             taken = session.journal.trials
             note = ". ".join(said)
             session.progress(Status(0.0, params.budget_s, 0, None, lambda: frame_of(taken), note))
@@ -218,5 +217,5 @@ def take(params: LayoutParams, session: Session) -> str:
         count = 2 * fresh * len(builds)
         stopped = session.rounds(params, count, trial, half_width, least_s=_LEAST_S)
         session.provenance |= programs.provenance()
-    session.problems += [CANNOT_SEE, *said, *problems]
+    session.problems += [*said, *problems]
     return stopped

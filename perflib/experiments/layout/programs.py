@@ -21,9 +21,14 @@ from perflib.kernels import build as build_kernel
 if TYPE_CHECKING:
     from perflib.experiments.layout import LayoutParams
 
-__all__ = ["Programs", "argv_of", "counters_of"]
+__all__ = ["Programs", "argv_of", "builds_of", "counters_of"]
 
 _ALIASING = "alias_environment"
+
+
+def builds_of(params: LayoutParams) -> list[str]:
+    """The builds that are started: ``A``, and ``B`` where there is another command."""
+    return ["A", "B"] if params.other_command else ["A"]
 
 
 def argv_of(params: LayoutParams, build: str) -> list[str]:
@@ -68,8 +73,7 @@ class Programs:
 
     def __init__(self, params: LayoutParams, plan: Mapping[str, Any], folder: Path) -> None:
         self._params, self._plan, self._folder = params, plan, folder
-        builds = ("A", "B") if params.other_command else ("A",)
-        self._argv = {build: argv_of(params, build) for build in builds}
+        self._argv = {build: argv_of(params, build) for build in builds_of(params)}
         self._longest = max(len(Path(argv[0]).name) for argv in self._argv.values())
         self._links: dict[tuple[str, int], str] = {}
         self._linked: dict[int, str] = {}
@@ -98,6 +102,7 @@ class Programs:
         if "argv0" in layout:
             program = self._link(program, build, layout["argv0"])
         wanted = conditions(self._params, layout, self._plan["environment_bytes"])
+        counts = bool(self._sets) and round_ is not None
         made = start(
             [program, *arguments],
             wanted,
@@ -105,9 +110,7 @@ class Programs:
             cpus=self._plan["cpus"],
             timeout_s=self._params.job_timeout_s,
             read_all=read_all,
-            counted=self._sets[round_ % len(self._sets)]
-            if self._sets and round_ is not None
-            else (),
+            counted=self._sets[(round_ or 0) % len(self._sets)] if counts else (),
         )
         if made.obtained and len(self._obtained) < 100:
             self._obtained.append(

@@ -18,7 +18,7 @@ __all__ = ["check_link_line", "link", "orders", "words"]
 
 _OBJECT = re.compile(r"[^\s'\"=,]+\.o(?![\w.])")
 _OUTPUT = "{output}"
-_AFTER_O = re.compile(r"(?<=-o)\s+(?:'[^']*'|\"[^\"]*\"|\S+)")
+_AFTER_O = re.compile(r"(?<=\s-o)\s+(?:'[^']*'|\"[^\"]*\"|\S+)")
 _LONGEST_S = 600.0
 _TRIES = 50
 

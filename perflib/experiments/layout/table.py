@@ -241,7 +241,9 @@ class LayoutTable:
         counts = self.rows[names].astype(np.float64)
         beside = counts - counts.groupby(self._group).transform("mean")
         typical = beside.groupby(self.layouts).mean().to_numpy(np.float64)
-        correlation, p = shifted_correlations(typical.T, self._by_layout[0])
+        begun = pd.Series(self.rounds).groupby(self.layouts).min().to_numpy()
+        order = np.argsort(begun, kind="stable")
+        correlation, p = shifted_correlations(typical.T[:, order], self._by_layout[0][order])
         table = pd.DataFrame(
             {
                 "counter": names,

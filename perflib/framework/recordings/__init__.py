@@ -9,6 +9,8 @@ given for other parameters than those it was measured with.
 from __future__ import annotations
 
 import functools
+import json
+import re
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,11 +25,21 @@ from perflib.model.run import is_exercise
 if TYPE_CHECKING:
     from perflib.model.run import Run
 
-__all__ = ["Recording", "described", "folder_of", "machines", "recorded", "recordings"]
+__all__ = [
+    "Recording",
+    "described",
+    "experiments_in",
+    "folder_of",
+    "machine_for",
+    "machines",
+    "recorded",
+    "recordings",
+]
 
 _ABOUT = "about.toml"
 _ANALYSIS = "_percent"  # thresholds of the analysis end so: they change no sample
 _MOST_NAMED = 3
+_ASKED_FOR = re.compile(r'pl\.experiment\(\s*"(\w+)"')
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,27 @@ def recordings(machine: str) -> tuple[Recording, ...]:
         msg = f"{folder} holds no runs: 'perflib export RUN... --out {folder}' puts some there"
         raise UserError(msg)
     return tuple(sorted(found, key=lambda one: str(one.provenance.get("start", ""))))
+
+
+def experiments_in(notebook: Path) -> set[str]:
+    """The experiments that a notebook's cells of code ask for."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return {name for source in code for name in _ASKED_FOR.findall(source)}
+
+
+def machine_for(notebook: Path) -> str:
+    """Which recorded machine, of those that travel with perflib, serves a notebook best.
+
+    The one with runs of most of its experiments; of several that with the most runs of them, for
+    exercises need some, too; then that with the most runs.
+    """
+    asked = experiments_in(notebook)
+    has = {
+        name: [one.experiment for one in recordings(name) if one.experiment in asked]
+        for name in machines()
+    }
+    return max(has, key=lambda name: (len(set(has[name])), len(has[name]), len(recordings(name))))
 
 
 def described(machine: str) -> dict[str, Any]:

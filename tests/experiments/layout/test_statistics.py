@@ -15,7 +15,13 @@ from perflib.experiments import get
 from perflib.experiments.layout.table import LayoutTable
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.stats.layouts import largest_difference, layout_variance, needed_pairs, permuted_p
+from perflib.stats.layouts import (
+    largest_difference,
+    layout_variance,
+    needed_pairs,
+    permuted_p,
+    shifted_correlations,
+)
 from tests.experiments.layout.simulated import trials
 
 EXPERIMENT = get("layout")
@@ -243,3 +249,14 @@ def test_counters_that_have_nothing_to_do_with_the_time_seldom_look_like_it() ->
             found[name] = np.cumsum(generator.standard_normal(len(found)))
         alarms += bool((LayoutTable(found).counters()["p"] < 0.05).any())
     assert alarms <= 9  # of 60 at 5 %: 9 or more have a chance of one in 500
+
+
+def test_correlations_at_all_shifts_are_those_of_the_shifted_series() -> None:
+    generator = np.random.default_rng(5)
+    counts, times = generator.standard_normal((2, 31)), generator.standard_normal(31)
+    found, p = shifted_correlations(counts, times)
+    shifted = np.array([[np.corrcoef(one, np.roll(times, by))[0, 1] for by in range(31)]
+                        for one in counts])  # fmt: skip
+    assert found == pytest.approx(shifted[:, 0])
+    largest = np.abs(shifted[:, 1:]).max(axis=0)
+    assert p == pytest.approx([(1 + (largest >= abs(one)).sum()) / 31 for one in found])
