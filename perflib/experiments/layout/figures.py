@@ -119,7 +119,7 @@ def _builds(builds: pd.DataFrame, table: LayoutTable, said: str) -> Figure:
     mean = table.faster
     axes.axvline(0, color="0.3", lw=0.8)
     alone = table.alone.effect
-    if np.isfinite(alone):
+    if alone > 0:
         axes.axvspan(-alone, alone, color="0.85", zorder=0, label="layout alone: ± one standard "
                      "deviation")  # fmt: skip
     sns.ecdfplot(x=values, ax=axes, color="C0", label="pairs of starts, one layout each")
