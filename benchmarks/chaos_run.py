@@ -381,7 +381,8 @@ def _plain(column: pd.Series[Any]) -> list[Any]:
 def unlike(reference: Mapping[str, Any], path: Path, *, may_lack: bool = False) -> list[str]:
     """How a saved run differs in form from an undisturbed one.
 
-    ``may_lack``: trials may have been left out of rounds, if the run says that it has problems.
+    ``may_lack``: trials may have been left out of rounds, if the run says that it has problems or
+    had planned others, as one does that starts when a CPU is gone already.
     """
     run = store.load(path)
     wrong = []
@@ -400,7 +401,9 @@ def unlike(reference: Mapping[str, Any], path: Path, *, may_lack: bool = False) 
     if not ended_early and rounds != list(range(len(rounds))):
         wrong.append(f"rounds are missing: {rounds[:20]}")
     visited = run.experiment != _NOT_EVERY_ROUND
-    if visited and not ended_early and not (may_lack and run.provenance["problems"]):
+    another_plan = run.provenance["plan"] != reference["plan"]
+    lacks_some = may_lack and (run.provenance["problems"] or another_plan)
+    if visited and not ended_early and not lacks_some:
         wanted = set(reference["positions"])
         for number, group in run.samples.groupby("round"):
             if missing := wanted - set(group["position"].tolist()):
@@ -411,9 +414,11 @@ def unlike(reference: Mapping[str, Any], path: Path, *, may_lack: bool = False) 
 
 def described(path: Path, wall_s: float, trials: int) -> dict[str, Any]:
     """An undisturbed run, as the others are compared with it."""
-    samples = store.load(path).samples
+    run = store.load(path)
+    samples = run.samples
     positions = [set(group["position"].tolist()) for _, group in samples.groupby("round")]
     return {
+        "plan": run.provenance["plan"],
         "schema": schema(samples),
         "holes": [str(name) for name in samples if samples[name].isna().any()],
         "positions": sorted(set.intersection(*positions)),

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.chaos import Outcome, Place, apart, can_be_private, pairs, table
 from benchmarks.chaos_faults import FAULTS
-from benchmarks.chaos_run import Held, lost
+from benchmarks.chaos_run import Held, described, lost, unlike
 
 SEED = 20261123
 TRIES = 4  # of other moments, where the run was over before the fault came
@@ -94,6 +94,17 @@ def test_samples_that_are_missing_or_changed_by_a_bit_are_lost() -> None:
     assert lost(held, SAVED.assign(time_ns=[0.1, float("nan"), 0.30000000000000004, 0.4])) == 1
     assert lost(held, SAVED.iloc[[0, 0, 1, 2, 3]]) == 2
     assert lost(Held(), None) == 0
+
+
+def test_a_run_may_lack_trials_that_it_never_planned_but_no_others() -> None:
+    path = Path(__file__).parent / "data" / "runs" / "machine.parquet"
+    usual = described(path, 1.0, 10)
+    more = {**usual, "positions": [*usual["positions"], 99]}
+    planned = {**more, "plan": {"cores": [0, 1, 2]}}
+    assert unlike(usual, path, may_lack=True) == []
+    assert unlike(planned, path, may_lack=True) == []
+    assert unlike(more, path, may_lack=True) == ["round 0 lacks the trials at [99]"]
+    assert unlike(planned, path) == ["round 0 lacks the trials at [99]"]
 
 
 def test_the_table_counts_what_struck_and_what_did_not_survive() -> None:
