@@ -64,6 +64,9 @@ typedef struct {
 int64_t offsets_sweep(int function, int64_t n, const int64_t *offsets, int64_t count, int together,
                       int64_t warm_calls, int64_t calls, offset_sample *out);
 
+/* One convolution of n floats, as a user would call it. */
+void offsets_convolution(int n, const float *in, float *out);
+
 /* A bracket around calls of whatever function: begin, end. */
 void offsets_begin(bracket *out);
 void offsets_end(bracket *out);
@@ -122,6 +125,8 @@ int64_t offsets_sweep(int function, int64_t n, const int64_t *offsets, int64_t c
       return two_failed(TWO_ARGUMENT, EINVAL);
   return two_sweep(&wanted, offsets, count, together, warm_calls, calls, out);
 }
+
+void offsets_convolution(int n, const float *in, float *out) { convolution(n, in, out); }
 
 void offsets_begin(bracket *out) { bracket_begin(out); }
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         alias_free_allocator,
         alias_free_copies,
         best_offset,
+        show_remedies,
     )
     from perflib.stats.compare import compare_cores
     from perflib.stats.interval import percent
@@ -82,6 +83,7 @@ _LAZY = {
     "alias_free_allocator": "perflib.remedies",
     "alias_free_copies": "perflib.remedies",
     "best_offset": "perflib.remedies",
+    "show_remedies": "perflib.remedies",
     "sweep_offsets": "perflib.experiments.aliasing.offsets.sweep",
     # to show things
     "show": "perflib.lab.theme",
@@ -163,6 +165,7 @@ __all__ = [
     "report",
     "runs",
     "show",
+    "show_remedies",
     "simulated_farm",
     "slider",
     "sweep_offsets",

@@ -11,7 +11,7 @@ import ctypes
 import inspect
 import pkgutil
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -26,7 +26,6 @@ __all__ = ["CFunction", "portable"]
 CFunction = tuple[str, str, str]
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _MADE_IN_PLACE = "__main__"
-_KEPT: list[Any] = []
 
 
 def portable(function: Any, arguments: Sequence[Any]) -> dict[str, Any]:
@@ -221,20 +220,3 @@ def _check_item(symbol: str, place: int, wanted: Any, given: Any) -> None:
             f"argument {place} of {symbol}() is {wanted.cname!r}, and the array's are {given.dtype}"
         )
         raise UserError(msg)
-
-
-def call_of(described: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function again, in the worker."""
-    if described["kind"] == "import":
-        return pkgutil.resolve_name(described["path"])  # type: ignore[no-any-return]
-    if described["kind"] == "source":
-        namespace: dict[str, Any] = {"__name__": "swept"}
-        exec(compile(described["source"], "<the swept function>", "exec"), namespace)  # noqa: S102
-        return namespace[described["name"]]  # type: ignore[no-any-return]
-    import cffi
-
-    ffi = cffi.FFI()
-    types = ", ".join(described["types"])
-    ffi.cdef(f"void {described['name']}({types});")  # whatever it returns is ignored
-    _KEPT.append(ffi.dlopen(described["library"]))  # its functions crash once it is let go
-    return getattr(_KEPT[-1], described["name"])  # type: ignore[no-any-return]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-__all__ = ["OffsetSweep", "sweep_offsets"]
+__all__ = ["OffsetSweep", "sweep_offsets", "sweeper"]
 
 _LEAST_ROUNDS = 8
 _MOST_OTHERS, _OTHERS_NS = 0.02, 50_000
@@ -172,14 +172,14 @@ def sweep_offsets(
         if not 0 < value < math.inf:
             msg = f"{name} must be more than 0, and finite, not {value!r}"
             raise UserError(msg)
-    sweeper = _sweeper(function, arguments, move)
-    places = check_offsets(offsets, arguments[sweeper.moves])
+    swept = sweeper(function, arguments, move)
+    places = check_offsets(offsets, arguments[swept.moves])
     core = topology().allowed_cpus()[0] if cpu is None else cpu
     conditions = Conditions(cpu=core, environment={**ONE_THREAD, **(environment or {})})
-    name = sweeper.function["name"]
+    name = swept.function["name"]
     with scratch() as folder:
         journal = Journal.create(folder / "sweep.journal", {})
-        with closing(journal), Worker(Served(name, sweeper), conditions) as worker:
+        with closing(journal), Worker(Served(name, swept), conditions) as worker:
 
             def timed(order: Sequence[int], warm_calls: int, calls: int) -> Columns:
                 answer, _ = worker.call("sweep", order, warm_calls, calls, timeout_s=timeout_s)
@@ -207,7 +207,7 @@ def sweep_offsets(
     return OffsetSweep(name, samples, threshold_percent, stopped, problems, provenance)
 
 
-def _sweeper(function: Any, arguments: Sequence[Any], move: int | None) -> Sweeper:
+def sweeper(function: Any, arguments: Sequence[Any], move: int | None) -> Sweeper:
     """What the worker gets, checked."""
     stays, moves = check_arrays(arguments, move)
     kernel = build("alias_offsets")

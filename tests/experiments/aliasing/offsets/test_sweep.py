@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from perflib.experiments.aliasing.addresses import aliasing, default_offsets
 from perflib.experiments.aliasing.offsets.analyse import offset_findings
 from perflib.experiments.aliasing.offsets.arguments import check_arrays, check_offsets
+from perflib.experiments.aliasing.offsets.called import call_of
 from perflib.experiments.aliasing.offsets.functions import Swept
-from perflib.experiments.aliasing.offsets.source import call_of, portable
+from perflib.experiments.aliasing.offsets.source import portable
 from perflib.experiments.aliasing.offsets.sweep import sweep_offsets
 from perflib.experiments.aliasing.offsets.table import OffsetTable
 from perflib.model.errors import MeasurementError, UserError
