@@ -384,24 +384,35 @@ def test_a_pool_that_is_not_available_is_absent_with_its_reason(
     assert made["backings"] == ["4k"]
 
 
+RESERVED = 32  # pages
+# How a name space of its own gets the file system that hugectl needs; hugeadm makes the pool, too.
+MOUNTED = "mkdir /run/huge && mount -t hugetlbfs -o pagesize=2M none /run/huge"
+BY_HUGEADM = f"hugeadm --create-mounts && hugeadm --pool-pages-min 2MB:{RESERVED}"
+
+
 @needs_pool
 @needs_root
 @pytest.mark.skipif(shutil.which("hugectl") is None, reason="apt-get install libhugetlbfs-bin")
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="apt-get install util-linux")
-def test_hugectl_moves_the_program(tmp_path: Path) -> None:
-    """In a name space of its own, in which hugetlbfs is mounted."""
+@pytest.mark.parametrize("prepare", [MOUNTED, BY_HUGEADM], ids=["mount", "hugeadm"])
+def test_hugectl_moves_the_program(prepare: str) -> None:
+    """In a name space of its own, whose folders for mounts are its own as well."""
     before = POOL.read_text()
-    script = 'mount -t hugetlbfs -o pagesize=2M none "$0" && exec "$@"'
-    argv = ["unshare", "--mount", "sh", "-c", script, str(tmp_path / "mount"), sys.executable]
+    script = f'mount -t tmpfs none /run && mount -t tmpfs none /var/lib && {prepare} && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable]
     argv += ["-m", "perflib", "run", "code_segment", "-p", "backings=4k,hugetlb,hugectl"]
     argv += ["-p", "budget_s=0.3", "-p", "trial_ms=1", "-p", f"cores={CPUS[0]}"]
     argv += ["-p", "sizes_kib=8,64", "-p", "patterns=random,chase", "-p", "simulated_sizes=0"]
-    (tmp_path / "mount").mkdir()
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        after = int(POOL.read_text())
+    finally:
+        POOL.write_text(before)
     if "mount:" in done.stderr:
         pytest.skip(done.stderr.splitlines()[0])
     assert done.returncode == 0, done.stderr
-    assert POOL.read_text() == before
+    reserved = RESERVED if prepare == BY_HUGEADM else 0
+    assert after == max(int(before), reserved), "the run leaves the pool as it found it"
     (entry,) = runs()
     run = load(entry.id)
     assert run.provenance["problems"] == []
