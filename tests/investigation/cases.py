@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from perflib.experiments.code_size.claims import KNEE
+from perflib.experiments.code_size.claims import KNEE, SLOWER_L1I_MISSES
 from perflib.experiments.event_profile.claims import FOOTPRINT
 from perflib.experiments.kv_per_core.claims import (
     CLOCK,
@@ -145,6 +145,16 @@ def explains(cause: str, cpu: int, verdict: str = "supported") -> Finding:
         Interval((low + high) / 2, low, high),
         50.0,
         about={"cause": cause, "explains": f"the extra time of cpu{cpu} with large code"},
+    )
+
+
+def with_l1i_misses(cpu: int, verdict: str) -> Finding:
+    ends = {"supported": (12, 10, 14), "refuted": (0.2, -0.3, 0.7)}[verdict]
+    return SLOWER_L1I_MISSES.decided(
+        Interval(*ends),
+        1.0,
+        about={"cpu": cpu, "pattern": "random"},
+        facts={"code_bytes": 1 << 16, "to_bytes": 1 << 18, "missing_percent": 50.0},
     )
 
 

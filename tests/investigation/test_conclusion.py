@@ -272,6 +272,39 @@ def test_what_the_itlb_explains_is_not_unexplained() -> None:
     assert ledger["unexplained"].percent.effect == pytest.approx(0.175 * 12)
 
 
+@pytest.mark.parametrize("step", ["calls", "code_pages"])
+def test_a_core_that_misses_as_often_and_is_as_fast_clears_the_instruction_cache(step: str) -> None:
+    cases_of = cases.explains("instruction cache misses", 1, "inconclusive")
+    steps = {"symptom": cases.slow_core(), step: [cases_of, cases.with_l1i_misses(1, "refuted")]}
+    ledger = {one.hypothesis: one for one in conclude(cases.evidence(steps=steps)).ledger}
+    cache = ledger["instruction cache"]
+    assert cache.state == "excluded"
+    assert "50 of 100 lines or more miss the cache" in cache.because
+    assert cache.run == f"{step.replace('_', ' ')}-run"
+    assert ledger["unexplained"].percent.effect == pytest.approx(12)
+
+
+@pytest.mark.parametrize(
+    ("explained", "counter_test", "state"),
+    [
+        ("supported", "refuted", "measured"),  # large code's own extra time speaks first
+        ("inconclusive", "supported", "open"),
+        ("refuted", "supported", "excluded"),
+    ],
+)
+def test_the_counter_test_decides_nothing_else(
+    explained: str, counter_test: str, state: str
+) -> None:
+    found = [
+        cases.explains("instruction cache misses", 1, explained),
+        cases.with_l1i_misses(1, counter_test),
+        cases.with_l1i_misses(0, "refuted"),
+    ]
+    steps = {"symptom": cases.slow_core(), "calls": found}
+    ledger = {one.hypothesis: one for one in conclude(cases.evidence(steps=steps)).ledger}
+    assert ledger["instruction cache"].state == state
+
+
 def test_a_function_explains_what_it_takes_and_the_rest_is_a_number() -> None:
     steps = {"symptom": cases.slow_core(), "profile": [cases.function("propagate", 1)]}
     ledger = {one.hypothesis: one for one in conclude(cases.evidence(steps=steps)).ledger}

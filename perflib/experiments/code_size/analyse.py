@@ -15,6 +15,7 @@ from perflib.experiments.code_size.claims import (
     PAGES,
     SLOWER,
     SLOWER_HUGE_PAGES,
+    SLOWER_L1I_MISSES,
     SLOWER_SMALL_CODE,
     SPLIT,
 )
@@ -52,12 +53,19 @@ Floats = NDArray[np.float64]
 def core_findings(
     table: CodeTable, pattern: str, reaches: Reaches, threshold: float, machine: Mapping[str, Any]
 ) -> list[Finding]:
-    """Of each core: is it slow with large code, and if so also on huge pages or in small code?"""
+    """Of each core: is it slow with large code, and if so also on huge pages or in small code?
+
+    And, as the counter-test of Guerri et al. 2015, in code that misses the first-level instruction
+    cache with most of its lines, and the TLB with none of its pages.
+    """
     sizes = table.code_bytes(pattern)
     large, small = table.large(pattern), table.small(pattern, reaches)
     cases = [(SLOWER, SMALL_PAGES, large, sizes[large[0]])]
     cases += [(SLOWER_HUGE_PAGES, huge, large, sizes[large[0]]) for huge in table.huge[:1]]
     cases.append((SLOWER_SMALL_CODE, SMALL_PAGES, small, sizes[small[-1]]))
+    missing = table.misses_only(pattern, reaches) if pattern == "random" else []
+    if missing:
+        cases.append((SLOWER_L1I_MISSES, SMALL_PAGES, missing, sizes[missing[0]]))
     found = []
     for claim, backing, places, code_bytes in cases:
         if backing not in table.backings:
@@ -78,13 +86,17 @@ def core_findings(
                     "inconclusive",
                     (Reason("shared_level", {"within_bytes": sizes[inside[-1]]}),),
                 )
+            facts = {"code_bytes": code_bytes}
+            if claim is SLOWER_L1I_MISSES:
+                facts["to_bytes"] = sizes[places[-1]]
+                facts["missing_percent"] = 100 * (1 - reaches.caches["L1i"] / code_bytes)
             found.append(
                 claim.found(
                     decision,
                     effect.slowdown,
                     about={"cpu": cpu, "pattern": pattern},
                     threshold=threshold,
-                    facts={"code_bytes": code_bytes},
+                    facts=facts,
                     evidence={
                         "p_holm": effect.p_holm,
                         "segments_percent": list(effect.segments),

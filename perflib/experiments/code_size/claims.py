@@ -16,6 +16,7 @@ __all__ = [
     "SHARED",
     "SLOWER",
     "SLOWER_HUGE_PAGES",
+    "SLOWER_L1I_MISSES",
     "SLOWER_SMALL_CODE",
     "SPLIT",
     "STEP",
@@ -71,6 +72,14 @@ SLOWER_SMALL_CODE = _slower(
     "cpu{cpu} small code",
     "code of {code_bytes:size} at most on 4 KiB pages",
     "code that the first-level cache holds",
+)
+
+SLOWER_L1I_MISSES = _slower(
+    "slower_l1i_misses",
+    "cpu{cpu} L1i misses",
+    "code of {code_bytes:size} to {to_bytes:size} on 4 KiB pages, whose lines miss the first-level "
+    "instruction cache ({missing_percent:.0f} of 100 or more) and whose pages stay in its TLB",
+    "code that misses the L1i and not the iTLB",
 )
 
 
@@ -183,4 +192,6 @@ SPLIT = Claim(
     },
 )
 
-SHARED = (HUGE_PAGES, SLOWER, SLOWER_HUGE_PAGES, SLOWER_SMALL_CODE, PAGES)
+SHARED = (
+    HUGE_PAGES, SLOWER, SLOWER_HUGE_PAGES, SLOWER_SMALL_CODE, SLOWER_L1I_MISSES, PAGES,
+)  # fmt: skip

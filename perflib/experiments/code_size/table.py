@@ -133,6 +133,17 @@ class CodeTable:
         fits = np.flatnonzero(self.code_bytes(pattern) <= reaches.caches.get("L1i", 0))
         return [int(place) for place in fits] or [0]
 
+    def misses_only(self, pattern: str, reaches: Reaches) -> list[int]:
+        """Places of the sizes whose lines miss the first-level cache, whose pages no TLB.
+
+        From twice that cache to the instruction TLB's reach: code at random misses the cache with
+        at least every other line there (see ``miss_model``).
+        """
+        sizes = self.code_bytes(pattern)
+        cache, reach = reaches.caches.get("L1i", 0), reaches.tlbs.get("iTLB", 0)
+        between = (sizes >= 2 * cache) & (sizes <= reach) & (cache > 0)
+        return [int(place) for place in np.flatnonzero(between)]
+
     def within(self, pattern: str, reaches: Reaches) -> list[int]:
         """Places of the sizes beyond the first-level cache that the second holds with ease."""
         sizes, caches = self.code_bytes(pattern), reaches.caches

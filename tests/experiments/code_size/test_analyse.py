@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,16 @@ from perflib.experiments.code_size.claims import (
     PAGES,
     SLOWER,
     SLOWER_HUGE_PAGES,
+    SLOWER_L1I_MISSES,
     SLOWER_SMALL_CODE,
     STEP,
 )
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
 from perflib.framework.page_control import PageControl
+from perflib.instruments.simulators.cachegrind import cachegrind_counts
+from perflib.instruments.simulators.geometry import Geometry, Level
+from perflib.kernels import build
 from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval
 from perflib.stats.knees import Knee, Knees
@@ -94,10 +99,51 @@ def test_a_core_that_lags_by_its_itlb_is_slow_with_large_code_on_small_pages_alo
     assert "code of 32 KiB at most on 4 KiB pages" in found["cpu8 small code"].claim
 
 
+def test_the_counter_test_of_the_source() -> None:
+    """As many misses of the L1i, and no asymmetry: they are not what makes the core slow."""
+    found = of_cores(lags={8: 0.094})["cpu8 L1i misses"]
+    assert found.of is SLOWER_L1I_MISSES
+    assert found.verdict == "refuted"
+    assert found.facts == {"code_bytes": 128 << 10, "to_bytes": 512 << 10, "missing_percent": 75.0}
+    assert "128 KiB to 512 KiB on 4 KiB pages" in found.claim
+    assert "(75 of 100 or more)" in found.claim
+    slow = of_cores(slow_caches={8: 0.5})
+    assert slow["cpu8 L1i misses"].verdict == "supported"
+    assert slow["cpu8 small code"].verdict == "refuted"
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="apt-get install valgrind")
+def test_code_at_random_misses_the_l1i_as_the_counter_test_says() -> None:
+    """Simulated: of the lines of 64 KiB every other one misses 32 KiB, of 128 KiB three in four."""
+    program = str(build("code_segment", executable=True).library)
+    cache = Level(32 << 10, 8)
+    shape = Geometry("32 KiB", cache, cache, Level(8 << 20, 16))
+
+    def misses(cases: int) -> float:
+        def count(steps: int) -> int:
+            argv = [program, "--steps", str(steps), str(cases)]
+            found = cachegrind_counts(argv, shape)
+            return int(found.loc[found["counter"] == "L1i misses", "simulated_count"].sum())
+
+        return (count(40_000) - count(20_000)) / 20_000
+
+    few, more = misses(512), misses(1024)  # of 128 bytes
+    assert few / more == pytest.approx((1 - 32 / 64) / (1 - 32 / 128), rel=0.05)
+    assert more == pytest.approx(2 * (1 - 32 / 128), rel=0.1)  # two lines a case, and the dispatch
+
+
+@pytest.mark.parametrize("reaches", [Reaches({}, {"iTLB": 1 << 20}), Reaches({"L1i": 1 << 15}, {})])
+def test_without_known_reaches_there_is_no_counter_test(reaches: Reaches) -> None:
+    table = CodeTable(samples(rounds=4, cores=(0, 1), sizes_kib=SIZES))
+    assert table.misses_only("random", reaches) == []
+    found = core_findings(table, "random", reaches, 1.0, {})
+    assert not [f for f in found if f.of is SLOWER_L1I_MISSES]
+
+
 def test_a_core_that_is_slow_at_everything_is_so_everywhere() -> None:
     found = of_cores(slow={8: 0.12})
     supported = [name for name, f in found.items() if f.verdict == "supported"]
-    assert supported == ["cpu8", "cpu8 huge pages", "cpu8 small code"]
+    assert supported == ["cpu8", "cpu8 huge pages", "cpu8 small code", "cpu8 L1i misses"]
     for name in supported:
         assert found[name].low < 12 < found[name].high
 
@@ -112,7 +158,8 @@ def test_bursts_are_no_slowness_but_are_reported() -> None:
 def test_without_one_kind_of_pages_the_rest_is_said() -> None:
     small = CodeTable(samples(cores=(0, 1), sizes_kib=SIZES, backings=["4k"]))
     found = core_findings(small, "random", HASWELL, 1.0, {})
-    assert [f.subject for f in found] == ["cpu0", "cpu1", "cpu0 small code", "cpu1 small code"]
+    subjects = ["cpu0", "cpu1", "cpu0 small code", "cpu1 small code"]
+    assert [f.subject for f in found] == [*subjects, "cpu0 L1i misses", "cpu1 L1i misses"]
     huge = CodeTable(samples(cores=(0, 1), sizes_kib=SIZES, backings=["hugetlb"]))
     found = core_findings(huge, "random", HASWELL, 1.0, {})
     assert [f.subject for f in found] == ["cpu0 huge pages", "cpu1 huge pages"]
