@@ -1,26 +1,40 @@
 """How often groups of cores are recovered from noisy matrices, and how often noise makes some.
 
     python benchmarks/groups.py [--matrices 100] [--samples 16,12,8,4,1]
+    python benchmarks/groups.py --planned [--matrices 100] [--pair-ms 1.7] [--everything-ms 30]
 
 The matrices are synthetic, made from what the source tells of two servers; each sample of a cell is
 off by 10 % (normal). The cores of each matrix are numbered at random, so that a group's cores are
 no neighbours. "Exactly" means all of: which cores are a group; each level of groups of groups; the
 number of classes of distance and the class of every pair of cores; and which groups are partners
 across sockets. Of noise, it means one group. After the counts: Wilson's interval of 95 %.
+
+``--planned``: machines of 128 hardware threads, visited as ``coherence`` does with
+``detail=planned``. A sample is off by 10 % (normal), one in twenty by half as much again in the
+mean (exponential), each core by 2 %, and each round by 5 %. What a pair takes is what was measured
+on two virtual CPUs: 1.7 ms for compare-and-swap alone, 30 ms for everything (docs/memory.md); the
+time to decide what comes next is measured and added. At most two minutes: is that reached?
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.experiments.core_pairs.coherence.plan import always_visited
+from perflib.experiments.core_pairs.coherence.planned import Deciding
+from perflib.experiments.core_pairs.coherence.table import COLUMNS
+from perflib.measure.schedule import frame_of
 from perflib.stats.clusters import Groups, find_groups
 
 _NOISE = 0.1
@@ -133,6 +147,84 @@ def show(server: Server, samples: int, matrices: int) -> None:
     print(f"{text}; {seconds:.0f} s", flush=True)
 
 
+# --- planned -------------------------------------------------------------------------------------
+
+_LIMIT_S = 120.0
+_TAIL_SHARE, _TAIL, _CORE, _ROUND = 0.05, 0.5, 0.02, 0.05
+_THRESHOLD_PERCENT = 5.0  # of coherence, by default
+
+
+def large() -> list[Server]:
+    """Machines of 128 hardware threads."""
+    core = np.arange(128)
+    four, ccx, socket = core // 32, core // 8, core // 64
+    two: Ints = np.select(_together(ccx, socket), list(np.arange(2)), np.int64(2))
+    small, die = core // 4, core // 8
+    kinds: Ints = np.select(_together(small, die, socket, die % 8), list(np.arange(4)), np.int64(4))
+    return [
+        Server("4 x 32 cores", (four,), 1 - _together(four)[0].astype(np.int64), (220, 360), None),
+        Server("2 x 8 x 8 cores", (ccx, socket), two, (185, 300, 480), None),
+        Server("2 x 8 x 2 x 4 cores", (small, die, socket), kinds, (185, 205, 300, 480, 630), 3),
+        noise(128),
+    ]
+
+
+def planned(server: Server, seed: int, pair_s: float, everything_s: float) -> tuple[bool, float]:
+    """Whether a planned run finds the groups of a machine, and how long it takes, in s."""
+    generator = np.random.default_rng([seed, len(server.cycles)])
+    cores = len(server.kinds)
+    order = generator.permutation(cores)
+    slow = _CORE * generator.standard_normal(cores)
+    logs = np.log(np.array(server.cycles))[server.kinds[np.ix_(order, order)]]
+    logs = logs + slow[:, None] + slow
+    every = list(itertools.permutations(range(cores), 2))
+    near = [np.flatnonzero(server.levels[0][order] == group)[:2].tolist() for group in range(2)]
+    always = always_visited([group for group in near if len(group) > 1])
+    trials: list[dict[str, Any]] = []
+    deciding = Deciding(trials, "cas_one_line", always, _THRESHOLD_PERCENT)
+    spent_s, round_, enough = 0.0, 0, False
+    while not enough and spent_s <= _LIMIT_S:
+        begin, begin_ns = time.monotonic(), int(spent_s * 1e9)
+        pairs = np.array(deciding.of_round(round_, every))
+        count = len(pairs)
+        rare = generator.random(count) < _TAIL_SHARE
+        values = logs[pairs[:, 0], pairs[:, 1]] + _ROUND * generator.standard_normal()
+        values = values + _NOISE * generator.standard_normal(count)
+        values = values + rare * generator.exponential(_TAIL, count)
+        columns = {
+            "owner_cpu": pairs[:, 0].tolist(),
+            "requester_cpu": pairs[:, 1].tolist(),
+            "what": ["cas_one_line"] * count,
+            "control": [""] * count,
+            "latency_ns": np.exp(values).tolist(),
+            "start_ns": (begin_ns + np.arange(count) * int(pair_s * 1e9)).tolist(),
+            "ok": [True] * count,
+        }
+        trials.append({"round": round_, "position": 0, "columns": columns})
+        samples = frame_of(trials)
+        enough = deciding.half_width(samples) == 0
+        spent_s += time.monotonic() - begin  # to decide, and to make the samples
+        spent_s += count * pair_s + len(always) * everything_s
+        round_ += 1
+    found = Cells(samples, COLUMNS).groups(least=math.log1p(_THRESHOLD_PERCENT / 100))
+    return right(found, server, order)["groups"], spent_s
+
+
+def show_planned(server: Server, matrices: int, pair_s: float, everything_s: float) -> None:
+    """Count, and print a line."""
+    runs = [planned(server, seed, pair_s, everything_s) for seed in range(matrices)]
+    good, times = sum(found for found, _ in runs), [taken for _, taken in runs]
+    share = binomtest(good, matrices).proportion_ci(method="wilson")
+    reached = good >= _FIGURE_SHARE * matrices and max(times) <= _LIMIT_S
+    print(
+        f"planned, {server.name}: right groups {good} of {matrices} [{100 * share.low:.1f} %, "
+        f"{100 * share.high:.1f} %] in {np.median(times):.0f} s [{min(times):.0f}, "
+        f"{max(times):.0f}]; {100 * _FIGURE_SHARE:g} of 100 in {_LIMIT_S:g} s: "
+        f"{'reached' if reached else 'MISSED'}",
+        flush=True,
+    )
+
+
 def _numbers(words: str) -> Sequence[int]:
     return [int(word) for word in words.split(",")]
 
@@ -142,11 +234,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matrices", type=int, default=100)
     parser.add_argument("--samples", type=_numbers, default=_SAMPLES, help="of a cell, each")
+    parser.add_argument("--planned", action="store_true", help="which pairs decide, on 128 cores")
+    parser.add_argument("--pair-ms", type=float, default=1.7, help="what one protocol takes a pair")
+    parser.add_argument("--everything-ms", type=float, default=30.0, help="what all of it takes")
     parser.add_argument("--quick", action="store_true", help="is it in order? few matrices")
     asked = parser.parse_args()
     if asked.matrices < 1 or min(asked.samples) < 1:
         parser.error("--matrices and --samples are numbers from 1 on")
     matrices, each = (3, [_FIGURE_SAMPLES]) if asked.quick else (asked.matrices, asked.samples)
+    if asked.planned:
+        for server in large()[: 1 if asked.quick else None]:
+            show_planned(server, matrices, asked.pair_ms / 1e3, asked.everything_ms / 1e3)
+        return
     for server in (intel(), amd(), noise(16), noise(48), noise(64)):
         for samples in each:
             show(server, samples, matrices)

@@ -154,7 +154,7 @@ def find_groups(latency: Floats, confidence: float = 0.95, least: float = 0.02) 
     leaves, p = (
         few_leaves(beyond_own(logs, known), known, least)
         if few
-        else _leaves(usual, known, error, looks, least)
+        else _leaves(pairs, usual, known, least)
     )
     for number, leaf in enumerate(leaves):
         labels[leaf] = number
@@ -336,15 +336,17 @@ def _p_of(score: float, noise: tuple[float, float]) -> float:
     return float(distributions.pearson3.sf((score - mean) / scatter, _SKEW))
 
 
-def _leaves(
-    usual: Floats, cores: Ints, error: float, looks: int, least: float
-) -> tuple[list[Ints], float]:
-    """The smallest groups, by their first cores, and the p value of the first split."""
+def _leaves(blocks: Floats, usual: Floats, cores: Ints, least: float) -> tuple[list[Ints], float]:
+    """The smallest groups, by their first cores, and the p value of the first split.
+
+    Cells of a group may have been measured more often than others: its own blocks tell its error.
+    """
     first_p, leaves, waiting = 1.0, [], [cores]
     while waiting:
         own = waiting.pop()
         split, p, enough = None, 1.0, ALPHA * own.size / max(cores.size, 1)
         pairs = usual[np.ix_(own, own)]
+        error, looks = _block_error(blocks[:, own][:, :, own], pairs)
         seen = _seen(pairs)
         if own.size >= _LEAST_CORES and _freedom(seen) > 0:
             split = _best_split(pairs, error)
@@ -382,7 +384,11 @@ def _described(
     left = evened - _spread(means, labels)
     freedom = int((counts[np.triu_indices(len(counts))] - 1).clip(0).sum())
     variance = max(noise[0], float(np.nansum(left**2)) / 2 / max(freedom, 1))
-    kinds, number = _classes(means, counts, variance, least)
+    # A cell that was measured more often than most counts for more.
+    looks = np.isfinite(pairs).sum(axis=0).astype(np.float64)
+    looks[~_seen(usual)] = np.nan
+    often = _group_pairs(looks, labels, np.mean)[0] / np.nanmedian(looks)
+    kinds, number = _classes(means, counts * often, variance, least)
     membership = _spread(kinds, labels)
     above = np.triu_indices(len(labels), 1)
     cells = (pairs - away[:, None] - away)[:, above[0], above[1]]
@@ -445,7 +451,7 @@ def _core_effects(pairs: Floats, typical: Floats, labels: Ints) -> Floats:
     return effects if len(pairs) > 1 else np.nan_to_num(effects)
 
 
-def _classes(means: Floats, counts: Ints, variance: float, least: float) -> tuple[Floats, int]:
+def _classes(means: Floats, counts: Floats, variance: float, least: float) -> tuple[Floats, int]:
     """The class of each pair of groups, from near to far, and how many classes there are.
 
     Neighbours are put together, the most alike first, as long as their scatter is what a cell's

@@ -174,7 +174,7 @@ class ThreadTrials(Jobs):
     def problems(self) -> list[str]:
         """What was wrong with some trials."""
         lost = [
-            f"{count} {what} were lost in {recordings} recordings: what they touch is marked there"
+            f"{what} lost: {count} (recordings: {recordings}); what they touch is marked there"
             for what, (count, recordings) in self._lost.items()
             if count
         ]

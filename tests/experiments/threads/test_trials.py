@@ -235,7 +235,7 @@ def test_lost_events_and_cuts_are_said_once(tmp_path: Path, loop: FakeLoop) -> N
     assert [one["lost_events"] for one in found] == [7, 7, 7]
     assert taken.problems == [
         "a recording ends early: max_data_mb=1 was reached",
-        "21 events were lost in 3 recordings: what they touch is marked there",
+        "events lost: 21 (recordings: 3); what they touch is marked there",
     ]
     assert taken.provenance()["remarks"] == [
         "Only user code is seen. (so or alike in 3 recordings)",

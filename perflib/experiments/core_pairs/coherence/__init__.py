@@ -66,11 +66,12 @@ class CoherenceParams(Params):
     accesses: AnyWords = parameter(
         list(ACCESSES), "what the other core does with the line: load, write (an exchange), or both"
     )
-    detail: Literal["groups", "cores", "pairs"] = parameter(
+    detail: Literal["groups", "cores", "pairs", "planned"] = parameter(
         "pairs",
         "'groups': two cores of each group that the kernel names (NUMA node and last-level cache), "
         "with one another; 'cores': besides, each core with one of each group; 'pairs': all; the "
-        "coarse ones come first",
+        "coarse ones come first. 'planned': all in one round, by one protocol, then those within a "
+        "group, until none can hide a difference of threshold_percent; everything of a few pairs",
     )
     at_once: int = parameter(
         1,

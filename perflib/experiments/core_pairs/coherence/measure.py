@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from perflib.experiments.core_pairs.coherence.names import WITH_THIRD
+from perflib.experiments.core_pairs.coherence.names import WITH_THIRD, main_of
 from perflib.experiments.core_pairs.coherence.plan import (
+    PLANNED,
     Configuration,
+    always_visited,
     configurations_of,
     control_layouts,
     whats_of,
 )
+from perflib.experiments.core_pairs.coherence.planned import Deciding
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
 from perflib.experiments.core_pairs.coherence.trials import CoherenceTrials
 from perflib.experiments.core_pairs.measure import ended_coarse
@@ -86,6 +89,15 @@ def take(params: CoherenceParams, session: Session) -> str:
     last_stage = max(one.stage for one in found)
     most = max(len(one.pairs) for one in found)
     accesses = list(dict.fromkeys(params.accesses))
+    whats = whats_of(dict.fromkeys(params.protocols), plan["states"], accesses, params.lines)
+    deciding = None
+    if params.detail == PLANNED:
+        deciding = Deciding(
+            session.journal.trials,
+            main_of([what.name for what in whats]) or "",
+            always_visited(plan["near"]),
+            params.threshold_percent,
+        )
 
     def half_width(samples: pd.DataFrame) -> float:
         whole = samples["round"].max() >= last_stage and samples["ok"].any()
@@ -95,14 +107,16 @@ def take(params: CoherenceParams, session: Session) -> str:
         trials = CoherenceTrials(
             [workers[slot] for slot in range(most)],
             found,
-            whats_of(dict.fromkeys(params.protocols), plan["states"], accesses, params.lines),
+            whats,
             control_layouts(params.control_lines),
             cores=plan["cores"],
             repeats=params.repeats,
             exchanges=params.exchanges,
             seed=params.seed,
+            deciding=deciding,
         )
-        stopped = session.rounds(params, len(found), trials.take, half_width)
+        enough = half_width if deciding is None else deciding.half_width
+        stopped = session.rounds(params, len(found), trials.take, enough)
         session.note(workers)
     session.problems += trials.problems
     absent = [state for state in dict.fromkeys(params.states) if state not in plan["states"]]

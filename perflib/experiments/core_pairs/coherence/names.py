@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "ACCESSES",
@@ -13,6 +13,7 @@ __all__ = [
     "PROTOCOLS",
     "STATES",
     "WITH_THIRD",
+    "main_of",
     "way_of",
 ]
 
@@ -31,6 +32,12 @@ PROTOCOLS: Mapping[str, str] = {
 # What rows are for that are no part of the matrices.
 LAYOUT_CONTROL, ALONE = "layout", "alone"
 CHASED = "modified load"  # what the layouts are the control of
+
+
+def main_of(whats: Sequence[str]) -> str | None:
+    """The one whose matrix stands for all: ``cas_one_line``, or the next best."""
+    wanted = (*PROTOCOLS, CHASED, "modified write", *whats)
+    return next((name for name in wanted if name in whats), None)
 
 
 def way_of(what: str) -> str:

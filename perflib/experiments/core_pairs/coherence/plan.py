@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,9 +10,11 @@ from perflib.experiments.core_pairs.coherence.names import ALONE, CHASED, LAYOUT
 
 __all__ = [
     "LEVELS",
+    "PLANNED",
     "Configuration",
     "Pair",
     "What",
+    "always_visited",
     "configurations_of",
     "control_layouts",
     "tournament",
@@ -19,6 +22,8 @@ __all__ = [
 ]
 
 LEVELS = ("groups", "cores", "pairs")  # of detail
+PLANNED = "planned"  # all pairs in one round, then those that ``Deciding`` names
+_ALWAYS_GROUPS = 2
 Pair = tuple[int, int]  # owner, requester
 
 
@@ -99,18 +104,18 @@ def configurations_of(
         all cores.
     detail
         ``groups``: the cores of ``near`` with one another; ``cores``: besides, each core with the
-        first of each group; ``pairs``: all.
+        first of each group; ``pairs``: all. ``planned``: all, without coarser rounds before.
     at_once
         How many disjoint pairs are measured together at most.
     """
     few, first = {cpu for group in near for cpu in group}, {group[0] for group in near}
 
     def level(pair: Pair) -> int:
-        if few.issuperset(pair):
+        if detail == PLANNED or few.issuperset(pair):
             return 0
         return 1 if first.intersection(pair) else 2
 
-    wanted = LEVELS.index(detail)
+    wanted = 0 if detail == PLANNED else LEVELS.index(detail)
     levels = {level(pair) for games in tournament(cores) for pair in games}
     found = []
     for stage, finest in enumerate(sorted(one for one in levels if one <= wanted)):
@@ -125,3 +130,9 @@ def configurations_of(
     if any(len(one.pairs) > 1 for one in found):
         found.append(Configuration(0, (), ALONE))  # each round has its own
     return found
+
+
+def always_visited(near: Sequence[Sequence[int]]) -> frozenset[Pair]:
+    """A few pairs of which a planned run measures everything: two cores of each of two groups."""
+    few = [cpu for group in near[:_ALWAYS_GROUPS] for cpu in group]
+    return frozenset(itertools.permutations(few, 2))

@@ -18,6 +18,7 @@ from perflib.experiments.core_pairs.coherence.names import (
     LAYOUTS,
     PROTOCOLS,
     STATES,
+    main_of,
     way_of,
 )
 from perflib.framework.samples import mean_of_known, round_starts, usable
@@ -29,7 +30,6 @@ __all__ = ["COLUMNS", "CoherenceTable"]
 Floats = NDArray[np.float64]
 COLUMNS = PairColumns("owner", "requester", "ns")
 _LEGS = {"round trip": 2}
-_FALLBACK = ("modified load", "modified write")
 _FOLLOWED = ("modified load", "invalid load")  # beside the protocols, in the course of time
 
 
@@ -69,10 +69,7 @@ class CoherenceTable:
     @property
     def main(self) -> str | None:
         """The ``what`` whose matrix stands for all: ``cas_one_line``, or the next best."""
-        return next(
-            (name for name in (*self.protocols, *_FALLBACK, *self.whats) if name in self.whats),
-            None,
-        )
+        return main_of(self.whats)
 
     @property
     def states(self) -> list[tuple[str, str]]:

@@ -24,6 +24,7 @@ from perflib.experiments.core_pairs.coherence.names import (
     way_of,
 )
 from perflib.experiments.core_pairs.coherence.plan import Configuration, Pair, What
+from perflib.experiments.core_pairs.coherence.planned import Deciding
 from perflib.kernels import record
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.schedule import Columns
@@ -95,6 +96,8 @@ class CoherenceTrials:
         Samples in a call, and exchanges in a sample of a protocol.
     seed
         Of the orders, of where lines lie, and of the third readers.
+    deciding
+        Which pairs a round visits, and what is measured of them; ``None``: all, everything.
     """
 
     def __init__(
@@ -108,8 +111,10 @@ class CoherenceTrials:
         repeats: int,
         exchanges: int,
         seed: int,
+        deciding: Deciding | None = None,
     ) -> None:
         self.workers = workers
+        self._deciding = deciding
         self._configurations = configurations
         self._last_stage = max(one.stage for one in configurations)
         self._whats = whats
@@ -132,13 +137,16 @@ class CoherenceTrials:
         if not wanted.control and wanted.stage != stage:
             return {}
         rng = random.Random(f"{self._seed}/{round_}/{configuration}")
-        batches = [wanted.pairs]
-        if wanted.control == ALONE:
-            batches = [(pair,) for pair in self._alone(stage, rng)]
         whats = self._layouts if wanted.control == LAYOUT_CONTROL else self._whats
+        batches: list[tuple[Sequence[Pair], Sequence[What]]] = [(wanted.pairs, whats)]
+        if wanted.control == ALONE:
+            alone = self._alone(round_, stage, rng)
+            batches = [batch for pair in alone for batch in self._of(round_, [pair])]
+        elif not wanted.control:
+            batches = self._of(round_, wanted.pairs)
         rows: list[dict[str, Any]] = []
         lost: list[WorkerError] = []
-        for pairs in batches:
+        for pairs, whats in batches:
             for phase in self._phases(pairs, whats, wanted.control, rng):
                 done = self._together(phase, lost)
                 rows += self._rows(done)
@@ -147,10 +155,20 @@ class CoherenceTrials:
         self._problems.update(dict.fromkeys(map(str, lost)))
         return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
-    def _alone(self, stage: int, rng: random.Random) -> list[Pair]:
+    def _of(
+        self, round_: int, pairs: Sequence[Pair]
+    ) -> list[tuple[Sequence[Pair], Sequence[What]]]:
+        """What is measured of which of these pairs."""
+        if self._deciding is None:
+            return [(pairs, self._whats)]
+        return [*self._deciding.batches(round_, pairs, self._whats)]
+
+    def _alone(self, round_: int, stage: int, rng: random.Random) -> list[Pair]:
         """Some of the pairs that are measured with others in the rounds of a stage."""
         together = [one for one in self._configurations if one.stage == stage]
         among = [pair for one in together if len(one.pairs) > 1 for pair in one.pairs]
+        if self._deciding is not None:
+            among = self._deciding.of_round(round_, among)
         return rng.sample(among, min(_ALONE_PAIRS, len(among)))
 
     def _phases(

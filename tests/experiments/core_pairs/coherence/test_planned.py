@@ -1,0 +1,186 @@
+"""A planned run visits all pairs once, then those that decide the groups, and ends with them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from perflib.experiments import get
+from perflib.experiments.core_pairs.cells import Cells
+from perflib.experiments.core_pairs.coherence.names import main_of
+from perflib.experiments.core_pairs.coherence.plan import (
+    PLANNED,
+    Pair,
+    always_visited,
+    configurations_of,
+    whats_of,
+)
+from perflib.experiments.core_pairs.coherence.planned import Deciding
+from perflib.experiments.core_pairs.coherence.table import COLUMNS
+from perflib.measure.schedule import frame_of
+
+CORES = range(16)
+EVERY = list(itertools.permutations(CORES, 2))
+ALWAYS = always_visited([[0, 1], [8, 9], [3, 4]])
+Ints = NDArray[np.int64]
+FAR = 1.6  # times as long as near
+
+
+class Machine:
+    """16 cores whose latencies are drawn with tails, and what a planned run does to them."""
+
+    def __init__(self, group: Ints, seed: int = 1, near: float = 100.0, small: float = 1.0) -> None:
+        self._rng = np.random.default_rng(seed)
+        half = np.arange(16) % 2  # of each group: farther from each other by ``small``
+        apart = np.where(half[:, None] == half, 1.0, small)
+        self._ns = near * np.where(group[:, None] == group, apart, FAR)
+        self.trials: list[dict[str, Any]] = []
+        self.deciding = Deciding(self.trials, "cas_one_line", ALWAYS, 5.0)
+
+    def visit(self, round_: int) -> list[Pair]:
+        """Take a round; the pairs that it visited."""
+        pairs = self.deciding.of_round(round_, EVERY)
+        count = len(pairs)
+        noise = 0.1 * self._rng.standard_normal(count) + 0.05 * self._rng.standard_normal()
+        noise += (self._rng.random(count) < 0.05) * self._rng.exponential(0.5, count)
+        columns = {
+            "owner_cpu": [one for one, _ in pairs],
+            "requester_cpu": [other for _, other in pairs],
+            "what": ["cas_one_line"] * count,
+            "control": [""] * count,
+            "latency_ns": [
+                float(self._ns[pair] * math.exp(off))
+                for pair, off in zip(pairs, noise, strict=True)
+            ],
+            "start_ns": [round_ * 10**9 + place for place in range(count)],
+            "ok": [True] * count,
+        }
+        self.trials.append({"round": round_, "position": 0, "columns": columns})
+        return pairs
+
+    def run(self, most: int = 120) -> int:
+        """Rounds until it is enough."""
+        for round_ in range(most):
+            self.visit(round_)
+            if self.deciding.half_width(frame_of(self.trials)) == 0:
+                return round_ + 1
+        return most
+
+    @property
+    def labels(self) -> list[int]:
+        """The groups that all samples show."""
+        cells = Cells(frame_of(self.trials), COLUMNS)
+        return [int(label) for label in cells.groups(least=math.log1p(0.05)).labels]
+
+
+TWO = np.arange(16) // 8
+
+
+def test_all_pairs_come_once_and_then_those_within_groups() -> None:
+    machine = Machine(TWO)
+    assert machine.visit(0) == EVERY
+    within = {pair for pair in EVERY if TWO[pair[0]] == TWO[pair[1]]}
+    for round_ in range(1, 6):
+        assert set(machine.visit(round_)) == within | ALWAYS
+    assert len(within | ALWAYS) < len(EVERY) / 2 + len(ALWAYS)
+
+
+def test_the_groups_are_those_of_the_machine_and_it_ends() -> None:
+    right = 0
+    for seed in range(10):
+        machine = Machine(TWO, seed)
+        rounds = machine.run()
+        assert 2 <= rounds < 60
+        right += machine.labels == TWO.tolist()
+    assert right >= 9
+
+
+def test_what_a_group_hides_is_found_before_it_ends() -> None:
+    """Halves 10 % apart within each group: a single round cannot show them."""
+    truth = [2 * (core // 8) + core % 2 for core in CORES]
+    names = {label: place for place, label in enumerate(dict.fromkeys(truth))}
+    right = 0
+    for seed in range(6):
+        machine = Machine(TWO, seed, small=1.1)
+        machine.run()
+        right += machine.labels == [names[label] for label in truth]
+    assert right >= 5
+
+
+def test_null_cores_that_are_all_alike_are_one_group() -> None:
+    groups = []
+    for seed in range(10):
+        machine = Machine(np.zeros(16, dtype=np.int64), seed)
+        machine.run(60)
+        groups.append(len(set(machine.labels)))
+    assert groups.count(1) >= 9
+
+
+def test_a_run_that_is_resumed_visits_the_same_pairs() -> None:
+    machine = Machine(TWO, small=1.1)
+    visited = [machine.visit(round_) for round_ in range(10)]
+    again = Deciding(machine.trials, "cas_one_line", ALWAYS, 5.0)
+    assert [again.of_round(round_, EVERY) for round_ in range(10)] == visited
+
+
+def test_where_nothing_could_be_used_all_pairs_are_visited_again() -> None:
+    machine = Machine(TWO)
+    machine.visit(0)
+    machine.trials[0]["columns"]["ok"] = [False] * len(EVERY)
+    assert machine.visit(1) == EVERY
+
+
+def test_it_does_not_end_with_the_first_round() -> None:
+    machine = Machine(TWO, near=100.0)
+    machine.visit(0)
+    assert machine.deciding.half_width(frame_of(machine.trials)) == math.inf
+
+
+def test_everything_is_measured_of_few_pairs_only() -> None:
+    whats = whats_of(["write_read_two_lines", "cas_one_line"], ["modified"], ["load"], 8)
+    machine = Machine(TWO)
+    (few, all_of_it), (others, main) = machine.deciding.batches(0, [(0, 1), (2, 3)], whats)
+    assert (few, others) == ([(0, 1)], [(2, 3)])
+    assert list(all_of_it) == whats
+    assert [what.name for what in main] == ["cas_one_line"]
+    machine.visit(0)
+    assert machine.deciding.batches(1, [(2, 12)], whats) == []
+
+
+def test_all_pairs_are_planned_both_ways_without_coarse_rounds() -> None:
+    found = configurations_of(CORES, [[0, 1], [8, 9]], PLANNED, 4)
+    plain = [one for one in found if not one.control]
+    assert {one.stage for one in found} == {0}
+    assert sorted(pair for one in plain for pair in one.pairs) == EVERY
+
+
+@pytest.mark.parametrize(
+    ("whats", "main"),
+    [
+        (["modified write", "modified load", "cas_one_line"], "cas_one_line"),
+        (["one_way_message", "write_read_two_lines"], "write_read_two_lines"),
+        (["modified write", "modified load"], "modified load"),
+        (["invalid load", "modified write"], "modified write"),
+        (["invalid load"], "invalid load"),
+        ([], None),
+    ],
+)
+def test_which_matrix_shows_the_groups(whats: list[str], main: str | None) -> None:
+    assert main_of(whats) == main
+
+
+@pytest.mark.skipif(bool(get("coherence").unavailable()), reason="it takes two cores")
+def test_a_planned_run_here() -> None:
+    coherence = get("coherence")
+    given = {
+        "detail": "planned", "budget_s": 1.0, "lines": 8, "control_lines": 16, "exchanges": 20,
+        "repeats": 3, "states": ["modified"], "protocols": ["cas_one_line"],
+    }  # fmt: skip
+    run = coherence.measure(coherence.Params.make(given))
+    assert {"cas_one_line", "modified load"} <= set(run.samples["what"])
+    assert coherence.analyse(run)
