@@ -387,8 +387,9 @@ def _described(
     # A cell that was measured more often than most counts for more.
     looks = np.isfinite(pairs).sum(axis=0).astype(np.float64)
     looks[~_seen(usual)] = np.nan
-    often = _group_pairs(looks, labels, np.mean)[0] / np.nanmedian(looks)
-    kinds, number = _classes(means, counts * often, variance, least)
+    if np.isfinite(looks).any():
+        counts = counts * _group_pairs(looks, labels, np.mean)[0] / np.nanmedian(looks)
+    kinds, number = _classes(means, counts, variance, least)
     membership = _spread(kinds, labels)
     above = np.triu_indices(len(labels), 1)
     cells = (pairs - away[:, None] - away)[:, above[0], above[1]]
@@ -451,7 +452,9 @@ def _core_effects(pairs: Floats, typical: Floats, labels: Ints) -> Floats:
     return effects if len(pairs) > 1 else np.nan_to_num(effects)
 
 
-def _classes(means: Floats, counts: Floats, variance: float, least: float) -> tuple[Floats, int]:
+def _classes(
+    means: Floats, counts: Floats | Ints, variance: float, least: float
+) -> tuple[Floats, int]:
     """The class of each pair of groups, from near to far, and how many classes there are.
 
     Neighbours are put together, the most alike first, as long as their scatter is what a cell's
