@@ -33,7 +33,7 @@
 #include <signal.h>
 #include <stdint.h>
 
-#include "common/core_clock.h"
+#include "common/bracket.h"
 #include "common/load_streams.h"
 #include "common/text_pages.h"
 
@@ -58,6 +58,8 @@ typedef struct {
   int64_t wrong;  /* doubles, or sums of chunks, that were not what they should be */
   int64_t cpu;    /* where it ran; -1 if it was moved meanwhile */
   int64_t begin_ns, end_ns;
+  int64_t probe_before_ns, probe_after_ns; /* was the core alone? See common/bracket.h */
+  int64_t chain_before_ns, chain_after_ns;
 } load_result;
 
 /* Three arrays of so many bytes (rounded up to chunks) on pages of a backing (1 4k, 2 thp,
@@ -107,6 +109,7 @@ typedef struct {
   int64_t delay, look, limit_ns, note_ns;
   int kind, started;
   int64_t wrong, cpu;
+  bracket_probe before, after;
   double first_sign;
   load_note *notes;
   int64_t noted;
@@ -182,16 +185,10 @@ int64_t load_place(uint64_t array_bytes, int backing, int cpu, load_arena *arena
 
 // --- a thread ------------------------------------------------------------------------------------
 
-static int64_t load_cpu_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static void load_write_down(load_worker *w, int64_t now_ns, int64_t chunks) {
   if (w->noted == LOAD_NOTES)
     return;
-  w->notes[w->noted] = (load_note){now_ns, load_cpu_ns(), chunks};
+  w->notes[w->noted] = (load_note){now_ns, bracket_cpu_ns(), chunks};
   __atomic_store_n(&w->noted, w->noted + 1, __ATOMIC_RELEASE);
 }
 
@@ -201,9 +198,10 @@ static inline uint64_t load_at(const load_worker *w, uint64_t chunk) {
 
 static void *load_main(void *argument) {
   load_worker *w = argument;
+  w->cpu = sched_getcpu();
+  w->before = bracket_look();
   uint64_t chunk = 0;
   int64_t chunks = 0, look = 0, now_ns = clock_ns(), noted_ns = now_ns;
-  w->cpu = sched_getcpu();
   load_write_down(w, now_ns, 0);
   while (now_ns < w->limit_ns && !__atomic_load_n(&team.stop, __ATOMIC_RELAXED)) {
     uint64_t at = load_at(w, chunk);
@@ -221,6 +219,7 @@ static void *load_main(void *argument) {
   }
   load_fence();
   load_write_down(w, clock_ns(), chunks);
+  w->after = bracket_look();
   if (w->cpu != sched_getcpu())
     w->cpu = -1;
   return NULL;
