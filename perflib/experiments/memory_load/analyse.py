@@ -141,8 +141,8 @@ def _knee(pair: Pair, curve: Curve, threshold: float) -> Finding:
             reason = Reason("no_interval")
         else:
             numbers = {"low": knee.gb_s.low, "high": knee.gb_s.high}
-            reason = Reason(knee.code, numbers if knee.code == "between" else {})
-            if knee.code in ("between", "from_start"):
+            reason = Reason(knee.code, numbers if knee.code in ("between", "up_to") else {})
+            if knee.code in ("between", "up_to", "from_start"):
                 verdict = "supported"
             elif knee.code == "never":
                 verdict = "refuted"

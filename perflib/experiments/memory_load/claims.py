@@ -61,6 +61,8 @@ KNEE = Claim(
         **_LOADED,
         "between": "Below {low:.3g} GB/s it surely has not risen, from {high:.3g} GB/s on it "
         "surely has; between, the curve crosses {apart:g} %.",
+        "up_to": "From {high:.3g} GB/s on it surely has risen; at which lower rates it has not is "
+        "not sure: more rounds would narrow it.",
         "from_start": "It has risen at the lowest rate already.",
         "never": "At every rate the whole interval lies below {apart:g} %.",
         "unsure": "At no rate does the whole interval lie beyond {apart:g} %, and not at every one "
@@ -83,9 +85,20 @@ TOGETHER = Claim(
         "inconclusive": "whether {count} cores of a node move more together than one alone stays "
         "open ({traffic}): {estimate}",
     },
-    reasons={"few_valid": _LOADED["few_valid"], "nothing": "It takes two rounds whose samples "
-             "are valid, of a core alone and of all together."},
-)  # fmt: skip
+    together={
+        "supported": "all cores of a node move more together than one alone, in {count} kinds of "
+        "traffic: {each[traffic]:list}",
+        "refuted": "one core alone moves about all that its node's cores do together, in {count} "
+        "kinds of traffic: {each[traffic]:list}",
+        "inconclusive": "in {count} kinds of traffic it stays open whether all cores of a node "
+        "move more together than one alone: {each[traffic]:list}",
+    },
+    reasons={
+        "few_valid": _LOADED["few_valid"],
+        "nothing": "It takes two rounds whose samples are valid, of a core alone and of all "
+        "together.",
+    },
+)
 
 SLOWER = Claim(
     name="core_moves_less",

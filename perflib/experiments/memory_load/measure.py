@@ -156,9 +156,7 @@ def plan(params: MemoryLoadParams) -> dict[str, Any]:
     return {
         "cores": cores,
         "pairs": pairs,
-        "nodes": {
-            str(cpu): places.cpu(cpu).node if len(places.nodes) > 1 else None for cpu in cores
-        },
+        "nodes": [places.cpu(cpu).node if len(places.nodes) > 1 else None for cpu in cores],
         "array_bytes": size,
         "notes": notes,
     }
@@ -178,8 +176,9 @@ def pilot(params: MemoryLoadParams, plan: Mapping[str, Any]) -> dict[str, Any]:
                 raise UserError(msg)
         loads = None
         for pair in pairs:
+            cpu = pair.place_cpu
             as_: dict[str, Any] = {
-                "backing": params.backing, "cpu": pair.place_cpu, "node": _node(plan, pair)
+                "backing": params.backing, "cpu": cpu, "node": _nodes(plan)[cpu]
             }  # fmt: skip
             node = pair.memory_node
             why = ""
@@ -250,7 +249,7 @@ def take(params: MemoryLoadParams, session: Session) -> str:
             streams,
             _pairs(plan),
             configurations,
-            nodes={int(cpu): node for cpu, node in plan["nodes"].items()},
+            nodes=_nodes(plan),
             array_bytes=plan["array_bytes"],
             backing=params.backing,
             loads=plan["loads"],
@@ -272,6 +271,6 @@ def _pairs(plan: Mapping[str, Any]) -> list[Pair]:
     return [Pair(one[0], one[1], one[2], one[3], tuple(one[4])) for one in plan["pairs"]]
 
 
-def _node(plan: Mapping[str, Any], pair: Pair) -> int | None:
-    node: int | None = plan["nodes"][str(pair.place_cpu)]
-    return node
+def _nodes(plan: Mapping[str, Any]) -> dict[int, int | None]:
+    """By CPU, where its memory should be; ``None``: there is one node only."""
+    return dict(zip(plan["cores"], plan["nodes"], strict=True))

@@ -153,7 +153,8 @@ class Curve:
         for all rates together; at the high one it has. The estimate is where the curve, drawn
         straight from point to point, crosses the threshold first.
 
-        ``code``: ``between``, ``from_start``, ``never``, ``unsure`` or ``no_valid``.
+        ``code``: ``between``, ``up_to`` (no low end is sure), ``from_start`` (at the lowest rate
+        already), ``never``, ``unsure`` or ``no_valid``.
         """
         places = self.loaded
         confidence = 1 - 0.05 / max(len(places), 1)
@@ -177,7 +178,8 @@ class Curve:
             low = gb_s
         high = known[first][0]
         estimate = min(max(_crossing(known[: first + 1], threshold), low), high)
-        return Knee(Interval(estimate, low, high), "between" if low > 0 else "from_start")
+        code = "between" if low > 0 else "from_start" if first == 0 else "up_to"
+        return Knee(Interval(estimate, low, high), code)
 
 
 def _crossing(known: Sequence[tuple[float, Interval]], threshold: float) -> float:
