@@ -62,7 +62,7 @@ _SMALLER: dict[str, dict[str, Any]] = {
     "simulate": {"events": 1},
     "memory_load": {
         "array_mib": 2,
-        "rates_percent": [50],
+        "rates": [50],
         "kinds": ["read", "triad"],
         "trial_ms": 0.2,
         "repeats": 2,

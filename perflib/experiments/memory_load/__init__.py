@@ -56,7 +56,7 @@ class MemoryLoadParams(Params):
     traffic: Literal["read", "write", "nt_write", "update", "copy", "scale", "add", "triad"] = (
         parameter("read", "what the cores do that load memory while another measures its latency")
     )
-    rates_percent: Rates = parameter(
+    rates: Rates = parameter(
         [10, 25, 40, 55, 70, 85],
         "at which rates they do it, beside 0 and as fast as they can",
         "percent",
@@ -154,10 +154,10 @@ class MemoryLoad(Experiment):
         "bandwidth": "bandwidth of each core alone and of all together, by what they do",
     }
     presets = {
-        "quick": {"budget_s": 18.0, "rates_percent": [20, 40, 60, 80]},
+        "quick": {"budget_s": 18.0, "rates": [20, 40, 60, 80]},
         "full": {
             "budget_s": 600.0,
-            "rates_percent": [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95],
+            "rates": [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95],
             "precision_percent": 0.2,
         },
     }

@@ -191,7 +191,7 @@ def pilot(params: MemoryLoadParams, plan: Mapping[str, Any]) -> dict[str, Any]:
                 raise MeasurementError(msg)
             if loads is None:
                 loads = calibrate_loads(arrays, pair, params.trial_ms)
-            rates = params.rates_percent if pair.stream_cpus else []
+            rates = params.rates if pair.stream_cpus else []
             delays.append(calibrate_delays(streams, pair, params.traffic, rates) if rates else [])
     made = _configurations(params, pairs, kinds, delays)
     return {"loads": loads, "configurations": made, "absent": absent}
@@ -212,7 +212,7 @@ def _configurations(
             made.append(Configuration(place, "latency", others, traffic, "cache", 0.0))
             made += [
                 Configuration(place, "latency", others, traffic, "memory", rate, delay)
-                for rate, delay in zip(params.rates_percent, delays[place], strict=True)
+                for rate, delay in zip(params.rates, delays[place], strict=True)
             ]
             made.append(Configuration(place, "latency", others, traffic, "memory"))
         mine = tuple(cpu for cpu in params.resolved_cores() if _on_node(pair, cpu))

@@ -58,14 +58,12 @@ class Configuration(NamedTuple):
     delay: int = 0
 
 
-def delays_of(
-    rates_percent: Sequence[float], flat_ns: float, issue_ns: float, step_ns: float
-) -> list[int]:
+def delays_of(rates: Sequence[float], flat_ns: float, issue_ns: float, step_ns: float) -> list[int]:
     """Steps of waiting after each burst, for shares of the highest rate.
 
     Parameters
     ----------
-    rates_percent
+    rates
         The shares.
     flat_ns
         What a burst takes without waiting.
@@ -78,7 +76,7 @@ def delays_of(
     >>> delays_of([50, 100], 50.0, 10.0, 0.25)
     [360, 160]
     """
-    return [max(0, round((100 * flat_ns / rate - issue_ns) / step_ns)) for rate in rates_percent]
+    return [max(0, round((100 * flat_ns / rate - issue_ns) / step_ns)) for rate in rates]
 
 
 def warm_loads(loads: int) -> int:
@@ -222,7 +220,7 @@ class LoadTrials:
                 "start_ns": int(one["start_ns"]),
                 "time_ns": float(one["time_ns"]),
                 "loads": int(loads),
-                "latency_ns": float(one["cpu_time_ns"]) / int(loads),
+                "latency_ns": round(float(one["cpu_time_ns"]) / int(loads), 3),
                 "bandwidth_gb_s": moved[place] if wanted.load == "memory" else 0.0,
                 "core_share": share[place],
             }
@@ -287,7 +285,7 @@ def _accounted(
     there = (accounts["bytes"] >= 0).all(axis=1)
     moved = np.where(there, accounts["bytes"].sum(axis=1) / times, 0.0)
     share = np.where(there, (accounts["cpu_time_ns"] / times[:, None]).min(axis=1), 0.0)
-    return moved, share
+    return moved.round(4), share.round(4)
 
 
 # --- before the first round ----------------------------------------------------------------------
@@ -308,9 +306,7 @@ def calibrate_loads(arrays: Arrays, pair: Pair, trial_ms: float) -> int:
     return max(_LEAST_LOADS, int(trial_ms * 1e6 / max(each_ns, 0.1)))
 
 
-def calibrate_delays(
-    streams: Streams, pair: Pair, kind: str, rates_percent: Sequence[float]
-) -> list[int]:
+def calibrate_delays(streams: Streams, pair: Pair, kind: str, rates: Sequence[float]) -> list[int]:
     """The waits that set the rates for a pair's streams; see ``delays_of``.
 
     By CPU time, which others that use the cores do not change.
@@ -343,4 +339,4 @@ def calibrate_delays(
     issue_ns = burst_ns(first, 0, in_cache=True)
     step_ns = (burst_ns(first, _PILOT_DELAY, in_cache=True) - issue_ns) / _PILOT_DELAY
     flat_ns = burst_ns(pair.stream_cpus, 0, in_cache=False)
-    return delays_of(rates_percent, flat_ns, issue_ns, max(step_ns, 1e-3))
+    return delays_of(rates, flat_ns, issue_ns, max(step_ns, 1e-3))

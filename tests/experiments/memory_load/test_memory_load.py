@@ -38,7 +38,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 CPU = CPUS[0]
 MIB = 1 << 20
 TINY: dict[str, Any] = {
-    "budget_s": 0.2, "array_mib": 2, "trial_ms": 0.2, "repeats": 2, "rates_percent": [50],
+    "budget_s": 0.2, "array_mib": 2, "trial_ms": 0.2, "repeats": 2, "rates": [50],
     "kinds": ["read", "triad"],
 }  # fmt: skip
 
@@ -71,15 +71,15 @@ def params(**given: Any) -> MemoryLoadParams:
         ({"traffic": "raed"}, "parameter 'traffic': 'raed'"),
         ({"kinds": "tirad"}, "kinds: unknown kind 'tirad': did you mean 'triad'"),
         ({"kinds": []}, "parameter 'kinds'"),
-        ({"rates_percent": [0]}, "parameter 'rates_percent'"),
-        ({"rates_percent": "100"}, "parameter 'rates_percent'"),
-        ({"rates_percent": [True]}, "parameter 'rates_percent'"),
-        ({"rates_percent": "fast"}, "parameter 'rates_percent'"),
+        ({"rates": [0]}, "parameter 'rates'"),
+        ({"rates": "100"}, "parameter 'rates'"),
+        ({"rates": [True]}, "parameter 'rates'"),
+        ({"rates": "fast"}, "parameter 'rates'"),
         ({"array_mib": 0}, "parameter 'array_mib': 0"),
         ({"trial_ms": 0}, "parameter 'trial_ms': 0"),
         ({"repeats": 26}, "parameter 'repeats': 26"),
         ({"backing": "hugetlb"}, "parameter 'backing': 'hugetlb'"),
-        ({"rate_percent": 5}, "unknown parameter 'rate_percent': did you mean 'rates_percent'"),
+        ({"rate": 5}, "unknown parameter 'rate': did you mean 'rates'"),
     ],
 )
 def test_wrong_parameters_are_sentences(given: dict[str, Any], says: str) -> None:
@@ -88,13 +88,13 @@ def test_wrong_parameters_are_sentences(given: dict[str, Any], says: str) -> Non
 
 
 def test_parameters_as_a_command_line_has_them() -> None:
-    made = MemoryLoadParams.parse(["rates_percent=5,12.5", "kinds=triad,read", "array_mib=none"])
-    assert (made.rates_percent, made.array_mib) == ([5, 12.5], None)
+    made = MemoryLoadParams.parse(["rates=5,12.5", "kinds=triad,read", "array_mib=none"])
+    assert (made.rates, made.array_mib) == ([5, 12.5], None)
     assert made.measured_kinds == ["read", "triad"], "in the kernel's order"
     assert MemoryLoadParams().measured_kinds == list(KINDS)
     assert params(kinds="none").measured_kinds == []
-    assert params(rates_percent=40.5).rates_percent == [40.5]
-    assert params(rates_percent=[]).rates_percent == []
+    assert params(rates=40.5).rates == [40.5]
+    assert params(rates=[]).rates == []
 
 
 def test_kinds_are_those_of_the_kernel_and_of_its_reference() -> None:
@@ -328,7 +328,7 @@ def test_a_run_can_be_analysed_and_drawn(run: Run) -> None:
 
 
 def test_one_core_is_measured_and_says_what_stays_open() -> None:
-    made = experiment.measure(params(cores=[CPU], rates_percent=[10, 50]))
+    made = experiment.measure(params(cores=[CPU], rates=[10, 50]))
     assert any("one core only" in sentence for sentence in made.provenance["problems"])
     (rise,) = [one for one in experiment.analyse(made) if one.of.name == "latency_rises"]
     assert rise.verdict == "inconclusive"
