@@ -18,10 +18,10 @@ from perflib.stats.compare import CoreComparison, compare_cores
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import block_means, t_interval, time_blocks
 
-__all__ = ["Cores", "Curve", "Knee", "LoadTable", "Pair", "Rate"]
+__all__ = ["CORE_SHARE", "Cores", "Curve", "Knee", "LoadTable", "Pair", "Rate"]
 
 Floats = NDArray[np.float64]
-_CORE_SHARE = 0.95  # of its time a core must have had, or the rate is not what it seems
+CORE_SHARE = 0.95  # of its time a core must have had, or the rate is not what it seems
 _ALONE_ROUNDS = 0.5  # of all must have a sample that was alone, at each rate, or all count
 _KEYS = ["memory_node", "core_node"]
 _REPEATED = ["kind", "streams"]
@@ -360,11 +360,11 @@ def _valid(rows: pd.DataFrame) -> NDArray[np.bool_]:
     valid = np.ones(len(rows), dtype=np.bool_)
     if "core_share" in rows:
         share = rows["core_share"].to_numpy(np.float64, na_value=np.nan)
-        valid &= ~(share < _CORE_SHARE)
+        valid &= ~(share < CORE_SHARE)
     if {"cpu_time_ns", "time_ns"} <= set(rows):
         cpu = rows["cpu_time_ns"].to_numpy(np.float64, na_value=np.nan)
         wall = rows["time_ns"].to_numpy(np.float64, na_value=np.nan)
-        valid &= ~((cpu >= 0) & (cpu < _CORE_SHARE * wall))
+        valid &= ~((cpu >= 0) & (cpu < CORE_SHARE * wall))
     return valid
 
 

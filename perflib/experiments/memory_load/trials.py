@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perflib.experiments.memory_load.streams import CHUNK_BYTES, Streams, moved_by
+from perflib.experiments.memory_load.table import CORE_SHARE
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns
 from perflib.machine.cpulist import format_cpus
 from perflib.measure.arrays import Arrays
@@ -29,6 +30,7 @@ __all__ = [
 _BURST_BYTES = CHUNK_BYTES / 8  # of each array, before each wait
 _BANDWIDTH_TIMES = 5  # as long as a slice of loads, a bandwidth is timed
 _LEAST_LOADS, _PILOT_LOADS = 256, 4096
+_MOST_TIMES = 4  # as many repeats as requested, where others take the cores
 _LAYING_SHARE = 0.25  # of the time arrays may be placed anew
 _LIMIT_S = 5.0  # threads end by themselves, and whoever waits for the chase has given up
 _SETTLE_S = 0.0005  # what was in the caches and the queues before has gone
@@ -146,7 +148,11 @@ class LoadTrials:
         rows: list[dict[str, Any]] = []
         if not why:
             measure = self._latency if wanted.what == "latency" else self._bandwidth
-            rows, why = measure(pair, wanted)
+            for _ in range(_MOST_TIMES):
+                more, why = measure(pair, wanted)
+                rows += [row | {"ok": not why} for row in more]
+                if why or 2 * _valid(rows) >= len(more):
+                    break
         if why:
             self._problems[f"in some trials: {why}"] = None
         labels = {
@@ -159,10 +165,11 @@ class LoadTrials:
             "load": wanted.load,
             "rate_percent": wanted.rate_percent,
         }
-        rows = rows or [{"start_ns": time.monotonic_ns(), "bandwidth_gb_s": math.nan, **_UNKNOWN}]
+        unknown = {"start_ns": time.monotonic_ns(), "bandwidth_gb_s": math.nan, "ok": False}
+        rows = rows or [unknown | _UNKNOWN]
         full = [
             labels | {"repeat": place, "latency_ns": math.nan, "core_share": math.nan, "loads": 0,
-                      "time_ns": math.nan} | row | {"ok": not why}
+                      "time_ns": math.nan} | row
             for place, row in enumerate(rows)
         ]  # fmt: skip
         return {name: [row[name] for row in full] for name in full[0]}
@@ -265,6 +272,15 @@ class LoadTrials:
             "bandwidth_gb_s": moved[0],
             "core_share": share[0],
         }, ""
+
+
+def _valid(rows: Sequence[Mapping[str, Any]]) -> int:
+    """In how many rows every core had its time; see ``LoadTable``."""
+    return sum(
+        # What is not known is NaN, and no reason against a row.
+        not (row["core_share"] < CORE_SHARE or row["cpu_time_ns"] < CORE_SHARE * row["time_ns"])
+        for row in rows
+    )
 
 
 def _timed(seconds: float) -> tuple[int, int]:

@@ -279,11 +279,19 @@ def test_in_their_caches_cores_use_no_bandwidth() -> None:
     assert frame["bandwidth_gb_s"].tolist() == [0.0] * 3
 
 
+def test_a_trial_goes_on_until_cores_had_their_time_but_not_for_ever() -> None:
+    one = Configuration(0, "latency", (1,), "read", "memory")
+    assert len(trial(one)) == 3
+    starved = trial(one, streams=FakeStreams(share=0.5))
+    assert len(starved) == 12
+    assert starved["repeat"].tolist() == list(range(12))
+
+
 def test_a_core_that_was_not_at_work_has_no_share() -> None:
     frame = trial(
         Configuration(0, "latency", (1,), "read", "memory"), streams=FakeStreams(at_work=False)
     )
-    assert frame["core_share"].tolist() == [0.0] * 3
+    assert frame["core_share"].tolist() == [0.0] * 12
     assert frame["ok"].all(), "the analysis judges it"
 
 
