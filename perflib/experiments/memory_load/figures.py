@@ -16,6 +16,10 @@ from perflib.model.run import Run
 
 __all__ = ["plots"]
 
+_UNLOADED = (  # what is at the left of the curve: its mark, its colour where one pair is drawn
+    ("idle", "D", "0.35", "other cores idle"),
+    ("cache", "s", "C1", "other cores busy in their caches"),
+)
 _MOST_SETS = 8  # of cores that are drawn beside each other
 
 
@@ -49,11 +53,11 @@ def _curve(curve: pd.DataFrame, summary: pd.DataFrame, threshold: float) -> Figu
         if len(loaded):
             _points(axes, loaded, colour, f"{MARKS[number % len(MARKS)]}-",
                     f"{name}other cores stream")  # fmt: skip
-        for load, mark, words in (("idle", "D", "other cores idle"),
-                                  ("cache", "s", "other cores busy in their caches")):  # fmt: skip
+        for load, mark, grey, words in _UNLOADED:
             part = mine[mine["load"] == load]
             if len(part):
-                _points(axes, part, colour, mark, f"{name}{words}", mfc="white")
+                _points(axes, part, colour if several else grey, mark, f"{name}{words}",
+                        mfc="white")  # fmt: skip
         knee = summary[
             (summary["memory_node"] == memory_node) & (summary["core_node"] == core_node)
         ].iloc[0]
