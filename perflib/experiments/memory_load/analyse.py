@@ -124,10 +124,9 @@ def _state(curve: Curve) -> list[Reason]:
     found = []
     if curve.loaded and curve.valid_percent < _FEW_VALID:
         found.append(Reason("few_valid", {"percent": curve.valid_percent}))
-    if curve.conditioned:
-        found.append(Reason("alone", {"percent": curve.alone_percent}))
-    elif curve.loaded:
-        found.append(Reason("not_alone"))
+    code = {"alone": "alone", "steadier": "from_all", "all": "not_alone"}[curve.state]
+    if curve.loaded:
+        found.append(Reason(code, {"percent": curve.alone_percent}))
     return found
 
 

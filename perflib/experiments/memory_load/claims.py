@@ -19,6 +19,7 @@ _LOADED = {
     "against_idle": "Compared with idle cores the rise is {idle:interval %}: that does not agree.",
     "against_cache": "Compared with cores that are as busy, but stay in their caches.",
     "alone": "From samples whose core was alone ({percent:.0f} % of all).",
+    "from_all": "From all valid samples: those with the core alone ({percent:.0f} %) scatter more.",
     "not_alone": "The probes say of too few samples under load that their core was alone, so all "
     "count: a core that streams may be a hidden thread of the core that loads.",
 }  # fmt: skip

@@ -36,6 +36,7 @@ _ARRAYS = 4.1  # a node: three that are streamed, one that is chased, with the o
 _TIMES_CACHE, _LEAST_TIMES_CACHE = 4, 2  # STREAM's rule, and below what caches answer
 _LEAST_BYTES = 64 * _MIB
 _SHARE = 2  # of the free memory at most one part in so many
+_SELDOM = 3  # rounds from one visit of a kind of bandwidth to the next
 _UNKNOWN_BYTES = 1 << 40  # of free memory, where the kernel does not say
 
 
@@ -203,7 +204,10 @@ def _configurations(
     kinds: Sequence[str],
     delays: Sequence[Sequence[int]],
 ) -> list[Configuration]:
-    """Of each pair the curve; of local memory, each core alone; of all, a node's cores together."""
+    """Of each pair the curve; of local memory, each core alone; of all, a node's cores together.
+
+    Bandwidths take longer, and scatter less: each kind comes in every third round, for all cores.
+    """
     made = []
     for place, pair in enumerate(pairs):
         traffic, others = params.traffic, pair.stream_cpus
@@ -220,9 +224,11 @@ def _configurations(
         if pair.memory_node == pair.core_node and len(mine) > 1:
             sets += [(cpu,) for cpu in mine]
         made += [
-            Configuration(place, "bandwidth", cpus, kind, "memory")
+            Configuration(
+                place, "bandwidth", cpus, kind, "memory", every=_SELDOM, phase=number % _SELDOM
+            )
             for cpus in sets
-            for kind in kinds
+            for number, kind in enumerate(kinds)
         ]
     return made
 

@@ -81,11 +81,15 @@ class Curve:
         share = loaded["core_share"].mean() if "core_share" in loaded else math.nan
         self.core_percent = 100 * float(share)
         valid = rows[rows["valid"]]
-        told = self._alone_suffices(valid, rounds)
-        self.alone_percent = 100 * float(valid["alone"].mean()) if told else None
-        self.conditioned = told
-        used = valid[valid["alone"]] if told else valid
-        self.latency = self._cells(used, "log_latency", rounds)
+        self.alone_percent = 100 * float(valid["alone"].mean()) if len(valid) else 0.0
+        self.state = "all"
+        self.latency = self._cells(valid, "log_latency", rounds)
+        if self._alone_suffices(valid, rounds):
+            alone = self._cells(valid[valid["alone"]], "log_latency", rounds)
+            steadier = self._scatter(alone) < self._scatter(self.latency)
+            self.state = "alone" if steadier else "steadier"
+            self.latency = alone if steadier else self.latency
+        used = valid[valid["alone"]] if self.state == "alone" else valid
         self.bandwidth = self._cells(used, "bandwidth_gb_s", rounds)
 
     def _alone_suffices(self, valid: pd.DataFrame, rounds: Floats) -> bool:
@@ -94,6 +98,11 @@ class Curve:
         seen = alone.groupby(["load", "rate_percent"])["round"].nunique()
         enough = _ALONE_ROUNDS * len(rounds)
         return len(seen) == len(self.rates) and bool((seen >= enough).all())
+
+    def _scatter(self, latency: Floats) -> float:
+        """How wide the intervals of all rates are, together; infinite where one is not known."""
+        widths = [t_interval(column).half_width for column in self._means(latency).T]
+        return sum(width if math.isfinite(width) else math.inf for width in widths)
 
     def _cells(self, rows: pd.DataFrame, value: str, rounds: Floats) -> Floats:
         medians = rows.groupby(["round", "load", "rate_percent"])[value].median()
@@ -197,9 +206,10 @@ class LoadTable:
     """The samples of one run.
 
     A sample is valid where every core had its time: those that stream, or the rate is not what it
-    seems, and the one that loads. Of valid samples those count whose core was alone, where at
-    every rate there are enough; else all. What a trial's repeats say is their median; rounds are
-    compared within, and intervals are those of batches (see ``perflib.stats.intervals``).
+    seems, and the one that loads. Latency is read off the valid samples whose core was alone, where
+    at every rate there are enough, or off all of them, whichever scatters less. What a trial's
+    repeats say is their median; rounds are compared within, and intervals are those of batches (see
+    ``perflib.stats.intervals``).
 
     Parameters
     ----------
@@ -319,13 +329,16 @@ class LoadTable:
         rows = self._bandwidths
         rows = rows[rows["valid"] & (rows["kind"] == kind) & rows["streams"].str.isdecimal()]
         rows = rows[rows["memory_node"] == rows["core_node"]]
+        visited = np.isin(self.rounds, rows["round"])
         alone = rows[rows["alone"]]
         seen = alone.groupby("cpu")["round"].nunique()
-        if len(seen) == len(by_cpu) and (seen >= _ALONE_ROUNDS * len(self.rounds)).all():
+        if len(seen) == len(by_cpu) and (seen >= _ALONE_ROUNDS * visited.sum()).all():
             rows = alone
         medians = rows.groupby(["round", "cpu"])["bandwidth_gb_s"].median().unstack("cpu")
-        wide = medians.reindex(index=self.rounds, columns=sorted(by_cpu)).to_numpy(np.float64)
-        return sorted(by_cpu), compare_cores(-np.log(wide), self.start_s)
+        rounds = self.rounds[visited]
+        wide = medians.reindex(index=rounds, columns=sorted(by_cpu)).to_numpy(np.float64)
+        start_s = None if self.start_s is None else self.start_s[visited]
+        return sorted(by_cpu), compare_cores(-np.log(wide), start_s)
 
     # --- precision --------------------------------------------------------------------------------
 

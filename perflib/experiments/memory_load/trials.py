@@ -58,6 +58,12 @@ class Configuration(NamedTuple):
     load: str
     rate_percent: float = 100.0
     delay: int = 0
+    every: int = 1  # rounds from one visit to the next
+    phase: int = 0
+
+    def visited(self, round_: int) -> bool:
+        """Is it measured in this round?"""
+        return (round_ + self.phase) % self.every == 0
 
 
 def delays_of(rates: Sequence[float], flat_ns: float, issue_ns: float, step_ns: float) -> list[int]:
@@ -137,12 +143,16 @@ class LoadTrials:
     def take(self, round_: int, configuration: int) -> Columns:
         """One row for each repeat; one that is not ``ok`` where there is none.
 
+        None at all where the round leaves the configuration out.
+
         Raises
         ------
         WorkerError
             A worker died; its arrays are placed again when they are needed.
         """
         wanted = self._configurations[configuration]
+        if not wanted.visited(round_):
+            return {}
         pair = self._pairs[wanted.pair]
         why = self._place(pair, round_, chase=wanted.what == "latency")
         rows: list[dict[str, Any]] = []

@@ -111,7 +111,7 @@ def test_a_rise_from_the_lowest_rate_on_has_a_knee_that_begins_at_nothing() -> N
 def test_cores_that_stream_beside_a_hidden_thread_are_no_reason_to_drop_their_samples() -> None:
     table = LoadTable(samples(6, queue, probes="sibling"))
     (curve,) = table.curves.values()
-    assert not curve.conditioned
+    assert curve.state == "all"
     assert curve.rise(curve.top, curve.reference).low > 10
 
 
