@@ -118,8 +118,8 @@ def stream(rounds: int) -> None:
     for mine, chosen in enumerate(sets):
         for kind in _KINDS:
             words = [f"{len(chosen)} core(s) {kind:6s}"]
-            for name, values in (("best of 9", best), ("median", middle)):
-                ours, theirs = (np.array(values[mine, kind, who]) for who in ("ours", "theirs"))
+            for name, taken in (("best of 9", best), ("median", middle)):
+                ours, theirs = (np.array(taken[mine, kind, who]) for who in ("ours", "theirs"))
                 ratio = ours / theirs
                 mean = np.exp(t_interval(np.log(ratio)))
                 words.append(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.patches import Rectangle
 
 from perflib.cli import main
 from perflib.experiments.memory_load import KINDS, MemoryLoadParams, experiment, measure
@@ -126,7 +128,9 @@ def test_what_does_not_fit_into_memory_is_refused() -> None:
         array_bytes(None, 1, 32 * MIB, 4 * MIB)
 
 
-def places(nodes: dict[int, int], siblings: dict[int, tuple[int, ...]] | None = None) -> Topology:
+def places(
+    nodes: dict[int, int], siblings: Mapping[int, tuple[int, ...]] | None = None
+) -> Topology:
     siblings = siblings or {}
     return Topology(
         tuple(
@@ -249,9 +253,10 @@ class FakeStreams:
 PAIR = Pair(0, 0, 0, 0, (1, 2))
 
 
-def trial(configuration: Configuration, arrays: Any = None, streams: Any = None) -> pd.DataFrame:
+def trial(configuration: Configuration, streams: Any = None, arrays: Any = None) -> pd.DataFrame:
+    arrays, streams = arrays or FakeArrays(), streams or FakeStreams()
     made = LoadTrials(
-        arrays or FakeArrays(), streams or FakeStreams(), [PAIR], [configuration],
+        arrays, streams, [PAIR], [configuration],
         nodes={0: None}, array_bytes=MIB, backing="4k", loads=1000, trial_ms=0.1, repeats=3, seed=1,
     )  # fmt: skip
     return pd.DataFrame(made.take(0, 0))
@@ -296,9 +301,9 @@ def test_a_core_that_was_not_at_work_has_no_share() -> None:
 
 
 @pytest.mark.parametrize("what", ["latency", "bandwidth"])
-@pytest.mark.parametrize("fault", [{"late": "late"}, {"wrong": "wrong"}])
-def test_what_fails_is_marked(what: str, fault: dict[str, str]) -> None:
-    frame = trial(Configuration(0, what, (1,), "read", "memory"), streams=FakeStreams(**fault))
+@pytest.mark.parametrize("fault", [FakeStreams(late="late"), FakeStreams(wrong="wrong")])
+def test_what_fails_is_marked(what: str, fault: FakeStreams) -> None:
+    frame = trial(Configuration(0, what, (1,), "read", "memory"), streams=fault)
     assert len(frame)
     assert not frame["ok"].any()
     experiment.check_samples(frame.assign(round=0))
@@ -449,7 +454,7 @@ def test_figures_show_the_tables() -> None:
     assert np.asarray(line.get_ydata(), float) == pytest.approx(loaded["latency_ns"])
     assert "other cores idle" in bars
     (beside,) = found["bandwidth"].axes
-    heights = sorted(patch.get_height() for patch in beside.patches)
+    heights = sorted(one.get_height() for one in beside.patches if isinstance(one, Rectangle))
     assert heights == pytest.approx(sorted(experiment.derived(made)["bandwidth"]()["gb_s"]))
     for figure in figures_of(made).values():
         assert png(figure).startswith(b"\x89PNG")
