@@ -35,6 +35,8 @@ _MOST = {
     "MHz": 10**6,
     "cycles": 10**15,
     "events": 10**18,
+    "GB/s": 10**6,
+    "percent": 10**6,
 }
 _LEAST_MEASURED = 1e-6  # ns, s, cycles: what is less is no measurement, and ratios overflow
 _SHOWN = 80  # characters of a value in a sentence

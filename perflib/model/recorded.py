@@ -169,7 +169,9 @@ RECORDED = (
     Recorded("simulated", "tool model elements shift_bytes", "what was simulated, and by what"),
     Recorded("simulated.rows", "*", "results of the simulation"),
     # What was decided when the run began, so that it goes on in the same way when resumed.
-    Recorded("plan", "cores cpus heads near nodes memory_only", "which CPUs and memory nodes"),
+    Recorded(
+        "plan", "cores cpus heads near nodes memory_only pairs", "which CPUs and memory nodes"
+    ),
     Recorded("plan", "configurations chunks steps stretch", "the configurations and their size"),
     Recorded(
         "plan",

@@ -25,6 +25,7 @@ LESSONS = [
     "count",
     "what_if",
     "layout",
+    "memory_load",
     "farm",
     "investigation",
 ]

@@ -390,9 +390,10 @@ def test_every_experiment_is_documented_as_data(experiment: Experiment) -> None:
     for column in documented["columns"]:
         assert column["help"]
         assert column["type"] in ("integer", "number", "text", "boolean", "json")
-        for suffix, unit in {"_ns": "ns", "_bytes": "B", "_s": "s"}.items():
-            if column["name"].endswith(suffix) and column["unit"]:
-                assert column["unit"] == unit
+        units = {"_gb_s": "GB/s", "_ns": "ns", "_bytes": "B", "_s": "s"}
+        ends = next((suffix for suffix in units if column["name"].endswith(suffix)), None)
+        if ends is not None and column["unit"]:
+            assert column["unit"] == units[ends]
     for name in experiment.presets:
         experiment.params({}, preset=name)
 

@@ -18,6 +18,7 @@ from perflib.model.errors import UserError
 RUNS = Path(__file__).parents[1] / "data" / "runs"
 OWN = {
     "layout": {"s", "percent"},
+    "memory_load": {"ns"},
     "simulate": {"per 1000 instructions"},
     "count": {"per s", "ns per s", "us per s", "ms per s"},
     "kv_per_core": {"ms"},

@@ -60,6 +60,13 @@ _SMALLER: dict[str, dict[str, Any]] = {
     },
     "allocators": {"processes": 4, "timed_sizes": [8192]},
     "simulate": {"events": 1},
+    "memory_load": {
+        "array_mib": 2,
+        "rates": [50],
+        "kinds": ["read", "triad"],
+        "trial_ms": 0.2,
+        "repeats": 2,
+    },
     "layout": {"iterations": 1000, "factors": ["environment", "aslr"]},
     "threads": {"events": 20},
     "erasure_coding": {

@@ -1,0 +1,127 @@
+"""What notebook 18 asks."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.lesson import Lesson
+
+__all__ = ["LESSON"]
+
+_LINE_BYTES, _DOUBLE_BYTES = 64, 8
+_READS = {"copy": 1, "scale": 1, "add": 2, "triad": 2}
+_NEAR = 0.1
+
+
+def _rise(run: Any) -> Measured | str:
+    """How much longer a load takes at the highest rate, in percent."""
+    (found,) = run.findings.where(claim="latency_rises")[:1]
+    if not math.isfinite(found.high):
+        return str(found.reason)
+    return Measured(found.low, found.effect, found.high, "at the highest rate")
+
+
+def _top(run: Any) -> Any:
+    """The row of the curve at the highest rate."""
+    curve = run.table("curve")
+    loaded = curve[curve["load"] == "memory"].dropna(subset=["gb_s", "latency_ns"])
+    return None if loaded.empty else loaded.sort_values("rate_percent").iloc[-1]
+
+
+def _lines(answer: Any, run: Any) -> Judged:
+    """Little's law at the highest rate."""
+    top = _top(run)
+    if top is None:
+        return Judged(1.0, "this run has no rate at which memory was loaded")
+    expected = top["gb_s"] * top["latency_ns"] / _LINE_BYTES
+    try:
+        given = float(answer)
+    except (TypeError, ValueError):
+        return Judged(0.0, "give a number of lines")
+    right = abs(given / expected - 1) <= _NEAR
+    says = f"{top['gb_s']:.3g} GB/s times {top['latency_ns']:.3g} ns are {expected:.3g} lines"
+    return Judged(float(right), says if right else "bytes a ns, times ns, by 64 bytes a line")
+
+
+def _moved(kind: str, elements: int) -> int:
+    """What memory moves: what STREAM counts, and the line that a store fetches first."""
+    return (_READS[kind] + 2) * _DOUBLE_BYTES * elements
+
+
+def _counted(kind: str, elements: int) -> int:
+    return (_READS[kind] + 1) * _DOUBLE_BYTES * elements
+
+
+def _elements(kind: str, elements: int) -> int:
+    return (_READS[kind] + 2) * elements
+
+
+def _cases(draw: random.Random) -> tuple[Any, ...]:
+    return draw.choice(sorted(_READS)), draw.randint(1, 10**7)
+
+
+LESSON = Lesson(
+    name="memory_load",
+    title="Memory under load",
+    minutes=45,
+    objectives=[
+        "Say why latency rises with the bandwidth that is used, and read a knee off a curve.",
+        "Tell what memory does from what busy cores do by themselves.",
+        "Count bytes as STREAM does, and as memory does.",
+    ],
+    needs=["several cores"],
+    items=[
+        Prediction(
+            name="rise under load",
+            unit="percent",
+            measured=_rise,
+            hints=["It is compared with idle memory: 100 would be twice as long."],
+        ),
+        Relation(
+            name="1",
+            holds=_lines,
+            wrong=[(0, "no line is on its way"), (1.0, "takes one line for all")],
+            hints=[
+                "Little's law: what is on its way = what arrives per time x how long it takes.",
+                "1 GB/s is 1 byte a ns. A line has 64 bytes.",
+            ],
+        ),
+        Code(
+            name="2",
+            points=2.0,
+            reference=_moved,
+            cases=_cases,
+            always=[("copy", 1000), ("triad", 1000)],
+            wrong=[
+                (_counted, "is STREAM's count: the line that a store fetches first is missing"),
+                (_elements, "counts doubles, not bytes"),
+            ],
+            hints=[
+                "copy reads one array and writes one; add and triad read two.",
+                "An ordinary store of a part of a line fetches the line first.",
+            ],
+        ),
+        Choice(
+            name="3",
+            question="Loads take 24 % longer while the other cores are busy in their own caches, "
+            "and 25 % longer while they stream through memory. What follows?",
+            options={
+                "a": "Memory is near its saturation.",
+                "b": "Busy cores slow this one, whatever they do: a lower clock, or a shared core.",
+                "c": "The caches of the other cores are full.",
+            },
+            right="b",
+            because={
+                "a": "Then cores that leave memory alone would not make loads slower.",
+                "b": "The control does all that the load does, but use memory. What both do is "
+                "not memory's; what is left to memory is about 1 %.",
+                "c": "What other cores have in their own caches, this core's loads do not meet.",
+            },
+            wrong=[("a", "overlooks the control"), ("c", "takes private caches for shared ones")],
+            hints=["What do the two kinds of load have in common, and what not?"],
+        ),
+    ],
+)

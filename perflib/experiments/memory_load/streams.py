@@ -1,0 +1,191 @@
+"""Cores that stream through memory, in a process of their own: placed, begun, accounted for.
+
+See ``kernels_c/memory_load.c``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perflib.experiments.memory_load import KINDS
+from perflib.kernels import build, record
+from perflib.measure.conditions import Conditions
+from perflib.measure.pages.placement import misplaced, pages_by_node
+from perflib.measure.pages.text_backings import BACKINGS, explain
+from perflib.measure.process import Out, WorkerError
+from perflib.measure.workers import Workers
+from perflib.model.errors import MeasurementError
+
+__all__ = ["ACCOUNT", "CHUNK_BYTES", "RESULT", "Streams", "moved_by"]
+
+CHUNK_BYTES = 4096
+_ARENA = record("memory_load", "load_arena")
+ACCOUNT = record("memory_load", "load_account")
+RESULT = record("memory_load", "load_result")
+_ARGUMENT, _PINNING, _THREAD, _LATE = 1, 7, 8, 9  # stages of the kernel's answers
+_PLACE_S, _CALL_S = 120.0, 30.0
+_MOVED = (1, 1, 1, 2, 2, 2, 3, 3)
+CACHE_CHUNKS = 2  # of three arrays, for each core: 24 KiB fit any first-level cache
+
+
+def moved_by(kind: str) -> int:
+    """How many arrays a kind reads or writes: STREAM's count."""
+    return _MOVED[KINDS.index(kind)]
+
+
+@dataclass
+class _Placed:
+    arena: NDArray[Any]
+    pid: int | None
+    next_chunk: int = 0
+
+
+class Streams(Workers):
+    """The arenas of one worker, each under a key, and the threads that stream through one of them.
+
+    If the worker dies, its arenas are gone: they are placed again when they are needed.
+    """
+
+    def __init__(self, conditions: Conditions) -> None:
+        super().__init__(build("memory_load"), [conditions])
+        self._arenas: dict[Hashable, _Placed] = {}
+        self._begun: _Placed | None = None
+        self._cpus: list[int] = []
+
+    def __contains__(self, key: Hashable) -> bool:
+        placed = self._arenas.get(key)
+        return placed is not None and placed.pid == self[0].pid
+
+    def place(self, key: Hashable, *, array_bytes: int, backing: str, cpu: int, node: int | None
+              ) -> str:  # fmt: skip
+        """Three arrays, touched first on a core; why they are not on ``node``, or empty.
+
+        Raises
+        ------
+        WorkerError
+            The worker died, or took too long.
+        """
+        worker = self[0]
+        answer, (arena,) = worker.call(
+            "load_place", array_bytes, BACKINGS[backing], cpu, Out(_ARENA, 1), timeout_s=_PLACE_S
+        )
+        if answer:
+            return _explained(backing, int(answer))
+        placed = _Placed(arena.copy(), worker.pid)
+        self._arenas[key] = placed
+        if int(arena["cpu"][0]) != cpu:
+            return f"the thread migrated from cpu{cpu} while it touched the pages"
+        return "" if node is None else self._placement(placed, node)
+
+    def _placement(self, placed: _Placed, node: int) -> str:
+        assert placed.pid is not None
+        begin, end = int(placed.arena["begin"][0]), int(placed.arena["end"][0])
+        try:
+            return misplaced(pages_by_node(placed.pid, begin, end), node)
+        except MeasurementError as error:
+            said, _, why = str(error).partition("cannot be seen: ")
+            self.problems[f"on which NUMA node the arrays lie cannot be seen: {why or said}"] = None
+            return ""
+
+    def nontemporal(self) -> bool:
+        """Whether there are stores that go past the caches."""
+        answer, _ = self[0].call("load_nontemporal", timeout_s=_CALL_S)
+        return bool(answer)
+
+    def begin(
+        self,
+        key: Hashable,
+        cpus: Sequence[int],
+        kind: str,
+        *,
+        delay: int = 0,
+        in_cache: bool = False,
+        limit_s: float,
+    ) -> str:
+        """A thread on each of the cores streams through an arena; why not, or empty.
+
+        Parameters
+        ----------
+        delay
+            Steps of waiting after each burst of 512 bytes of each array.
+        in_cache
+            Each thread stays in its core's own cache.
+        limit_s
+            They end by themselves after that.
+
+        Raises
+        ------
+        WorkerError
+            The worker died, or took too long. Its arenas are gone.
+        """
+        placed, worker = self._arenas[key], self[0]
+        if worker.pid != placed.pid:
+            msg = "the arena is gone with its worker"
+            raise WorkerError(msg)
+        cores = np.asarray(cpus, dtype=np.int64)
+        answer, _ = worker.call(
+            "load_begin", placed.arena, KINDS.index(kind), delay, placed.next_chunk,
+            CACHE_CHUNKS if in_cache else 0, cores, len(cores), round(limit_s * 1e9),
+            timeout_s=_CALL_S,
+        )  # fmt: skip
+        self._begun, self._cpus = (None if in_cache else placed), list(cpus)
+        return _explained("", int(answer))
+
+    def end(
+        self, windows: Sequence[tuple[int, int]] = ()
+    ) -> tuple[NDArray[Any], NDArray[Any], str]:
+        """Stop them, and account for them.
+
+        Parameters
+        ----------
+        windows
+            Moments of CLOCK_MONOTONIC, in ns.
+
+        Returns
+        -------
+        ``ACCOUNT``, ``[window, core]``; ``RESULT`` of each core; why they are not usable.
+
+        Raises
+        ------
+        WorkerError
+            The worker died, or took too long. Its arenas are gone.
+        """
+        count = len(self._cpus)
+        ends = np.asarray(windows, dtype=np.int64).reshape(-1, 2).T.copy()
+        answer, (accounts, results) = self[0].call(
+            "load_end", ends[0], ends[1], len(windows), Out(ACCOUNT, len(windows) * count),
+            Out(RESULT, count), count, timeout_s=_CALL_S,
+        )  # fmt: skip
+        if answer:
+            return accounts[:0].reshape(0, count), results, _explained("", int(answer))
+        if self._begun is not None:
+            chunks = int(self._begun.arena["array_bytes"][0]) // CHUNK_BYTES
+            done = int(results["chunks"].max())
+            self._begun.next_chunk = (self._begun.next_chunk + done) % chunks
+        why = ""
+        if (results["wrong"] > 0).any():
+            why = "what was streamed is wrong: memory, or the kernel, is at fault"
+        elif (results["cpu"] != self._cpus).any():
+            why = "a thread that streamed migrated from its core"
+        return accounts.reshape(len(windows), count), results, why
+
+
+def _explained(backing: str, answer: int) -> str:
+    if not answer:
+        return ""
+    stage, number = divmod(answer, 1 << 16)
+    if stage == _PINNING:
+        return "a core cannot be used: it is offline, or this process may not run there (any more)"
+    if stage == _THREAD:
+        return f"a thread cannot be started: {os.strerror(number)}"
+    if stage == _LATE:
+        return "a thread did not get its core within half a second: another program keeps it"
+    if stage == _ARGUMENT or not backing:
+        return f"memory_load refused: {os.strerror(number)} (stage {stage})"
+    return explain(backing, answer)
