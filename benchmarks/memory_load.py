@@ -2,6 +2,7 @@
 
     python benchmarks/memory_load.py stream [--rounds 12] [--busy N]
     python benchmarks/memory_load.py null [--runs 8] [--seconds 18] [--busy N]
+    python benchmarks/memory_load.py simulated [--runs 200]
 
 ``stream``: the four kernels of STREAM (stream_rules.c, arrays four times the last-level cache, the
 best of ten iterations without the first) and ours, on one core and on all, in random order in each
@@ -10,6 +11,9 @@ ordinary ones: with more optimisation gcc makes memcpy of the copy, which goes p
 
 ``null``: runs of the experiment in which the cores that should stream through memory stay in their
 caches, always: latency must not be said to rise, and no core to move less.
+
+``simulated``: how often a rise, a knee or a slow core is claimed where there is none, and how often
+intervals cover; the noise has heavy tails, bursts of seconds and a drift.
 
 ``--busy``: so many programs meanwhile, each streaming through memory of its own, on any core.
 """
@@ -43,6 +47,15 @@ _KINDS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 _FLAGS = ("-O2", "-ftree-vectorize", "-fno-tree-loop-distribute-patterns")
 _ITERATIONS = 10
 _OURS_S = 0.005
+_SHAPES: dict[str, dict[str, Any]] = {
+    "24 rounds of 1 s": {},
+    "12 rounds of 1.5 s, slow half of the time": {
+        "rounds": 12, "round_s": 1.5, "bursts": 0.5
+    },
+    "half of the samples under load starved": {"starved": 0.5},
+    "busy cores slow the clock by 20 %": {"busy": 0.2},
+    "the core that streams is a hidden sibling": {"probes": "sibling"},
+}  # fmt: skip
 _BUSY = "import numpy as np\na, b = np.ones((2, 1 << 23))\nwhile True: b[:] = a"
 
 
@@ -151,12 +164,48 @@ def null(runs: int, seconds: float) -> None:
         print(f"{name}: {verdict} {count}")
 
 
+def simulated(runs: int) -> None:
+    """Print a line for each kind of simulated run."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.experiments.memory_load.load_samples import (
+        MOST_GB_S,
+        findings,
+        nothing,
+        queue,
+        samples,
+    )
+
+    for name, shape in _SHAPES.items():
+        for curve in (nothing, queue):
+            truth = 100 * float(np.expm1(curve(MOST_GB_S)))
+            crossing = next(
+                (gb_s for gb_s in np.linspace(0, MOST_GB_S, 2001) if np.exp(curve(gb_s)) > 1.1),
+                None,
+            )
+            said: Counter[str] = Counter()
+            covered = knees = inside = 0
+            for seed in range(runs):
+                found = findings(samples(seed, curve, **shape))
+                (rise,), (knee,) = found["latency_rises"], found["knee"]
+                covered += rise.low <= truth <= rise.high
+                if knee.verdict == "supported":
+                    knees += 1
+                    inside += crossing is not None and knee.low <= crossing <= knee.high
+                for one in (rise, knee, *found["core_moves_less"]):
+                    said[one.of.name] += one.verdict == "supported"
+            print(
+                f"{name}, true rise {truth:.0f} %: claimed {dict(said)}; interval of the rise "
+                f"covers {covered / runs:.0%}, of the knee {inside} of {knees}",
+                flush=True,
+            )
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=["stream", "null"])
+    parser.add_argument("what", choices=["stream", "null", "simulated"])
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--runs", type=int, default=8)
+    parser.add_argument("--runs", type=int)
     parser.add_argument("--seconds", type=float, default=18.0)
     parser.add_argument("--busy", type=int, default=0)
     given = parser.parse_args()
@@ -164,8 +213,10 @@ def main() -> None:
         os.environ |= {"PERFLIB_HOME": home, "PERFLIB_PROGRESS": "none"}
         if given.what == "stream":
             stream(given.rounds)
+        elif given.what == "simulated":
+            simulated(given.runs or 200)
         else:
-            null(given.runs, given.seconds)
+            null(given.runs or 8, given.seconds)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ _MOST_KIB = {
     "alias_offsets": (400, 48),
     "code_segment": (300, 48),
     "counters": (260, 128),
+    "memory_load": (64, 33),
 }
 _MOST_OTHER_KIB = (210, 32)
 _LEAST_ROUNDS = 2

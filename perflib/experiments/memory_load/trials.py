@@ -237,7 +237,7 @@ class LoadTrials:
                 "start_ns": int(one["start_ns"]),
                 "time_ns": float(one["time_ns"]),
                 "loads": int(loads),
-                "latency_ns": round(float(one["cpu_time_ns"]) / int(loads), 3),
+                "latency_ns": round(float(one["cpu_time_ns"]) / int(loads), 2),
                 "bandwidth_gb_s": moved[place] if wanted.load == "memory" else 0.0,
                 "core_share": share[place],
             }
@@ -311,7 +311,7 @@ def _accounted(
     there = (accounts["bytes"] >= 0).all(axis=1)
     moved = np.where(there, accounts["bytes"].sum(axis=1) / times, 0.0)
     share = np.where(there, (accounts["cpu_time_ns"] / times[:, None]).min(axis=1), 0.0)
-    return moved.round(4), share.round(4)
+    return moved.round(3), share.round(3)
 
 
 # --- before the first round ----------------------------------------------------------------------
