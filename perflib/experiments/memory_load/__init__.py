@@ -30,8 +30,6 @@ KINDS = ("read", "write", "nt_write", "update", "copy", "scale", "add", "triad")
 def _rates(value: object) -> object:
     """A list of numbers, or text; true is no rate."""
     found = split_items(value)
-    if isinstance(found, float):
-        return [found]
     if isinstance(found, list) and any(isinstance(one, bool) for one in found):
         msg = "Input should not be true or false"
         raise ValueError(msg)

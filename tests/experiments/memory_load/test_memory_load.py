@@ -95,7 +95,7 @@ def test_parameters_as_a_command_line_has_them() -> None:
     assert made.measured_kinds == ["read", "triad"], "in the kernel's order"
     assert MemoryLoadParams().measured_kinds == list(KINDS)
     assert params(kinds="none").measured_kinds == []
-    assert params(rates=40.5).rates == [40.5]
+    assert params(rates=40).rates == [40]
     assert params(rates=[]).rates == []
 
 
