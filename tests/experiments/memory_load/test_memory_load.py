@@ -27,7 +27,7 @@ from perflib.experiments.memory_load.trials import (
 )
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png
-from perflib.machine.hardware.topology import Cpu, Topology
+from perflib.machine.hardware.topology import Cpu, Topology, topology
 from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
@@ -467,3 +467,12 @@ def test_figures_of_one_core_and_of_two_nodes() -> None:
     both = run_of(pd.concat([one, other], ignore_index=True))
     assert len(experiment.figures(both)["bandwidth"].axes) == 2
     assert len(experiment.derived(both)["summary"]()) == 2
+
+
+def test_where_arrays_lie_is_verified() -> None:
+    with Streams(params().conditions(None)) as streams:
+        as_: dict[str, Any] = {"array_bytes": MIB, "backing": "4k", "cpu": CPU}
+        home = topology().cpu(CPU).node or 0
+        assert streams.place("here", node=home, **as_) == ""
+        seen = streams.place("elsewhere", node=home + 1000, **as_)
+        assert streams.problems or "pages lie on node" in seen
