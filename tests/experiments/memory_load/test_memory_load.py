@@ -476,3 +476,18 @@ def test_where_arrays_lie_is_verified() -> None:
         assert streams.place("here", node=home, **as_) == ""
         seen = streams.place("elsewhere", node=home + 1000, **as_)
         assert streams.problems or "pages lie on node" in seen
+
+
+@needs_two_cores
+def test_each_pair_of_nodes_is_measured_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes by name: a core on each, so each is loaded by the other."""
+    pretended = places({CPUS[0]: 0, CPUS[1]: 1})
+    monkeypatch.setattr(measure, "topology", lambda: pretended)
+    made = experiment.measure(params(cores=CPUS[:2], budget_s=1.0))
+    assert made.samples["ok"].all()
+    summary = experiment.derived(made)["summary"]()
+    pairs = summary[["memory_node", "core_node"]].to_numpy().tolist()
+    assert pairs == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    rises = [one for one in experiment.analyse(made) if one.of.name == "latency_rises"]
+    assert [one.about["cpu"] for one in rises] == [CPUS[0], CPUS[1]] * 2
+    assert len(experiment.figures(made)) == 2
