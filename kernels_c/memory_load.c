@@ -154,6 +154,9 @@ static int64_t load_place_here(uint64_t array_bytes, int backing, load_arena *ar
   double *a = load_array(&made, 0), *b = load_array(&made, 1), *c = load_array(&made, 2);
   for (uint64_t i = 0; !failed && i < array_bytes / 8; i += LOAD_DOUBLES)
     load_fill_chunk(a + i, b + i, c + i);
+  size_t used = 3 * (array_bytes + LOAD_APART);
+  if (!failed)
+    memset(memory + used, 0xcc, bytes - used); // no page is left out: where each lies is verified
   int error = failed || backing != TEXT_COLLAPSE ? 0 : text_collapse(memory, bytes);
   if (error != 0)
     failed = text_failed(TEXT_COLLAPSING, error);

@@ -27,7 +27,7 @@ from perflib.experiments.memory_load.trials import (
 )
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png
-from perflib.machine.hardware.topology import Cpu, Topology
+from perflib.machine.hardware.topology import Cpu, Topology, topology
 from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
@@ -467,3 +467,27 @@ def test_figures_of_one_core_and_of_two_nodes() -> None:
     both = run_of(pd.concat([one, other], ignore_index=True))
     assert len(experiment.figures(both)["bandwidth"].axes) == 2
     assert len(experiment.derived(both)["summary"]()) == 2
+
+
+def test_where_arrays_lie_is_verified() -> None:
+    with Streams(params().conditions(None)) as streams:
+        as_: dict[str, Any] = {"array_bytes": MIB, "backing": "4k", "cpu": CPU}
+        home = topology().cpu(CPU).node or 0
+        assert streams.place("here", node=home, **as_) == ""
+        seen = streams.place("elsewhere", node=home + 1000, **as_)
+        assert streams.problems or "pages lie on node" in seen
+
+
+@needs_two_cores
+def test_each_pair_of_nodes_is_measured_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes by name: a core on each, so each is loaded by the other."""
+    pretended = places({CPUS[0]: 0, CPUS[1]: 1})
+    monkeypatch.setattr(measure, "topology", lambda: pretended)
+    made = experiment.measure(params(cores=CPUS[:2], budget_s=1.0))
+    assert made.samples["ok"].all()
+    summary = experiment.derived(made)["summary"]()
+    pairs = summary[["memory_node", "core_node"]].to_numpy().tolist()
+    assert pairs == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    rises = [one for one in experiment.analyse(made) if one.of.name == "latency_rises"]
+    assert [one.about["cpu"] for one in rises] == [CPUS[0], CPUS[1]] * 2
+    assert len(experiment.figures(made)) == 2
