@@ -374,7 +374,7 @@ def test_memory_that_is_elsewhere_is_a_sentence(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_run_is_interrupted_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, taken = LoadTrials.take, []
+    real, taken = LoadTrials.take, list[int]()
 
     def take(self: LoadTrials, round_: int, configuration: int) -> Any:
         if len(taken) == 2:  # within the first round, which a busy machine may end with
