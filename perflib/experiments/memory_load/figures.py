@@ -43,28 +43,32 @@ def _curve(curve: pd.DataFrame, summary: pd.DataFrame, threshold: float) -> Figu
     """Latency against what the other cores move; idle cores and busy ones at the left."""
     figure = Figure(figsize=(8.5, 4.8))
     axes: Axes = figure.subplots()
-    several = len(summary) > 1
+    several, named = len(summary) > 1, False
     for number, ((memory_node, core_node), mine) in enumerate(
         curve.groupby(["memory_node", "core_node"])
     ):
         colour = f"C{number % 10}"
-        name = f"{_nodes(mine.iloc[0])}: " if several else ""
         loaded = mine[mine["load"] == "memory"].sort_values("gb_s")
         if len(loaded):
-            _points(axes, loaded, colour, f"{MARKS[number % len(MARKS)]}-",
-                    f"{name}other cores stream")  # fmt: skip
+            name = _nodes(mine.iloc[0]) if several else "other cores stream"
+            _points(axes, loaded, colour, f"{MARKS[number % len(MARKS)]}-", name)
         for load, mark, grey, words in _UNLOADED:
             part = mine[mine["load"] == load]
             if len(part):
-                _points(axes, part, colour if several else grey, mark, f"{name}{words}",
-                        mfc="white")  # fmt: skip
+                _points(axes, part, colour if several else grey, mark,
+                        "" if number else words, mfc="white")  # fmt: skip
         knee = summary[
             (summary["memory_node"] == memory_node) & (summary["core_node"] == core_node)
         ].iloc[0]
         if np.isfinite(knee["knee_gb_s"]):
-            axes.axvspan(knee["knee_gb_s_low"], knee["knee_gb_s_high"], color=colour, alpha=0.12,
-                         label=f"{name}latency crosses +{threshold:g} %")  # fmt: skip
-            axes.axvline(knee["knee_gb_s"], color=colour, lw=1, ls="--")
+            words = "" if named else f"latency crosses +{threshold:g} %"
+            named = True
+            if several:
+                axes.axvline(knee["knee_gb_s"], color=colour, lw=1.2, ls="--", label=words)
+            else:
+                axes.axvspan(knee["knee_gb_s_low"], knee["knee_gb_s_high"], color=colour,
+                             alpha=0.12, label=words)  # fmt: skip
+                axes.axvline(knee["knee_gb_s"], color=colour, lw=1, ls="--")
     axes.set_ylim(0, None)
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     axes.set(xlabel="bandwidth that the other cores use (GB/s)",
@@ -104,8 +108,9 @@ def _bandwidth(frame: pd.DataFrame) -> Figure:
         axes.set_ylabel("bandwidth (GB/s)")
         axes.grid(visible=False, axis="x")
         axes.set_title(_nodes(mine.iloc[0]), fontsize="medium")
-        axes.legend(fontsize="small", ncols=3, loc="upper left", bbox_to_anchor=(1.0, 1.0)
-                    ) if len(pairs) > 1 else None  # fmt: skip
+        if len(pairs) > 1:  # each names cores of its own
+            axes.set_ylim(0, 1.3 * axes.get_ylim()[1])
+            axes.legend(fontsize="small", ncols=5, loc="upper left")
     panels[-1].set_xticks(np.arange(len(kinds)), kinds)
     figure.suptitle("Bandwidth by STREAM's count: mean with its 95 % interval")
     if len(pairs) == 1:
