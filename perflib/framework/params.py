@@ -179,7 +179,8 @@ class Params(BaseModel):
     def _as_meant(cls, value: object, info: ValidationInfo) -> object:
         """``none`` is no value wherever there may be none; no number is a truth value."""
         annotation = cls.model_fields[str(info.field_name)].annotation
-        if isinstance(value, bool) and annotation is not bool:
+        given = value if isinstance(value, list) else [value]
+        if any(isinstance(one, bool) for one in given) and annotation is not bool:
             msg = "Input should not be true or false"
             raise ValueError(msg)
         if isinstance(value, str) and value.lower() in _NO_VALUE:

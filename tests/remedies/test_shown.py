@@ -29,6 +29,12 @@ def pair() -> tuple[Any, Any]:
     return tuple(one[-one.ctypes.data % 4096 :][: 4 * N].view(np.float32) for one in made)  # type: ignore[return-value]
 
 
+def convolution() -> tuple[str, str, str]:
+    """That of notebook 10."""
+    declared = "void offsets_convolution(int n, const float *in, float *out)"
+    return str(build("alias_offsets").library), "offsets_convolution", declared
+
+
 def minds(offsets_cost: float) -> Sweeps:
     """A machine on which distances that are predicted to alias cost so much."""
     every = np.arange(4096)
@@ -63,11 +69,8 @@ def assert_cured(found: RemediesShown, left: int) -> None:
 
 @needs_qemu
 def test_the_convolution_has_no_aliases_with_any_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = str(build("alias_offsets").library)
-    declared = "void offsets_convolution(int n, const float *in, float *out)"
-    convolution = (library, "offsets_convolution", declared)
     given, out = pair()
-    found = on(minds(0.3), monkeypatch, convolution, N, given, out)
+    found = on(minds(0.3), monkeypatch, convolution(), N, given, out)
     # Its five weights lie in a page, too: they meet the output as it passes by.
     assert_cured(found, left=5 * (4 * N // 4096) * 10)
     assert ": 4K aliases a call (simulated: store buffer of 42" in repr(found)
@@ -97,9 +100,7 @@ def test_a_users_c_function_has_none_either(
 
 @needs_qemu
 def test_null_a_machine_that_does_not_mind(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = str(build("alias_offsets").library)
-    declared = "void offsets_convolution(int n, const float *in, float *out)"
-    found = on(Sweeps({}), monkeypatch, (library, "offsets_convolution", declared), N, *pair())
+    found = on(Sweeps({}), monkeypatch, convolution(), N, *pair())
     table = found.table().set_index("placed")
     aliases = table["simulated_aliases"]
     assert aliases[REMEDIES].max() < aliases["both at a page"] / 50

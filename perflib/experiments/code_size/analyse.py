@@ -60,14 +60,17 @@ def core_findings(
     """
     sizes = table.code_bytes(pattern)
     large, small = table.large(pattern), table.small(pattern, reaches)
-    cases = [(SLOWER, SMALL_PAGES, large, sizes[large[0]])]
-    cases += [(SLOWER_HUGE_PAGES, huge, large, sizes[large[0]]) for huge in table.huge[:1]]
-    cases.append((SLOWER_SMALL_CODE, SMALL_PAGES, small, sizes[small[-1]]))
-    missing = table.misses_only(pattern, reaches) if pattern == "random" else []
-    if missing:
-        cases.append((SLOWER_L1I_MISSES, SMALL_PAGES, missing, sizes[missing[0]]))
+    facts = {"code_bytes": sizes[large[0]]}
+    cases = [(SLOWER, SMALL_PAGES, large, facts)]
+    cases += [(SLOWER_HUGE_PAGES, huge, large, facts) for huge in table.huge[:1]]
+    cases.append((SLOWER_SMALL_CODE, SMALL_PAGES, small, {"code_bytes": sizes[small[-1]]}))
+    if missing := table.misses_only(pattern, reaches) if pattern == "random" else []:
+        least, most = sizes[missing[0]], sizes[missing[-1]]
+        share = 100 * (1 - reaches.caches["L1i"] / least)
+        facts = {"code_bytes": least, "to_bytes": most, "missing_percent": share}
+        cases.append((SLOWER_L1I_MISSES, SMALL_PAGES, missing, facts))
     found = []
-    for claim, backing, places, code_bytes in cases:
+    for claim, backing, places, facts in cases:
         if backing not in table.backings:
             continue
         compared = table.core_difference(pattern, backing, places).effects
@@ -86,10 +89,6 @@ def core_findings(
                     "inconclusive",
                     (Reason("shared_level", {"within_bytes": sizes[inside[-1]]}),),
                 )
-            facts = {"code_bytes": code_bytes}
-            if claim is SLOWER_L1I_MISSES:
-                facts["to_bytes"] = sizes[places[-1]]
-                facts["missing_percent"] = 100 * (1 - reaches.caches["L1i"] / code_bytes)
             found.append(
                 claim.found(
                     decision,

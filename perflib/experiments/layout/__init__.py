@@ -32,18 +32,9 @@ CANNOT_SEE = (
 )
 
 
-def _sizes(value: object) -> object:
-    """A list of numbers, or text; true is no size."""
-    found = split_items(value)
-    if isinstance(found, list) and any(isinstance(one, bool) for one in found):
-        msg = "Input should not be true or false"
-        raise ValueError(msg)
-    return found
-
-
 Paddings = Annotated[
     list[Annotated[int, Field(ge=0, le=65536)]],
-    BeforeValidator(_sizes),
+    BeforeValidator(split_items),
     Field(min_length=1, max_length=16),
 ]
 

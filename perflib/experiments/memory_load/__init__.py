@@ -10,7 +10,7 @@ own rules, reads, writes, non-temporal writes and a mix of one to one.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -23,22 +23,13 @@ from perflib.model.errors import choose
 
 __all__ = ["KINDS", "MemoryLoad", "MemoryLoadParams", "experiment"]
 
-KINDS = ("read", "write", "nt_write", "update", "copy", "scale", "add", "triad")
+Kind = Literal["read", "write", "nt_write", "update", "copy", "scale", "add", "triad"]
+KINDS: tuple[str, ...] = get_args(Kind)
 """What streams do, by the kernel's numbers; see ``kernels_c/common/load_streams.h``."""
-
-
-def _rates(value: object) -> object:
-    """A list of numbers, or text; true is no rate."""
-    found = split_items(value)
-    if isinstance(found, list) and any(isinstance(one, bool) for one in found):
-        msg = "Input should not be true or false"
-        raise ValueError(msg)
-    return found
-
 
 Rates = Annotated[
     list[Annotated[float, Field(gt=0, lt=100)]],
-    BeforeValidator(_rates),
+    BeforeValidator(split_items),
     Field(max_length=32),
 ]
 
@@ -51,8 +42,8 @@ class MemoryLoadParams(Params):
         1.0, "the half-widths are below this: of the rise at the highest rate, and of all cores' "
         "bandwidth",
     )  # fmt: skip
-    traffic: Literal["read", "write", "nt_write", "update", "copy", "scale", "add", "triad"] = (
-        parameter("read", "what the cores do that load memory while another measures its latency")
+    traffic: Kind = parameter(
+        "read", "what the cores do that load memory while another measures its latency"
     )
     rates: Rates = parameter(
         [10, 25, 40, 55, 70, 85],

@@ -12,7 +12,7 @@ import pandas as pd
 
 from perflib.experiments.memory_load import KINDS
 from perflib.experiments.memory_load.claims import KNEE, PEAK, RISES, SLOWER, TOGETHER
-from perflib.experiments.memory_load.table import Cores, Curve, LoadTable, Pair
+from perflib.experiments.memory_load.table import Cores, Curve, LoadTable, Nodes
 from perflib.framework.levels import levels_table
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -65,7 +65,7 @@ def _traffic(run: Run, table: LoadTable) -> str:
 # --- latency -------------------------------------------------------------------------------------
 
 
-def _place(pair: Pair, curve: Curve) -> dict[str, Any]:
+def _place(pair: Nodes, curve: Curve) -> dict[str, Any]:
     about = {"cpu": curve.cpu, **pair._asdict()}
     return {"about": about, "place": f"cpu{curve.cpu}, memory of node {pair.memory_node}"}
 
@@ -79,7 +79,7 @@ def _prevented(curve: Curve) -> Reason | None:
     return Reason("no_valid", {"share": curve.core_percent})
 
 
-def _rises(pair: Pair, curve: Curve, threshold: float) -> Finding:
+def _rises(pair: Nodes, curve: Curve, threshold: float) -> Finding:
     place = _place(pair, curve)
     over_idle = curve.rise(curve.top, curve.place("idle"))
     over_cache = curve.rise(curve.top, curve.place("cache"))
@@ -130,7 +130,7 @@ def _state(curve: Curve) -> list[Reason]:
     return found
 
 
-def _knee(pair: Pair, curve: Curve, threshold: float) -> Finding:
+def _knee(pair: Nodes, curve: Curve, threshold: float) -> Finding:
     place = _place(pair, curve)
     knee = curve.knee(threshold)
     reason = _prevented(curve)
@@ -161,7 +161,7 @@ def _knee(pair: Pair, curve: Curve, threshold: float) -> Finding:
 # --- bandwidth -----------------------------------------------------------------------------------
 
 
-def _together(table: LoadTable, pair: Pair, kind: str, threshold: float) -> Finding:
+def _together(table: LoadTable, pair: Nodes, kind: str, threshold: float) -> Finding:
     all_cores = table.together(pair, kind)
     assert all_cores is not None
     alone = table.alone(pair, kind)
@@ -286,7 +286,7 @@ def _curve_frame(table: LoadTable) -> pd.DataFrame:
         for pair, curve in table.curves.items()
         for place, rate in enumerate(curve.rates)
     ]
-    names = [*Pair._fields, "cpu", "load", "rate_percent"]
+    names = [*Nodes._fields, "cpu", "load", "rate_percent"]
     ends = [f"{name}{end}" for name in ("gb_s", "latency_ns", "rise_percent")
             for end in ("", "_low", "_high")]  # fmt: skip
     return pd.DataFrame(rows, columns=[*names, *ends])
@@ -297,7 +297,7 @@ def _summary(table: LoadTable, threshold: float) -> pd.DataFrame:
     rows = []
     for pair in table.pairs:
         curve = table.curves.get(pair)
-        most = [table.gb_s(cores).effect for cores in table.moved if Pair(*cores[:2]) == pair]
+        most = [table.gb_s(cores).effect for cores in table.moved if Nodes(*cores[:2]) == pair]
         row: dict[str, Any] = pair._asdict()
         if curve is not None:
             row |= _ends("idle_ns", curve.latency_ns(curve.place("idle")))
@@ -309,7 +309,7 @@ def _summary(table: LoadTable, threshold: float) -> pd.DataFrame:
         rows.append(row)
     ends = [f"{name}{end}" for name in ("idle_ns", "loaded_ns", "rise_percent", "knee_gb_s")
             for end in ("", "_low", "_high")]  # fmt: skip
-    return pd.DataFrame(rows, columns=[*Pair._fields, *ends, "most_gb_s"])
+    return pd.DataFrame(rows, columns=[*Nodes._fields, *ends, "most_gb_s"])
 
 
 def _bandwidth_frame(table: LoadTable) -> pd.DataFrame:

@@ -18,16 +18,16 @@ from perflib.stats.compare import CoreComparison, compare_cores
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import block_means, t_interval, time_blocks
 
-__all__ = ["CORE_SHARE", "Cores", "Curve", "Knee", "LoadTable", "Pair", "Rate"]
+__all__ = ["Cores", "Curve", "Knee", "LoadTable", "Nodes", "Rate", "valid"]
 
 Floats = NDArray[np.float64]
-CORE_SHARE = 0.95  # of its time a core must have had, or the rate is not what it seems
+_CORE_SHARE = 0.95  # of its time a core must have had, or the rate is not what it seems
 _ALONE_ROUNDS = 0.5  # of all must have a sample that was alone, at each rate, or all count
 _KEYS = ["memory_node", "core_node"]
 _REPEATED = ["kind", "streams"]
 
 
-class Pair(NamedTuple):
+class Nodes(NamedTuple):
     """A node's memory, and a node's cores."""
 
     memory_node: int
@@ -225,21 +225,21 @@ class LoadTable:
         check_cells({"rounds": len(self.rounds), "configurations": configurations}, len(rows))
         self.start_s = round_starts(rows, self.rounds)
         self.blocks = time_blocks(self.start_s, len(self.rounds))
-        self.rows = rows.assign(valid=_valid(rows), alone=_alone(rows))
+        self.rows = rows.assign(valid=valid(rows), alone=_alone(rows))
 
     # --- latency ----------------------------------------------------------------------------------
 
     @cached_property
-    def curves(self) -> dict[Pair, Curve]:
+    def curves(self) -> dict[Nodes, Curve]:
         """Those of all pairs of nodes."""
         rows = self.rows
-        rows = rows[(rows["what"] == "latency")]
+        rows = rows[rows["what"] == "latency"]
         if "latency_ns" not in rows:
             return {}
         rows = rows[rows["latency_ns"].notna()]
         rows = rows.assign(log_latency=np.log(rows["latency_ns"].to_numpy(np.float64)))
         found = rows[_KEYS].drop_duplicates().itertuples(index=False)
-        pairs = sorted(Pair(int(memory), int(cores)) for memory, cores in found)
+        pairs = sorted(Nodes(int(memory), int(cores)) for memory, cores in found)
         return {
             pair: Curve(rows[(rows[_KEYS] == list(pair)).all(axis=1)], self.rounds, self.blocks)
             for pair in pairs
@@ -289,7 +289,7 @@ class LoadTable:
     def _means(self, values: Floats) -> Floats:
         return block_means(values[:, None], self.blocks)[:, 0]
 
-    def alone(self, pair: Pair, kind: str) -> dict[int, Cores]:
+    def alone(self, pair: Nodes, kind: str) -> dict[int, Cores]:
         """By CPU, its bandwidth when no other core streams."""
         return {
             int(cores.streams): cores for cores in self.moved
@@ -297,7 +297,7 @@ class LoadTable:
             and cores.streams.isdecimal()
         }  # fmt: skip
 
-    def together(self, pair: Pair, kind: str) -> Cores | None:
+    def together(self, pair: Nodes, kind: str) -> Cores | None:
         """All cores of a node that has several; ``None``: not measured."""
         return next(
             (cores for cores in self.moved if (cores.memory_node, cores.core_node) == pair
@@ -306,9 +306,9 @@ class LoadTable:
         )  # fmt: skip
 
     @property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[Nodes]:
         """Those whose bandwidth or latency was measured."""
-        return sorted({*self.curves, *(Pair(*cores[:2]) for cores in self.moved)})
+        return sorted({*self.curves, *(Nodes(*cores[:2]) for cores in self.moved)})
 
     @property
     def kinds(self) -> list[str]:
@@ -368,16 +368,16 @@ def _by_cores(rows: pd.DataFrame) -> dict[Cores, pd.DataFrame]:
     return {cores: rows.iloc[at] for cores, at in places.items()}
 
 
-def _valid(rows: pd.DataFrame) -> NDArray[np.bool_]:
+def valid(rows: pd.DataFrame) -> NDArray[np.bool_]:
     """Whether every core had its time."""
     valid = np.ones(len(rows), dtype=np.bool_)
     if "core_share" in rows:
         share = rows["core_share"].to_numpy(np.float64, na_value=np.nan)
-        valid &= ~(share < CORE_SHARE)
+        valid &= ~(share < _CORE_SHARE)
     if {"cpu_time_ns", "time_ns"} <= set(rows):
         cpu = rows["cpu_time_ns"].to_numpy(np.float64, na_value=np.nan)
         wall = rows["time_ns"].to_numpy(np.float64, na_value=np.nan)
-        valid &= ~((cpu >= 0) & (cpu < CORE_SHARE * wall))
+        valid &= ~((cpu >= 0) & (cpu < _CORE_SHARE * wall))
     return valid
 
 

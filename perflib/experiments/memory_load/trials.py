@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments.memory_load.streams import CHUNK_BYTES, Streams, moved_by
-from perflib.experiments.memory_load.table import CORE_SHARE
+from perflib.experiments.memory_load.table import valid
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns
 from perflib.machine.cpulist import format_cpus
 from perflib.measure.arrays import Arrays
@@ -161,7 +162,7 @@ class LoadTrials:
             for _ in range(_MOST_TIMES):
                 more, why = measure(pair, wanted)
                 rows += [row | {"ok": not why} for row in more]
-                if why or 2 * _valid(rows) >= len(more):
+                if why or 2 * valid(pd.DataFrame(rows)).sum() >= len(more):
                     break
         if why:
             self._problems[f"in some trials: {why}"] = None
@@ -282,15 +283,6 @@ class LoadTrials:
             "bandwidth_gb_s": moved[0],
             "core_share": share[0],
         }, ""
-
-
-def _valid(rows: Sequence[Mapping[str, Any]]) -> int:
-    """In how many rows every core had its time; see ``LoadTable``."""
-    return sum(
-        # What is not known is NaN, and no reason against a row.
-        not (row["core_share"] < CORE_SHARE or row["cpu_time_ns"] < CORE_SHARE * row["time_ns"])
-        for row in rows
-    )
 
 
 def _timed(seconds: float) -> tuple[int, int]:
