@@ -72,7 +72,7 @@ LESSON = Lesson(
         "Tell what memory does from what busy cores do by themselves.",
         "Count bytes as STREAM does, and as memory does.",
     ],
-    needs=["several cores"],
+    needs=["two cores"],
     items=[
         Prediction(
             name="rise under load",
