@@ -27,7 +27,7 @@
  * link = ["-lpthread", "-lm"]
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE // pthread_attr_setaffinity_np, sched_getcpu
+#define _GNU_SOURCE // sched_getcpu
 #endif
 #include <pthread.h>
 #include <signal.h>
@@ -229,21 +229,7 @@ static void *load_main(void *argument) {
 }
 
 static int load_start(load_worker *w, int cpu) {
-  cpu_set_t *set = CPU_ALLOC((size_t)cpu + 1);
-  if (set == NULL)
-    return ENOMEM;
-  size_t set_bytes = CPU_ALLOC_SIZE((size_t)cpu + 1);
-  CPU_ZERO_S(set_bytes, set);
-  CPU_SET_S((size_t)cpu, set_bytes, set);
-  pthread_attr_t attributes;
-  int error = pthread_attr_init(&attributes);
-  if (!error) {
-    error = pthread_attr_setaffinity_np(&attributes, set_bytes, set);
-    if (!error)
-      error = pthread_create(&w->thread, &attributes, load_main, w);
-    pthread_attr_destroy(&attributes);
-  }
-  CPU_FREE(set);
+  int error = start_pinned(&w->thread, cpu, load_main, w);
   w->started = !error;
   return error;
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "common/event_loop_types.h"
+#include "common/spin_pause.h"
 
 typedef struct {
   _Alignas(64) pthread_mutex_t mutex;
@@ -67,16 +68,6 @@ static void make_locks(int kind) {
   for (int i = 0; i < EVENT_LOCKS; i++)
     pthread_mutex_init(event_locks[i].mutex, &attributes);
   pthread_mutexattr_destroy(&attributes);
-}
-
-static inline void spin_pause(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#else
-  __asm__ volatile("");
-#endif
 }
 
 static void count_wait(lock_account *account, int64_t begin_ns, int64_t end_ns) {

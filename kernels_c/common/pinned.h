@@ -1,11 +1,13 @@
-// A thread on a core of one's choice for a while, and back among all those it was allowed before.
+// A thread on a core of one's choice: this one for a while, and back among all those that it was
+// allowed before; or a new one.
 #ifndef PINNED_H
 #define PINNED_H
 
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE // sched_setaffinity, sched_getcpu
+#define _GNU_SOURCE // sched_setaffinity, sched_getcpu, pthread_attr_setaffinity_np
 #endif
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
@@ -38,6 +40,27 @@ static inline int pin_thread(pinned_thread *thread, int cpu) {
 static inline void unpin_thread(const pinned_thread *thread) {
   if (thread->pinned)
     (void)!sched_setaffinity(0, sizeof thread->before, (const cpu_set_t *)thread->before);
+}
+
+// A new thread that never ran elsewhere. 0 or errno: EINVAL where the core is offline or not
+// allowed.
+static inline int start_pinned(pthread_t *thread, int cpu, void *(*work)(void *), void *argument) {
+  cpu_set_t *set = CPU_ALLOC((size_t)cpu + 1);
+  if (set == NULL)
+    return ENOMEM;
+  size_t set_bytes = CPU_ALLOC_SIZE((size_t)cpu + 1);
+  CPU_ZERO_S(set_bytes, set);
+  CPU_SET_S((size_t)cpu, set_bytes, set);
+  pthread_attr_t attributes;
+  int error = pthread_attr_init(&attributes);
+  if (!error) {
+    error = pthread_attr_setaffinity_np(&attributes, set_bytes, set);
+    if (!error)
+      error = pthread_create(thread, &attributes, work, argument);
+    pthread_attr_destroy(&attributes);
+  }
+  CPU_FREE(set);
+  return error;
 }
 
 #endif
