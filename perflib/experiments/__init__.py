@@ -21,6 +21,7 @@ _FOLDERS = {
     "code_segment": "code_size.code_segment",
     "memory_levels": "memory_levels",
     "memory_load": "memory_load",
+    "contention": "contention",
     "numa": "core_pairs.numa",
     "coherence": "core_pairs.coherence",
     "alias_map": "aliasing.map",
