@@ -45,6 +45,7 @@ _MOST_KIB = {
     "code_segment": (300, 48),
     "counters": (260, 128),
     "memory_load": (64, 33),
+    "contention": (48, 24),
 }
 _MOST_OTHER_KIB = (210, 32)
 _LEAST_ROUNDS = 2

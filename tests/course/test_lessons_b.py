@@ -26,6 +26,7 @@ LESSONS = [
     "what_if",
     "layout",
     "memory_load",
+    "contention",
     "farm",
     "investigation",
 ]

@@ -19,6 +19,7 @@ RUNS = Path(__file__).parents[1] / "data" / "runs"
 OWN = {
     "layout": {"s", "percent"},
     "memory_load": {"ns"},
+    "contention": {"ns"},
     "simulate": {"per 1000 instructions"},
     "count": {"per s", "ns per s", "us per s", "ms per s"},
     "kv_per_core": {"ms"},

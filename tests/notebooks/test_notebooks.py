@@ -67,6 +67,7 @@ _SMALLER: dict[str, dict[str, Any]] = {
         "trial_ms": 0.2,
         "repeats": 2,
     },
+    "contention": {"kinds": ["one_line", "fetch_add", "pthread"], "trial_ms": 0.2, "repeats": 2},
     "layout": {"iterations": 1000, "factors": ["environment", "aslr"]},
     "threads": {"events": 20},
     "erasure_coding": {

@@ -18,7 +18,15 @@ from perflib.framework.params import Params, Words, budget, parameter, precision
 from perflib.framework.schema import Column
 from perflib.model.errors import choose
 
-__all__ = ["COUNTERS", "KINDS", "LOCKS", "Contention", "ContentionParams", "experiment"]
+__all__ = [
+    "COUNTERS",
+    "DISTANCES",
+    "KINDS",
+    "LOCKS",
+    "Contention",
+    "ContentionParams",
+    "experiment",
+]
 
 COUNTERS = ("own_lines", "neighbour_lines", "one_line", "atomic_own", "fetch_add", "cas")
 """Ways to count without a lock."""
@@ -26,6 +34,8 @@ LOCKS = ("spin", "ticket", "mcs", "pthread", "futex")
 """Locks, under which the counter of all is added to."""
 KINDS = COUNTERS + LOCKS
 """All of them, by the kernel's numbers; see ``kernels_c/contention.c``."""
+DISTANCES = ("none", "sibling", "cache", "node", "far")
+"""How far apart cores are at most: one alone, threads of a core, of a cache, of a node, beyond."""
 
 
 class ContentionParams(Params):
@@ -92,7 +102,7 @@ class Contention(Experiment):
         Column("cpus", "text", "", "the cores that did it at once, as 0-3,8", True, "key"),
         Column("distance", "text", "", "how far apart they are at most: 'none' (one core), "
                "'sibling' (threads of a core), 'cache' (of a last-level cache), 'node', 'far'",
-               values=("none", "sibling", "cache", "node", "far")),
+               values=DISTANCES),
         Column("repeat", "integer", "", "number of the repeat in its trial", role="key"),
         Column("cpu", "integer", "", "the core whose account this is", True, "key"),
         Column("operations", "integer", "", "how many it did", True, "measured", least=0),

@@ -23,8 +23,8 @@ from perflib.framework.levels import levels_table
 from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
-from perflib.stats.decide import Reason
-from perflib.stats.interval import Interval
+from perflib.stats.decide import Reason, Witness
+from perflib.stats.interval import NO_INTERVAL, Interval
 
 __all__ = ["findings", "levels", "table_of", "tables"]
 
@@ -59,8 +59,7 @@ def findings(run: Run) -> list[Finding]:
     found: list[Finding] = []
     outside = Reason("cycles", {"outside": run.params["outside_cycles"]})
     if "own_lines" in table.kinds:
-        everyone = len(table.cpus[table.all])
-        more = table.more("own_lines", table.all, "own_lines", table.alone, everyone)
+        more = table.first_slower("own_lines")
         found.append(_made(OWN_LINES, table, "own_lines", table.all, more, threshold))
         for claim, kind in ((FALSE_SHARING, "one_line"), (NEIGHBOURS, "neighbour_lines")):
             if kind in table.kinds:
@@ -127,7 +126,8 @@ def _unfair(table: ContentionTable, kind: str, threshold: float) -> Finding:
     shares = table.shares(kind, table.all)
     known = {cpu: share for cpu, share in shares.items() if math.isfinite(share.effect)}
     cpu = max(known, key=lambda one: known[one].effect, default=table.cpus[table.all][0])
-    least = shares.get(cpu, Interval(math.nan, math.nan, math.nan))
+    least = shares.get(cpu, NO_INTERVAL)
+    beyond = table.beyond_own_lines(kind, table.all).get(cpu, NO_INTERVAL)
     valid = table.valid_percent(kind, table.all)
     return UNFAIR.decided(
         least,
@@ -136,6 +136,12 @@ def _unfair(table: ContentionTable, kind: str, threshold: float) -> Finding:
         facts={"count": len(table.cpus[table.all])},
         evidence={"valid_percent": valid},
         prevented=_prevented(valid, least),
+        to_support=[
+            Witness(
+                "own_lines" not in table.kinds or beyond.low > 0,
+                Reason("slow_core", {"beyond": beyond}),
+            )
+        ],
         remarks=[Reason("few_valid", {"percent": valid})] if valid < _FEW_VALID else [],
     )
 

@@ -13,6 +13,8 @@ _REASONS = {
     "its core all the time.",
     "none_valid": "In hardly any sample all threads had their cores: others use them. Measure when "
     "it is quiet, or longer.",
+    "slow_core": "On lines of its own that core does less than the others, too: beyond that "
+    "it gets {beyond:interval %} less.",
     "cycles": "With {outside} cycles of each core's own work between two operations.",
 }
 
@@ -20,14 +22,15 @@ OWN_LINES = Claim(
     name="own_lines_slower",
     kind="description",
     subject=f"own lines, {_CORES}",
-    quantity="additional time to count on a line of one's own while the other cores do, too",
+    quantity="additional time that one core takes to count on a line of its own while the others "
+    "do, too",
     unit="percent",
-    exact="counting on lines of their own, {count} cores each take over {threshold:g} % longer "
-    "than one alone",
+    exact="counting on a line of its own, a core takes over {threshold:g} % longer while {count} "
+    "cores do, each on its own",
     plain={
-        "supported": "cores slow each other down without sharing a line: {count} that count on "
-        "lines of their own take {estimate} longer than one alone; they may be threads of one "
-        "core, or share its clock",
+        "supported": "cores slow each other down without sharing a line: where {count} count, each "
+        "on its own line, one takes {estimate} longer than alone; they may be threads of one core, "
+        "or share its clock",
         "refuted": "{count} cores that count on lines of their own do not slow each other down: "
         "{estimate}",
         "inconclusive": "whether {count} cores that share no line slow each other down stays open: "
@@ -139,11 +142,11 @@ UNFAIR = Claim(
     unit="percent",
     exact="one of {count} cores gets over {threshold:g} % less than an even share ({kind})",
     plain={
-        "supported": "{kind} is unfair: cpu{cpu} gets {estimate} less than an even share",
-        "refuted": "{kind} is fair: the core that gets the least, cpu{cpu}, gets {estimate} less "
-        "than an even share",
-        "inconclusive": "whether {kind} is fair stays open: cpu{cpu} gets {estimate} less than an "
-        "even share",
+        "supported": "unfair: cpu{cpu} gets {estimate} less than an even share ({kind})",
+        "refuted": "no core gets clearly less than an even share ({kind}): cpu{cpu} the least, "
+        "{estimate} less",
+        "inconclusive": "whether all cores get an even share stays open ({kind}): cpu{cpu} gets "
+        "{estimate} less",
     },
     together={
         "supported": "{count} ways to share are unfair, some core gets less than an even share: "

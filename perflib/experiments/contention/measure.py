@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.contention import KINDS
+from perflib.experiments.contention import DISTANCES, KINDS
 from perflib.experiments.contention.table import ContentionTable, valid
 from perflib.kernels import build, record
 from perflib.machine.cpulist import format_cpus
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from perflib.experiments.contention import ContentionParams
     from perflib.framework.experiment import Session
 
-__all__ = ["DISTANCES", "ContentionTrials", "core_sets", "distance", "plan", "take"]
+__all__ = ["ContentionTrials", "core_sets", "distance", "plan", "take"]
 
-DISTANCES = ("sibling", "cache", "node", "far")
-"""How far apart two cores are: threads of a core, of a last-level cache, of a node, beyond."""
 _ACCOUNT = record("contention", "contention_account")
 _CORE, _THREAD, _LATE = 3, 4, 5  # stages of the kernel's answers
 _BEGIN_S = 0.0001  # before each sample
@@ -74,7 +72,7 @@ def core_sets(
         count *= 2
     sets.append(tuple(sorted(ranked)))
     return [
-        (one, DISTANCES[max(far[cpu] for cpu in one if cpu != first)] if len(one) > 1 else "none")
+        (one, DISTANCES[max((far[cpu] for cpu in one if cpu != first), default=0)])
         for one in dict.fromkeys(sets)
     ]
 

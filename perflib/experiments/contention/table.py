@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from perflib.experiments.contention import DISTANCES
 from perflib.framework.samples import round_starts, usable
 from perflib.framework.schema import check_cells
 from perflib.machine.cpulist import parse_cpus
@@ -57,8 +58,13 @@ class ContentionTable:
         distances = rows.assign(distance=known).groupby("cpus", sort=False)["distance"].first()
         self.distance = {str(name): str(far) for name, far in distances.items()}
         self.cpus = {name: parse_cpus(name) for name in self.distance}
-        self.sets = sorted(self.cpus, key=lambda name: len(self.cpus[name]))
+        self.sets = sorted(self.cpus, key=self._place)
         self.kinds = list(dict.fromkeys(rows["kind"].astype(str)))
+
+    def _place(self, name: str) -> tuple[int, int, list[int]]:
+        far = self.distance[name]
+        at = DISTANCES.index(far) if far in DISTANCES else len(DISTANCES)
+        return len(self.cpus[name]), at, self.cpus[name]
 
     # --- the sets ---------------------------------------------------------------------------------
 
@@ -135,23 +141,51 @@ class ContentionTable:
 
     # --- who gets how much ------------------------------------------------------------------------
 
+    def _less(self, kind: str, cpus: str) -> Floats:
+        """``[block, core]``: how much less than an even share each core gets, in percent."""
+        rows = self.rows
+        rows = rows[rows["valid"] & (rows["kind"] == kind) & (rows["cpus"] == cpus)]
+        done = rows.groupby(["round", "cpu"])["operations"].sum().unstack("cpu")
+        done = done.reindex(index=self.rounds, columns=self.cpus[cpus])
+        wide = done.to_numpy(np.float64)
+        even = wide.mean(axis=1, keepdims=True)
+        even[even == 0] = np.nan
+        return block_means(100 * (1 - wide / even), self.blocks)
+
     def shares(self, kind: str, cpus: str) -> dict[int, Interval]:
         """Of each core, how much less than an even share it gets, in percent.
 
-        The intervals hold for all cores together.
+        The intervals hold for all cores together. Of one core alone there is none.
         """
-        rows = self.rows
-        rows = rows[rows["valid"] & (rows["kind"] == kind) & (rows["cpus"] == cpus)]
+        return self._by_core(self._less(kind, cpus), cpus)
+
+    def beyond_own_lines(self, kind: str, cpus: str) -> dict[int, Interval]:
+        """The same, less what it is on lines of one's own: there, a core gets what it can do."""
+        return self._by_core(self._less(kind, cpus) - self._less("own_lines", cpus), cpus)
+
+    def _by_core(self, means: Floats, cpus: str) -> dict[int, Interval]:
         members = self.cpus[cpus]
-        if rows.empty or len(members) < 2:
+        if len(members) < 2:
             return {}
-        done = rows.groupby(["round", "cpu"])["operations"].sum().unstack("cpu")
-        wide = done.reindex(index=self.rounds, columns=members).to_numpy(np.float64)
-        even = wide.mean(axis=1, keepdims=True)
-        even[even == 0] = np.nan
-        means = block_means(100 * (1 - wide / even), self.blocks)
         confidence = 1 - 0.05 / len(members)
         return {cpu: t_interval(means[:, place], confidence) for place, cpu in enumerate(members)}
+
+    def first_slower(self, kind: str) -> Interval:
+        """How much longer an operation takes the core that was also alone, in percent.
+
+        While all others do the same, beside itself alone: others may be slower by themselves.
+        """
+        if self.all is None or self.alone is None:
+            return NO_INTERVAL
+        (first,) = self.cpus[self.alone]
+        rows = self.rows
+        rows = rows[rows["valid"] & (rows["kind"] == kind) & (rows["cpu"] == first)]
+        rows = rows[(rows["operations"] > 0) & rows["cpus"].isin([self.all, self.alone])]
+        rows = rows.assign(log_ns=np.log(rows["time_ns"] / rows["operations"]))
+        wide = rows.groupby(["round", "cpus"])["log_ns"].median().unstack("cpus")
+        wide = wide.reindex(index=self.rounds, columns=[self.all, self.alone])
+        both = wide.to_numpy(np.float64)
+        return percent(t_interval(self._means(both[:, 0] - both[:, 1])))
 
     # --- precision --------------------------------------------------------------------------------
 

@@ -1,0 +1,136 @@
+"""What notebook 19 asks."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from perflib.course.items import Choice, Code, Judged, Measured, Prediction, Relation
+from perflib.course.lesson import Lesson
+
+__all__ = ["LESSON"]
+
+_LINE = 64
+_NEAR = 0.1
+
+
+def _false_sharing(run: Any) -> Measured | str:
+    """How much longer counting takes on one line, by the most cores, in percent."""
+    found = run.findings.where(claim="false_sharing")
+    if not len(found) or not math.isfinite(found[-1].high):
+        return str(found[-1].reason) if len(found) else "this run has no counters on one line"
+    last = found[-1]
+    return Measured(last.low, last.effect, last.high, f"CPUs {last.about['cpus']}")
+
+
+def _alone_and_together(run: Any) -> tuple[Any, Any] | None:
+    """The rows of fetch_add: one core alone, and the most cores."""
+    cost = run.table("cost")
+    mine = cost[cost["kind"] == "fetch_add"].dropna(subset=["operation_ns"]).sort_values("count")
+    return None if len(mine) < 2 else (mine.iloc[0], mine.iloc[-1])
+
+
+def _times(answer: Any, run: Any) -> Judged:
+    """How many times as long an atomic addition takes a core while all make it."""
+    rows = _alone_and_together(run)
+    if rows is None:
+        return Judged(1.0, "this run has no two numbers of cores that share a counter")
+    alone, together = rows
+    expected = together["operation_ns"] / alone["operation_ns"]
+    try:
+        given = float(answer)
+    except (TypeError, ValueError):
+        return Judged(0.0, "give a number: how many times as long")
+    right = abs(given / expected - 1) <= _NEAR
+    says = f"{together['operation_ns']:.3g} ns instead of {alone['operation_ns']:.3g} ns"
+    return Judged(float(right), says if right else "operation_ns, together by alone")
+
+
+def _share(a: int, a_bytes: int, b: int, b_bytes: int) -> bool:
+    """Whether two objects have a line of 64 bytes in common."""
+    return a // _LINE <= (b + b_bytes - 1) // _LINE and b // _LINE <= (a + a_bytes - 1) // _LINE
+
+
+def _share_begin(a: int, a_bytes: int, b: int, b_bytes: int) -> bool:  # noqa: ARG001 forgotten
+    return a // _LINE == b // _LINE
+
+
+def _share_near(a: int, a_bytes: int, b: int, b_bytes: int) -> bool:  # noqa: ARG001 forgotten
+    return abs(a - b) < _LINE
+
+
+def _cases(draw: random.Random) -> tuple[Any, ...]:
+    a = draw.randint(0, 10**6)
+    return a, draw.randint(1, 200), a + draw.randint(-300, 300), draw.randint(1, 200)
+
+
+LESSON = Lesson(
+    name="contention",
+    title="Contended lines: false sharing, atomics, locks",
+    minutes=45,
+    objectives=[
+        "Say why counters that nobody shares slow cores down, and mend it.",
+        "Read off what a shared counter and five locks cost, alone and together.",
+        "Tell a lock that is fast from one that is fair.",
+    ],
+    needs=["two cores"],
+    items=[
+        Prediction(
+            name="false sharing",
+            unit="percent",
+            measured=_false_sharing,
+            hints=[
+                "Each core adds to a counter of its own; only the line is common.",
+                "Between two additions a core works for 100 cycles by itself, about 30 ns.",
+            ],
+        ),
+        Relation(
+            name="1",
+            holds=_times,
+            wrong=[(0, "nothing takes no time"), (1e6, "is no factor, but a rate")],
+            hints=[
+                'run.table("cost") has a row for each kind and set of cores.',
+                "operation_ns is what one operation takes a core of the set.",
+            ],
+        ),
+        Code(
+            name="2",
+            points=2.0,
+            reference=_share,
+            cases=_cases,
+            always=[(0, 8, 56, 8), (0, 8, 64, 8), (60, 8, 64, 8), (64, 8, 60, 8), (0, 200, 128, 1)],
+            wrong=[
+                (_share_begin, "forgets that an object may reach into the next line"),
+                (_share_near, "asks how near they are; what counts is on which lines they lie"),
+            ],
+            hints=[
+                "An object's first line is a // 64. Which is its last?",
+                "Two ranges of lines overlap where each begins no later than the other ends.",
+            ],
+        ),
+        Choice(
+            name="3",
+            question="With no work of their own between two operations, cores get more done under "
+            "a mutex that lets threads sleep than under a queue lock that serves in order. Why?",
+            options={
+                "a": "The mutex needs no atomic instruction.",
+                "b": "Whoever releases the mutex takes it again at once, many times; its lines "
+                "stay where they are, and the others wait.",
+                "c": "The queue lock's lines share cache sets.",
+            },
+            right="b",
+            because={
+                "a": "Each lock takes at least one, and a sleeping lock calls the kernel, too.",
+                "b": "More is done because lines do not wander: at the price that turns are not "
+                "shared evenly in the short run.",
+                "c": "A few lines do not fill a set; what is slow is that they go back and forth.",
+            },
+            wrong=[
+                ("a", "mistakes the code path for the price"),
+                ("c", "looks in the wrong place"),
+            ],
+            hints=["Which lines must go to another core at each turn, under each of the two?"],
+        ),
+    ],
+)

@@ -1,0 +1,245 @@
+"""contention as its user meets it: which cores, what fails on the way, real runs, tiny."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perflib.cli import main
+from perflib.experiments.contention import KINDS, ContentionParams, experiment
+from perflib.experiments.contention.measure import ContentionTrials, core_sets, distance
+from perflib.lab.theme import figures as figures_of
+from perflib.lab.theme import png
+from perflib.machine.hardware.caches import Cache
+from perflib.machine.hardware.topology import Cpu, Topology
+from perflib.measure.process import WorkerError
+from perflib.model.errors import UserError
+from perflib.model.store import load, runs
+from tests.experiments.contention.contention_samples import SETS, SHARED_NS, run_of, samples
+
+CPUS = sorted(os.sched_getaffinity(0))
+TINY: dict[str, Any] = {
+    "budget_s": 0.2,
+    "trial_ms": 0.1,
+    "repeats": 2,
+    "kinds": ["one_line", "mcs"],
+}
+
+needs_two_cores = pytest.mark.skipif(len(CPUS) < 2, reason="this needs two cores")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    monkeypatch.setenv("PERFLIB_PROGRESS", "none")
+    return tmp_path
+
+
+def params(**given: Any) -> ContentionParams:
+    made = experiment.params({**TINY, **given})
+    assert isinstance(made, ContentionParams)
+    return made
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"kinds": "tiket"}, "kinds: unknown kind 'tiket': did you mean 'ticket'"),
+        ({"kinds": "all,mcs"}, "kinds: unknown kind 'all'"),
+        ({"kinds": []}, "parameter 'kinds'"),
+        ({"outside_cycles": -1}, "parameter 'outside_cycles': -1"),
+        ({"trial_ms": 0}, "parameter 'trial_ms': 0"),
+        ({"repeats": 0}, "parameter 'repeats': 0"),
+        ({"outside": 5}, "unknown parameter 'outside': did you mean 'outside_cycles'"),
+    ],
+)
+def test_wrong_parameters_are_sentences(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        params(**given)
+
+
+def test_what_a_kind_is_compared_with_is_measured_too() -> None:
+    assert ContentionParams().measured_kinds == list(KINDS)
+    assert params(kinds="cas").measured_kinds == ["own_lines", "atomic_own", "cas"]
+    assert params(kinds="mcs,spin").measured_kinds == ["spin", "mcs", "pthread"]
+    assert params(kinds="own_lines").measured_kinds == ["own_lines"]
+
+
+# --- which cores ---------------------------------------------------------------------------------
+
+
+def places(
+    nodes: Mapping[int, int], siblings: Mapping[int, tuple[int, ...]] | None = None
+) -> Topology:
+    siblings = siblings or {}
+    return Topology(
+        tuple(
+            Cpu(cpu, cpu, 0, 0, node, siblings.get(cpu, (cpu,)), True, True, False)
+            for cpu, node in nodes.items()
+        ),
+        (),
+    )
+
+
+def last_level(*groups: tuple[int, ...]) -> tuple[Cache, ...]:
+    return tuple(Cache(3, "unified", 1 << 25, 16, 64, 1 << 15, group) for group in groups)
+
+
+def test_distances_are_those_of_the_machine() -> None:
+    machine = places(dict.fromkeys(range(6), 0) | {6: 1}, {0: (0, 5), 5: (0, 5)})
+    found = last_level((0, 1, 5), (2, 3))
+    assert [distance(0, other, machine, found) for other in (5, 1, 2, 6)] == [
+        "sibling", "cache", "node", "far"
+    ]  # fmt: skip
+
+
+def test_pairs_at_each_distance_then_more_and_more_cores_siblings_last() -> None:
+    """Two sockets of four cores with two threads each, numbered as Linux does."""
+    siblings = {cpu: (cpu % 8, cpu % 8 + 8) for cpu in range(16)}
+    machine = places({cpu: cpu % 8 // 4 for cpu in range(16)}, siblings)
+    found = last_level((0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
+    assert core_sets(list(range(16)), machine, found) == [
+        ((0,), "none"),
+        ((0, 8), "sibling"),
+        ((0, 1), "cache"),
+        ((0, 4), "far"),
+        ((0, 1, 2, 3), "cache"),
+        (tuple(range(8)), "far"),
+        (tuple(range(16)), "far"),
+    ]
+
+
+def test_two_cores_and_one_are_contended_for_once() -> None:
+    assert core_sets([3, 5], places({3: 0, 5: 0}), ()) == [((3,), "none"), ((3, 5), "node")]
+    assert core_sets([3], places({3: 0}), ()) == [((3,), "none")]
+
+
+def test_of_128_cores_there_are_few_sets() -> None:
+    """So that a round takes about a second: 7 sets and a pair at each distance."""
+    sets = core_sets(list(range(128)), places({cpu: cpu // 64 for cpu in range(128)}), ())
+    assert [len(cpus) for cpus, _ in sets] == [1, 2, 2, 4, 8, 16, 32, 64, 128]
+
+
+# --- what fails on the way -----------------------------------------------------------------------
+
+
+def trials(cpus: tuple[int, ...], kind: str = "mcs") -> ContentionTrials:
+    made = params()
+    return ContentionTrials(
+        made.conditions(None), [(kind, cpus, "cache")], outside_cycles=10, trial_ms=0.1, repeats=2
+    )
+
+
+def test_a_core_that_is_not_there_is_a_problem_of_the_run() -> None:
+    with trials((CPUS[0], 9999)) as taken:
+        columns = taken.take(0, 0)
+        assert not any(columns["ok"])
+        (problem,) = taken.problems
+    assert "a core cannot be used: it is offline" in problem
+
+
+def test_counters_that_lost_something_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with trials((CPUS[0],)) as taken:
+        call = taken[0].call
+
+        def losing(*arguments: Any, **named: Any) -> Any:
+            answer, (accounts, counted) = call(*arguments, **named)
+            return answer, (accounts, counted - 1)
+
+        monkeypatch.setattr(taken[0], "call", losing)
+        assert not any(taken.take(0, 0)["ok"])
+        assert "the counters did not count what was done" in next(iter(taken.problems))
+
+
+@needs_two_cores
+def test_a_worker_that_dies_is_said_and_the_next_trial_works() -> None:
+    with trials(tuple(CPUS[:2])) as taken:
+        taken.take(0, 0)
+        pid = taken[0].pid
+        assert pid is not None
+        os.kill(pid, 9)
+        with pytest.raises(WorkerError):
+            taken.take(1, 0)
+        assert any(taken.take(2, 0)["ok"])
+
+
+# --- real runs -----------------------------------------------------------------------------------
+
+
+@needs_two_cores
+def test_a_run_of_all_kinds_counts_what_it_should() -> None:
+    run = experiment.measure(params(kinds="all", cores=CPUS[:2]))
+    rows = run.samples
+    assert set(rows["kind"]) == set(KINDS)
+    assert rows["ok"].all()
+    together = rows.groupby(["round", "kind", "cpus", "repeat"])["cpu"].nunique()
+    assert set(together) == {1, 2}
+    assert set(experiment.derived(run)["cost"]()["kind"]) == set(KINDS)
+
+
+def command(*words: str) -> int:
+    """What the command answers."""
+    with pytest.raises(SystemExit) as caught:
+        main(list(words))
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def test_the_command_measures_and_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"-p{name}={','.join(value) if isinstance(value, list) else value}"
+             for name, value in TINY.items()]  # fmt: skip
+    assert command("run", "contention", *words) == 0
+    (made,) = runs()
+    assert load(made.id).experiment == "contention"
+    capsys.readouterr()
+    assert command("run", "contention", "-pkinds=tiket") == 2
+    said = capsys.readouterr().err
+    assert "did you mean 'ticket'" in said
+    assert "Traceback" not in said
+
+
+def test_one_core_runs_and_says_what_it_lacks() -> None:
+    run = experiment.measure(params(cores=CPUS[:1]))
+    (finding,) = experiment.analyse(run)
+    assert finding.verdict == "inconclusive"
+    assert "one core only" in finding.reason
+    assert any("nobody is there to contend with" in one for one in run.provenance["problems"])
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def test_figures_show_the_tables() -> None:
+    four = (*SETS, ((0, 1, 2, 3), "node"))
+    run = run_of(samples(3, sets=four, one_line=0.5, shared_ns=SHARED_NS, rounds=6))
+    found = experiment.figures(run)
+    assert found.keys() == set(experiment.plots)
+    frame = experiment.derived(run)["cost"]()
+    (cost,) = found["cost"].axes
+    assert [label.get_text() for label in cost.get_yticklabels()] == list(KINDS)
+    marks = {str(one.get_label()): one for one in cost.containers}
+    drawn = marks["CPUs 0-3 (node)"][0].get_xdata()
+    assert np.asarray(drawn, float) == pytest.approx(
+        frame[frame["cpus"] == "0-3"]["operation_ns"].to_numpy()
+    )
+    assert "cpu0 alone" in marks
+    curves = {str(one.get_label()) for axes in found["scaling"].axes for one in axes.containers}
+    assert curves == set(KINDS)
+    (shares,) = found["shares"].axes
+    assert len(shares.containers) == 4
+    for figure in figures_of(run).values():
+        assert png(figure).startswith(b"\x89PNG")
+
+
+def test_with_two_numbers_of_cores_there_is_no_curve_and_with_one_no_share() -> None:
+    assert set(experiment.figures(run_of(samples(4, rounds=4)))) == {"cost", "shares"}
+    alone = run_of(samples(4, rounds=4, sets=SETS[:1]))
+    assert set(experiment.figures(alone)) == {"cost"}
