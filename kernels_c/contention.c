@@ -35,6 +35,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // sched_getcpu, RUSAGE_THREAD
 #endif
+#include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -100,7 +101,7 @@ typedef struct mcs_node {
 
 // All that threads share, each part alone on its lines.
 typedef struct {
-  _Alignas(APART) int64_t phase; // samples that may begin; more than there are: none will
+  _Alignas(APART) int phase;     // samples that may begin; more than there are: none will
   int64_t begin_ns, end_ns;      // of the newest
   _Alignas(APART) int64_t ready; // how often a thread has come to wait for a sample, or ended
   _Alignas(APART) int64_t counter;
@@ -285,10 +286,10 @@ static void *contender_main(void *argument) {
   contention *all = mine->all;
   for (int64_t sample = 0; sample < all->samples; sample++) {
     contention_account *account = &all->accounts[sample * all->n + mine->number];
-    int64_t phase;
+    int phase;
     __atomic_fetch_add(&all->ready, 1, __ATOMIC_RELEASE);
     while ((phase = __atomic_load_n(&all->phase, __ATOMIC_ACQUIRE)) <= sample)
-      spin_pause();
+      syscall(SYS_futex, &all->phase, FUTEX_WAIT_PRIVATE, phase, NULL, NULL, 0);
     if (phase > all->samples) // they never came together
       break;
     while (clock_ns() < all->begin_ns - PREPARE_NS)
@@ -337,6 +338,13 @@ static int64_t counted_now(const contention *all) {
   return sum;
 }
 
+// Who sleeps until then gets its core at once from a program that has used it; who would spin until
+// then would have used it up.
+static void open_phase(contention *all, int phase) {
+  __atomic_store_n(&all->phase, phase, __ATOMIC_RELEASE);
+  syscall(SYS_futex, &all->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
 // A sample begins when all wait for it. Threads that were late once are waited for: each adds to
 // what others need, and the caller has a limit of its own.
 static int64_t conduct(contention *all, int64_t sample_ns, int64_t *counted) {
@@ -346,7 +354,7 @@ static int64_t conduct(contention *all, int64_t sample_ns, int64_t *counted) {
     int64_t before = counted_now(all);
     all->begin_ns = clock_ns() + BEGIN_NS;
     all->end_ns = all->begin_ns + sample_ns;
-    __atomic_store_n(&all->phase, sample + 1, __ATOMIC_RELEASE);
+    open_phase(all, (int)sample + 1);
     sleep_ns(BEGIN_NS + sample_ns);
     await_ready(all, (sample + 2) * all->n, INT64_MAX / 2);
     counted[sample] = counted_now(all) - before;
@@ -375,7 +383,7 @@ static int64_t run_all(contention *all, contender *threads, const int64_t *cpus,
   if (!error)
     error = conduct(all, sample_ns, counted);
   if (error)
-    __atomic_store_n(&all->phase, all->samples + 1, __ATOMIC_RELEASE);
+    open_phase(all, (int)all->samples + 1);
   for (int64_t i = 0; i < started; i++)
     pthread_join(threads[i].thread, NULL);
   return error;

@@ -235,7 +235,18 @@ def _tables(recording: Recording) -> dict[str, pd.DataFrame]:
     return {
         "use of the cores (classes of VTune)": use_of_time(recording),
         "states (ready: run-queue delay)": states[["tid", "name", *(f"{one}_s" for one in STATES)]],
-        "locks": locks[["name", "kind", "waits", "waiting_s", "ready_s", "longest_ms", "threads"]],
+        "locks": locks[
+            [
+                "name",
+                "kind",
+                "waits",
+                "waiting_s",
+                "ready_s",
+                "longest_ms",
+                "threads",
+                "on_its_line",
+            ]
+        ],
         **{
             f"critical path by {one}": table.drop(columns=[one], errors="ignore")
             for one, table in by.items()

@@ -57,8 +57,8 @@ class ContentionParams(Params):
         ge=0,
         le=10**6,
     )
-    trial_ms: float = parameter(1.0, "how long cores contend in each repeat", "ms", ge=0.1, le=1000)
-    repeats: int = parameter(4, "how often, in each trial", ge=1, le=100)
+    trial_ms: float = parameter(0.5, "how long cores contend in each repeat", "ms", ge=0.1, le=1000)
+    repeats: int = parameter(6, "how often, in each trial", ge=1, le=100)
     threshold_percent: float = parameter(
         10.0, "an operation takes longer, and a core gets less, from this on", "percent",
         gt=0, le=1000,
@@ -96,7 +96,7 @@ class Contention(Experiment):
     live_rounds = 2
     claims = CLAIMS
     columns = (
-        Column("round", "integer", "", "number of the round; comparisons are within", True, "key"),
+        Column("round", "integer", "", "number of the round", True, "key"),
         Column("position", "integer", "", "place of the trial in its round"),
         Column("kind", "text", "", f"what the cores did: {', '.join(KINDS)}", True, "key"),
         Column("cpus", "text", "", "the cores that did it at once, as 0-3,8", True, "key"),

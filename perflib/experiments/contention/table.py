@@ -29,7 +29,8 @@ class ContentionTable:
     """The samples of one run.
 
     A sample is valid where every thread had its core all the time. What a trial's repeats say is
-    their median; rounds are compared within, and intervals are those of batches (see
+    their median. Kinds are compared within batches of some rounds, not within rounds: beside other
+    programs few rounds have a valid sample of both. Intervals are those of batches, too (see
     ``perflib.stats.intervals``).
 
     Parameters
@@ -118,7 +119,7 @@ class ContentionTable:
     def more(
         self, kind: str, cpus: str | None, over: str, over_cpus: str | None, cores: float = 1.0
     ) -> Interval:
-        """How much longer the gap is than another, within rounds, in percent.
+        """How much longer the gap is than another, within batches, in percent.
 
         Parameters
         ----------
@@ -129,7 +130,7 @@ class ContentionTable:
         mine, other = self._of(kind, cpus), self._of(over, over_cpus)
         if mine is None or other is None:
             return NO_INTERVAL
-        return percent(t_interval(self._means(mine - other + math.log(cores))))
+        return percent(t_interval(self._means(mine) - self._means(other) + math.log(cores)))
 
     def valid_percent(self, kind: str, cpus: str | None) -> float:
         """Of the samples of a kind and set, how many are valid."""
@@ -184,8 +185,8 @@ class ContentionTable:
         rows = rows.assign(log_ns=np.log(rows["time_ns"] / rows["operations"]))
         wide = rows.groupby(["round", "cpus"])["log_ns"].median().unstack("cpus")
         wide = wide.reindex(index=self.rounds, columns=[self.all, self.alone])
-        both = wide.to_numpy(np.float64)
-        return percent(t_interval(self._means(both[:, 0] - both[:, 1])))
+        both = block_means(wide.to_numpy(np.float64), self.blocks)
+        return percent(t_interval(both[:, 0] - both[:, 1]))
 
     # --- precision --------------------------------------------------------------------------------
 

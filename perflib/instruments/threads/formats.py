@@ -154,9 +154,13 @@ META: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Lock:
-    """What threads wait for: its name, its kind (``LOCK_KINDS``), its address in its process."""
+    """What threads wait for: its name, its kind (``LOCK_KINDS``), its address in its process.
+
+    ``beside``: which other variables lie on its line of 64 bytes, by the symbol table.
+    """
 
     name: str
     kind: str
     address: int
     pid: int
+    beside: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from perflib.instruments.threads.formats import Lock
 from perflib.instruments.threads.symbols import Symbols
 
-__all__ = ["Locks", "kind_of", "name_locks"]
+__all__ = ["LINE_BYTES", "Locks", "kind_of", "name_locks"]
 
 _KINDS = (  # of the innermost function that is one of these
     (re.compile(r"pthread_(\w*_)?mutex|futex_lock_pi"), "mutex"),
@@ -29,6 +29,7 @@ _NOT_A_CALLER = re.compile(
     r"pthread_|lll_|futex|^(__)?(new_)?sem_|^std::|^_ZN?K?St|__gthread|^cnd_|^mtx_|^thrd_|"
     r"^\[unknown\]$|^(syscall|\[.*\])$"
 )
+LINE_BYTES = 64
 _NEAR_BYTES = 16  # between two words of one condition variable or read-write lock
 _MANY_WORDS = ("condition", "rwlock", "barrier")
 
@@ -96,8 +97,16 @@ class Locks:
         key = (lock.pid, program, lock.kind, place)
         if key not in self._numbers:
             self._numbers[key] = len(self.locks)
-            self.locks.append(replace(lock, name=name))
+            beside = _beside(symbols, lock.address, found[0]) if found is not None else ()
+            self.locks.append(replace(lock, name=name, beside=beside))
         return self._numbers[key]
+
+
+def _beside(symbols: Symbols, address: int, name: str) -> tuple[str, ...]:
+    """The other variables on the line of a lock in a static variable."""
+    begin = address // LINE_BYTES * LINE_BYTES
+    found = symbols.objects_within(begin, begin + LINE_BYTES)
+    return tuple(one for one in found if one != name)
 
 
 def _caller(stack: str) -> str:

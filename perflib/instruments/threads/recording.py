@@ -55,6 +55,7 @@ class _Lock(_Shape):
     kind: str
     address: int
     pid: int
+    beside: list[str] = []
 
 
 class _Lost(_Shape):
@@ -140,8 +141,7 @@ class Recording:
         threads = pd.DataFrame({name: table[name] for name in ("tid", "pid")})
         threads["name"] = pd.Series(names, dtype=object)
         threads["start_ns"], threads["end_ns"] = table["start_ns"], table["end_ns"]
-        fields = ("name", "kind", "address", "pid")
-        locks = [Lock(*(lock[field] for field in fields)) for lock in meta.pop("locks")]
+        locks = [Lock(**{**lock, "beside": tuple(lock["beside"])}) for lock in meta.pop("locks")]
         try:
             text = _read(folder / "stacks.txt").decode(errors="surrogateescape")
         except OSError as error:

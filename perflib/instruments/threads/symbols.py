@@ -116,6 +116,13 @@ class Symbols:
         module = self._module(address)
         return module.file.data.at(address - module.base) if module is not None else None
 
+    def objects_within(self, begin: int, end: int) -> list[str]:
+        """The variables with a byte from an address on, before another; by address."""
+        module = self._module(begin)
+        if module is None:
+            return []
+        return module.file.data.within(begin - module.base, end - module.base)
+
     def _row(self, address: int) -> Mapping | None:
         rows = (row for row in self._mappings if row.start <= address < row.end)
         return next(rows, None)

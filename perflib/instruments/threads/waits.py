@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from perflib.instruments.threads.formats import ALL, Selection
 from perflib.instruments.threads.intervals import waits
+from perflib.instruments.threads.lock_names import LINE_BYTES
 from perflib.instruments.threads.recording import Recording
 
 __all__ = ["lock_holders", "lock_waits", "longest_waits", "wait_paths"]
@@ -44,12 +47,36 @@ def lock_waits(recording: Recording, selection: Selection = ALL) -> pd.DataFrame
     pandas.DataFrame
         One row a lock that was waited for: lock (its number), name, kind, waits, waiting_s,
         ready_s (run-queue delay before it could go on), total_s (both: what the job's own clock
-        would show), longest_ms, threads (how many waited).
+        would show), longest_ms, threads (how many waited), on_its_line (what else lies on the
+        line of 64 bytes on which it begins: static variables, by the symbol table, and locks that
+        were waited for, by their addresses; whoever writes there disturbs whoever takes it).
     """
     found = waits(recording, selection)
     threads = _table(found).groupby("lock")["row"].nunique()
     table = _grouped(recording, found)
-    return table.assign(threads=threads[table["lock"]].to_numpy())
+    return table.assign(
+        threads=threads[table["lock"]].to_numpy(),
+        on_its_line=pd.Series(_on_lines(recording, table["lock"].tolist()), dtype=object),
+    )
+
+
+def _on_lines(recording: Recording, numbers: Sequence[int]) -> list[str]:
+    """Of each lock what else lies on its line."""
+    locks = recording.locks
+    by_line: dict[tuple[int, int], list[int]] = {}
+    for number in numbers:
+        lock = locks[number]
+        by_line.setdefault((lock.pid, lock.address // LINE_BYTES), []).append(number)
+    texts = []
+    for number in numbers:
+        mine = locks[number]
+        near = by_line[mine.pid, mine.address // LINE_BYTES]
+        others = [locks[one] for one in near if one != number and locks[one].kind != "join"]
+        if mine.kind == "join" or not mine.address:
+            others = []
+        heap = [f"{one.name} at {one.address:#x}" for one in others if one.name not in mine.beside]
+        texts.append(", ".join((*mine.beside, *heap)))
+    return texts
 
 
 def wait_paths(

@@ -75,6 +75,7 @@ _LOCKS = [
     listing.time("together", "total_s", _SECONDS),
     listing.time("longest", "longest_ms", _MILLISECONDS),
     listing.count("threads", "threads"),
+    listing.name("on its line", "on_its_line"),
 ]
 _OF_A_LOCK = [
     listing.percent("share", "percent"),

@@ -95,6 +95,11 @@ class SymbolTable:
             return None
         return _source_name(_string(self.strings, self.names[row])), address - self.starts[row]
 
+    def within(self, begin: int, end: int) -> list[str]:
+        """The symbols with a byte from an address on, before another; by address."""
+        rows = range(bisect.bisect_right(self.ends, begin), bisect.bisect_left(self.starts, end))
+        return [_source_name(_string(self.strings, self.names[row])) for row in rows]
+
 
 @dataclass(frozen=True)
 class Elf:
