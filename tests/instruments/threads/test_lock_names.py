@@ -42,6 +42,9 @@ class Static:
     def object_at(self, address: int) -> tuple[str, int] | None:
         return ("queue", address - 0x1000) if 0x1000 <= address < 0x1100 else None
 
+    def objects_within(self, begin: int, end: int) -> list[str]:
+        return ["hits", "queue"] if begin <= 0x1000 < end else ["queue"]
+
 
 STACKS = [
     "main;take;pthread_mutex_lock;__lll_lock_wait",
@@ -64,6 +67,12 @@ def test_words_of_one_kind_in_a_variable_are_one_lock() -> None:
     assert sorted(locks) == [("queue", "condition"), ("queue", "mutex"), ("queue", "mutex")]
     assert numbers[0] == numbers[2]
     assert len({numbers[0], numbers[1], numbers[3]}) == 3
+
+
+def test_what_else_lies_on_the_line_of_a_variable_is_kept() -> None:
+    table = np.array([(0x1008, 0, 1, 0), (0x1050, 0, 1, 1), (0x9000, 0, 1, 0)], dtype=KEY)
+    locks, numbers = name_locks(table, STACKS, {}, lambda _: cast("Symbols", Static()))
+    assert [locks[number].beside for number in numbers] == [("hits",), (), ()]
 
 
 def test_locks_on_the_heap_are_named_by_their_callers() -> None:

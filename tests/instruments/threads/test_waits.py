@@ -19,7 +19,15 @@ from perflib.instruments.threads.concurrency import (
     effective_concurrency,
     serial_parts,
 )
-from perflib.instruments.threads.formats import INTERVAL, LOST, SAMPLE, STATES, Selection, State
+from perflib.instruments.threads.formats import (
+    INTERVAL,
+    LOST,
+    SAMPLE,
+    STATES,
+    Lock,
+    Selection,
+    State,
+)
 from perflib.instruments.threads.intervals import states_in_bins
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.waits import (
@@ -200,6 +208,28 @@ def test_lock_waits_by_hand(recording: Recording) -> None:
     assert (only["waiting_s"], only["ready_s"]) == (178e-6, 10e-6)
     assert only["total_s"] == 188e-6
     assert only["longest_ms"] == 0.110
+
+
+def test_locks_on_one_line_are_named_beside_each_other(tmp_path: Path) -> None:
+    """Of one process; a join is none, and what the symbol table names is not named twice."""
+    locks = (
+        Lock("lock in take", "mutex", 0x1000, 100),
+        Lock("lock in give", "mutex", 0x1028, 100),
+        Lock("queue", "mutex", 0x1040, 100, ("hits",)),
+        Lock("other process", "mutex", 0x1008, 101),
+        Lock("pthread_join", "join", 0x1010, 100),
+    )
+    intervals = [
+        (100 * at, 100 * at + 50, State.WAITING, 0, -1, at, -1, -1) for at in range(len(locks))
+    ]
+    found = lock_waits(recording_of(tmp_path, [intervals], locks=locks))
+    beside = dict(zip(found["name"], found["on_its_line"], strict=True))
+    assert beside == {
+        "lock in take": "lock in give at 0x1028",
+        "lock in give": "lock in take at 0x1000",
+        "queue": "hits",
+        "other process": "",
+    }
 
 
 def test_paths_holders_and_the_longest(recording: Recording) -> None:

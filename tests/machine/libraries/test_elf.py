@@ -118,6 +118,16 @@ def test_an_address_is_named_with_its_offset(tmp_path: Path) -> None:
     assert elf.data.at(start + 4999) == ("zeroed", 4999)
 
 
+def test_what_overlaps_a_range_is_what_a_walk_over_all_finds(tmp_path: Path) -> None:
+    data = read_elf(compiled(tmp_path)).data
+    edges = sorted({edge + step for start, end, _ in data for edge in (start, end)
+                    for step in (-1, 0, 1)})  # fmt: skip
+    for begin in edges:
+        for end in (begin + 1, begin + 64):
+            walked = [name for low, high, name in data if low < end and high > begin]
+            assert data.within(begin, end) == walked
+
+
 def test_header() -> None:
     found = header(Path(sys.executable))
     assert found is not None
