@@ -136,7 +136,7 @@ class MemoryLoad(Experiment):
     tables = {
         "curve": "latency and bandwidth at each rate, with intervals, and how much latency rose",
         "summary": "idle latency, latency at the highest rate, the most that was moved, the knee",
-        "bandwidth": "what each core alone, and all of a node, move: with intervals, and best of n",
+        "bandwidth": "what each core alone, and all of a node, move from the memory of each node",
     }
     plots = {
         "curve": "latency of a load against the bandwidth that other cores use",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perflib.experiments.memory_load import MemoryLoadParams
     from perflib.framework.experiment import Session
 
-__all__ = ["array_bytes", "pairs_of", "pilot", "plan", "take"]
+__all__ = ["array_bytes", "configurations", "pairs_of", "pilot", "plan", "take"]
 
 _MIB = 1 << 20
 _ARRAYS = 4.1  # a node: three that are streamed, one that is chased, with the order of its lines
@@ -194,19 +194,21 @@ def pilot(params: MemoryLoadParams, plan: Mapping[str, Any]) -> dict[str, Any]:
                 loads = calibrate_loads(arrays, pair, params.trial_ms)
             rates = params.rates if pair.stream_cpus else []
             delays.append(calibrate_delays(streams, pair, params.traffic, rates) if rates else [])
-    made = _configurations(params, pairs, kinds, delays)
+    made = configurations(params, pairs, kinds, delays)
     return {"loads": loads, "configurations": made, "absent": absent}
 
 
-def _configurations(
+def configurations(
     params: MemoryLoadParams,
     pairs: Sequence[Pair],
     kinds: Sequence[str],
     delays: Sequence[Sequence[int]],
 ) -> list[Configuration]:
-    """Of each pair the curve; of local memory, each core alone; of all, a node's cores together.
+    """Of each pair the curve, and bandwidths: a node's cores together, and each core alone.
 
     Bandwidths take longer, and scatter less: each kind comes in every third round, for all cores.
+    Of other nodes' memory each core alone moves the curve's traffic only: there are as many cells
+    as cores times nodes.
     """
     made = []
     for place, pair in enumerate(pairs):
@@ -220,15 +222,14 @@ def _configurations(
             ]
             made.append(Configuration(place, "latency", others, traffic, "memory"))
         mine = tuple(cpu for cpu in params.resolved_cores() if _on_node(pair, cpu))
-        sets = [mine]
-        if pair.memory_node == pair.core_node and len(mine) > 1:
-            sets += [(cpu,) for cpu in mine]
+        local = pair.memory_node == pair.core_node
         made += [
             Configuration(
                 place, "bandwidth", cpus, kind, "memory", every=_SELDOM, phase=number % _SELDOM
             )
-            for cpus in sets
+            for cpus in dict.fromkeys([mine, *((cpu,) for cpu in mine)])
             for number, kind in enumerate(kinds)
+            if local or cpus == mine or kind == traffic
         ]
     return made
 

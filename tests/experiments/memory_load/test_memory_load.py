@@ -159,6 +159,21 @@ def test_a_thread_of_the_chases_core_does_not_stream() -> None:
     assert alone.stream_cpus == ()
 
 
+def test_each_core_alone_is_measured_with_the_memory_of_each_node() -> None:
+    """Of other nodes' memory by the curve's traffic only."""
+    found = pairs_of([0, 1, 2, 3], places({0: 0, 1: 0, 2: 1, 3: 1}))
+    given = params(cores=[0], kinds="read,triad", rates=[50])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "topology", lambda: places({0: 0, 1: 0, 2: 1, 3: 1}))
+        patch.setattr(MemoryLoadParams, "resolved_cores", lambda _: [0, 1, 2, 3])
+        made = measure.configurations(given, found, ["read", "triad"], [[1]] * 4)
+    alone = {(found[one.pair].memory_node, one.cpus, one.kind) for one in made
+             if one.what == "bandwidth" and len(one.cpus) == 1}  # fmt: skip
+    reads = {(node, (cpu,), "read") for node in (0, 1) for cpu in range(4)}
+    assert alone == reads | {(0, (0,), "triad"), (0, (1,), "triad"), (1, (2,), "triad"),
+                             (1, (3,), "triad")}  # fmt: skip
+
+
 def test_waits_hide_behind_what_a_burst_takes_anyway() -> None:
     assert delays_of([100], 50.0, 60.0, 0.25) == [0]
     found = delays_of([10, 50, 90], 50.0, 10.0, 0.25)
@@ -489,6 +504,12 @@ def test_each_pair_of_nodes_is_measured_and_reported(monkeypatch: pytest.MonkeyP
     summary = experiment.derived(made)["summary"]()
     pairs = summary[["memory_node", "core_node"]].to_numpy().tolist()
     assert pairs == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    bandwidth = experiment.derived(made)["bandwidth"]()
+    alone = bandwidth[bandwidth["kind"] == "read"]
+    cells = set(alone[["memory_node", "core_node", "streams"]].itertuples(index=False, name=None))
+    every = {(memory, core, str(CPUS[core])) for memory in (0, 1) for core in (0, 1)}
+    assert cells <= every, "a busy machine has time for fewer rounds"
+    assert cells
     rises = [one for one in experiment.analyse(made) if one.of.name == "latency_rises"]
     assert [one.about["cpu"] for one in rises] == [CPUS[0], CPUS[1]] * 2
     assert len(experiment.figures(made)) == 2
