@@ -24,6 +24,8 @@
  *     SHARED_HERE  as EXCLUSIVE, then the requester loaded: an exchange only asks the owner to
  *                  give up its copy; a load is a hit, for control
  *     OWNED_HERE   the owner wrote, then the requester loaded: as before, where there is Owned
+ *     LAST_LEVEL   the owner wrote, then read so much else that its own caches have let go of it:
+ *                  from the last-level cache where the owner's lines go, its own die's or slice's
  *
  * SHARED, FORWARD and OWNED need a third processor: of two, only the requester could be the other
  * reader, and then it would have the line. No instruction shows the state of a line; that it was
@@ -74,6 +76,7 @@ enum {
   COHERENCE_INVALID,
   COHERENCE_SHARED_HERE,
   COHERENCE_OWNED_HERE,
+  COHERENCE_LAST_LEVEL,
   COHERENCE_STATES
 };
 enum { COHERENCE_LOAD, COHERENCE_EXCHANGE, COHERENCE_ACCESSES };
@@ -177,12 +180,19 @@ int64_t coherence_transfer(int64_t owner_cpu, int64_t requester_cpu, int64_t thi
     failed = check_cpus(cpus, members);
   if (failed)
     return failed;
-  team *t = team_make(sizeof(coherence_lines), repeats, (size_t)lines * TEXT_PAGE);
+  size_t others = preparations[state].evicted ? lines_evicting_bytes() : 0;
+  team *t = team_make(sizeof(coherence_lines), repeats, (size_t)lines * TEXT_PAGE + others);
   if (t == NULL)
     return text_failed(COHERENCE_MEMORY, errno);
   coherence_lines *job = t->job;
   *job = (coherence_lines){
-      .state = state, .access = access, .layout = layout, .lines = (uint32_t)lines, .seed = seed};
+      .state = state,
+      .access = access,
+      .layout = layout,
+      .lines = (uint32_t)lines,
+      .seed = seed,
+      .evicting_bytes = others,
+  };
   lines_plan(job);
   set_cpus(t, cpus, members);
   t->turn = -1; // until the memory is there

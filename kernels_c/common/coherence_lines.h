@@ -14,7 +14,10 @@
 #include "coherence_team.h"
 
 enum { LINE = 64, LINE_PLACES = 64 };
-enum { WRITE, FLUSH, LOAD, REQUEST, CHECK, ACTS_MOST = 6 };
+enum { WRITE, FLUSH, LOAD, EVICT, REQUEST, CHECK, ACTS_MOST = 6 };
+// Of the second-level cache, which holds what the first does on all processors that this runs on:
+// so many times its size is read. 2 MiB where its size is not known.
+enum { LINES_EVICTING = 3, LINES_UNKNOWN_CACHE = 2 << 20, LINES_MOST_CACHE = 16 << 20 };
 
 typedef struct {
   uint64_t next, author, sample, reader;
@@ -29,6 +32,7 @@ typedef struct {
   coherence_act script[ACTS_MOST];
   uint32_t lines;
   uint64_t seed;
+  size_t evicting_bytes; // behind the lines' pages
   uint32_t at[COHERENCE_LINES], order[COHERENCE_LINES];
 } coherence_lines;
 
@@ -36,7 +40,7 @@ typedef struct {
 // (Forward); who wrote keeps the duty to answer after others have loaded, where a protocol allows
 // it (Owned), and has otherwise written its line back.
 static const struct {
-  int writer, flushed, loaders[2];
+  int writer, flushed, loaders[2], evicted;
 } preparations[COHERENCE_STATES] = {
     [COHERENCE_LOCAL] = {REQUESTER, 0, {NOBODY, NOBODY}},
     [COHERENCE_MODIFIED] = {OWNER, 0, {NOBODY, NOBODY}},
@@ -47,6 +51,7 @@ static const struct {
     [COHERENCE_INVALID] = {OWNER, 1, {NOBODY, NOBODY}},
     [COHERENCE_SHARED_HERE] = {OWNER, 1, {OWNER, REQUESTER}},
     [COHERENCE_OWNED_HERE] = {OWNER, 0, {REQUESTER, NOBODY}},
+    [COHERENCE_LAST_LEVEL] = {OWNER, 0, {NOBODY, NOBODY}, 1},
 };
 
 static inline int lines_need_third(int state) {
@@ -63,6 +68,7 @@ static inline void lines_plan(coherence_lines *job) {
   lines_add_act(job, preparations[job->state].flushed ? OWNER : NOBODY, FLUSH);
   for (int i = 0; i < 2; i++)
     lines_add_act(job, preparations[job->state].loaders[i], LOAD);
+  lines_add_act(job, preparations[job->state].evicted ? OWNER : NOBODY, EVICT);
   lines_add_act(job, REQUESTER, REQUEST);
   lines_add_act(job, OWNER, CHECK);
   uint64_t random = job->seed;
@@ -110,6 +116,19 @@ static inline void lines_flush(team *t, coherence_lines *job) {
 static inline void lines_load(team *t, coherence_lines *job) {
   for (uint32_t i = 0; i < job->lines; i++)
     (void)*(volatile uint64_t *)(t->memory + job->at[i]);
+  __builtin_ia32_mfence();
+}
+
+static inline size_t lines_evicting_bytes(void) {
+  long found = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  size_t cache = found > 0 && found <= LINES_MOST_CACHE ? (size_t)found : LINES_UNKNOWN_CACHE;
+  return LINES_EVICTING * cache;
+}
+
+static inline void lines_evict(team *t, coherence_lines *job) {
+  const unsigned char *others = t->memory + job->lines * TEXT_PAGE;
+  for (size_t i = 0; i < job->evicting_bytes; i += LINE)
+    (void)*(volatile const uint64_t *)(others + i);
   __builtin_ia32_mfence();
 }
 
@@ -196,6 +215,9 @@ static inline void lines_act(team *t, int role, int act, int64_t number) {
   case LOAD:
     lines_load(t, job);
     break;
+  case EVICT:
+    lines_evict(t, job);
+    break;
   case REQUEST:
     lines_request(t, job, number, sample);
     break;
@@ -210,7 +232,8 @@ static inline void lines_act(team *t, int role, int act, int64_t number) {
 // first, which so lies on the owner's NUMA node, and has the last word on each sample.
 static inline int lines_work(team *t, int role) {
   const coherence_lines *job = t->job;
-  if (role == OWNER && text_touch_shuffled(t->memory, job->lines * TEXT_PAGE, job->seed) != 0)
+  size_t bytes = job->lines * TEXT_PAGE + job->evicting_bytes;
+  if (role == OWNER && text_touch_shuffled(t->memory, bytes, job->seed) != 0)
     return 0;
   if (role == OWNER)
     team_pass(t, 0);

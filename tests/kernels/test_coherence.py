@@ -30,7 +30,7 @@ three_cpus = pytest.mark.skipif(len(CPUS) < 3, reason="three processors are need
 LONG_NS = 60_000_000_000
 STATES = [
     "LOCAL", "MODIFIED", "EXCLUSIVE", "SHARED", "FORWARD", "OWNED", "INVALID", "SHARED_HERE",
-    "OWNED_HERE",
+    "OWNED_HERE", "LAST_LEVEL",
 ]  # fmt: skip
 PROTOCOLS = ["CAS_ONE_LINE", "WRITE_READ_TWO_LINES", "ONE_WAY_MESSAGE"]
 WITH_THIRD = {"SHARED", "FORWARD", "OWNED"}

@@ -31,7 +31,12 @@ from perflib.experiments.core_pairs.coherence.claims import (
     PREPARED,
     PROTOCOL,
 )
-from perflib.experiments.core_pairs.coherence.names import ACCESSES, PROTOCOLS, STATES
+from perflib.experiments.core_pairs.coherence.names import (
+    ACCESSES,
+    PROTOCOLS,
+    STATES,
+    USUAL_STATES,
+)
 from perflib.framework.experiment import Experiment
 from perflib.framework.params import AnyWords, Params, budget, parameter
 from perflib.framework.schema import Column
@@ -59,9 +64,10 @@ class CoherenceParams(Params):
         "(round trip), one_way_message; an empty list: none",
     )
     states: AnyWords = parameter(
-        list(STATES),
-        "the line's state when it is taken; shared, forward and owned need a third core; an "
-        "empty list: none",
+        list(USUAL_STATES),
+        "the line's state when it is taken; shared, forward and owned need a third core; "
+        "last_level, which takes longer, must be named: the owner's caches have given the line up "
+        "to the last one; an empty list: none",
     )
     accesses: AnyWords = parameter(
         list(ACCESSES), "what the other core does with the line: load, write (an exchange), or both"

@@ -38,7 +38,7 @@ __all__ = ["findings", "tables"]
 
 _SPREAD, _NEIGHBOURS, _ASCENDING, _BOTH = LAYOUTS
 # Of each access: the states that the line is fetched in from elsewhere, and those with a copy here.
-_FROM_CORES = ("modified", "exclusive", "shared", "forward", "owned")
+_FROM_CORES = ("modified", "exclusive", "shared", "forward", "owned", "last_level")
 _HERE = ("shared_here", "owned_here")
 _DOING = {"load": "loading", "write": "writing"}
 _MIGRATED = 50.0  # percent: a hardware thread, a core nearby and one farther off differ by more

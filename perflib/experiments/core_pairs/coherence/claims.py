@@ -27,6 +27,7 @@ COPIES: Mapping[str, str] = {
     "owned": "has modified and then shared with a third (Owned, where there is such a state)",
     "shared_here": "shares with this one",
     "owned_here": "modified before this one loaded it",
+    "last_level": "modified and has given up to the last-level cache",
 }
 
 CONTROL = Claim(

@@ -29,6 +29,7 @@ _STATES = {
     "invalid": "invalid (from memory)",
     "shared_here": "shared, a copy here",
     "owned_here": "modified there, a copy here",
+    "last_level": "in the owner's last-level cache",
 }
 _FARTHEST = 5.0  # an interval of two batches can extend anywhere
 _LABELS = "owner, CPU", "requester, CPU"

@@ -12,6 +12,7 @@ __all__ = [
     "LAYOUT_CONTROL",
     "PROTOCOLS",
     "STATES",
+    "USUAL_STATES",
     "WITH_THIRD",
     "main_of",
     "way_of",
@@ -19,8 +20,9 @@ __all__ = [
 
 STATES = (
     "local", "modified", "exclusive", "shared", "forward", "owned", "invalid", "shared_here",
-    "owned_here",
+    "owned_here", "last_level",
 )  # fmt: skip
+USUAL_STATES = STATES[:-1]  # all that is measured unless it is named: the last takes longer
 WITH_THIRD = ("shared", "forward", "owned")
 ACCESSES = ("load", "write")
 LAYOUTS = ("spread shuffled", "neighbours shuffled", "spread ascending", "neighbours ascending")
@@ -36,7 +38,7 @@ CHASED = "modified load"  # what the layouts are the control of
 
 def main_of(whats: Sequence[str]) -> str | None:
     """The one whose matrix stands for all: ``cas_one_line``, or the next best."""
-    wanted = (*PROTOCOLS, CHASED, "modified write", *whats)
+    wanted = (*PROTOCOLS, CHASED, "modified write", "last_level load", *whats)
     return next((name for name in wanted if name in whats), None)
 
 

@@ -13,7 +13,7 @@ from perflib.experiments import get
 from perflib.experiments.core_pairs.coherence.names import (
     LAYOUTS,
     PROTOCOLS,
-    STATES,
+    USUAL_STATES,
     way_of,
 )
 from perflib.experiments.core_pairs.coherence.table import CoherenceTable
@@ -357,7 +357,7 @@ def test_figures_of_two_cores(two: pd.DataFrame) -> None:
         if row.what == "modified load"
     )
     assert expected in written
-    assert len(states.get_yticklabels()) == len(STATES)
+    assert len(states.get_yticklabels()) == len(USUAL_STATES)
     control = drawn["control"].axes[0]
     assert [tick.get_text() for tick in control.get_yticklabels()] == [
         name.replace(" ", ", ") for name in LAYOUTS
@@ -427,3 +427,19 @@ def test_the_machine_of_the_simulation_is_like_a_real_one() -> None:
     """What analysis and figures ask of a machine's description is there."""
     described = machine(FOUR)
     assert {"cpu", "where", "node", "siblings"} <= set(described["cpus"][0])
+
+
+def test_local_and_distant_last_level_caches_are_groups_with_their_latencies() -> None:
+    """Two dies: what a line costs that lies in this one's last-level cache, and in the other's."""
+    dies, near_ns = ((0, 1, 2), (3, 4, 5)), 17.0
+    rows = samples(groups=dies, rounds=8, layouts=None, far=3.0,
+                   whats=["local load", "last_level load", "invalid load"],
+                   changed={"last_level load": near_ns})  # fmt: skip
+    found = findings(rows, dies)
+    assert (found["groups"].verdict, found["groups"].effect) == ("supported", 2)
+    assert found["groups"].about == {"what": "last_level load (one line)"}
+    assert found["last_level load"].verdict == "supported", "nearer than memory"
+    table = CoherenceTable(rows).state_latencies()
+    (row,) = table[table["state"] == "last_level"].to_dict("records")
+    assert row["nearest_ns"] == pytest.approx(near_ns, rel=0.1)
+    assert row["farthest_ns"] == pytest.approx(3 * near_ns, rel=0.1)

@@ -18,7 +18,7 @@ from perflib.experiments.core_pairs.coherence import CoherenceParams, measure, t
 from perflib.experiments.core_pairs.coherence.names import (
     LAYOUTS,
     PROTOCOLS,
-    STATES,
+    USUAL_STATES,
     WITH_THIRD,
 )
 from perflib.experiments.core_pairs.coherence.plan import Configuration, configurations_of
@@ -103,7 +103,7 @@ def test_more_pairs_at_once_than_there_are() -> None:
 @real
 def test_of_two_cores_there_is_no_third() -> None:
     plan = plan_of(cores=CPUS[:2])
-    assert plan["states"] == [state for state in STATES if state not in WITH_THIRD]
+    assert plan["states"] == [state for state in USUAL_STATES if state not in WITH_THIRD]
     with pytest.raises(UserError, match="states: shared, owned need a third core"):
         plan_of(cores=CPUS[:2], protocols=[], states=["shared", "owned"])
 
@@ -146,7 +146,7 @@ def test_two_cores_stand_for_a_group_not_two_threads_of_one() -> None:
     plan = plan_of(cores=list(range(16)))
     assert plan["near"] == [[0, 1], [4, 5]]
     assert plan_of(cores=[0, 8, 5])["near"] == [[0, 8], [5]], "unless there is nothing else"
-    assert plan["states"] == list(STATES)
+    assert plan["states"] == list(USUAL_STATES)
 
 
 @real
@@ -192,7 +192,7 @@ def test_a_run_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     (path,) = runs_dir().glob("coherence-*.parquet")
     run = load(path.stem)
     made = run.samples
-    states = [state for state in STATES if state not in WITH_THIRD]
+    states = [state for state in USUAL_STATES if state not in WITH_THIRD]
     main_rows = made[made["control"] == ""]
     assert set(main_rows["what"]) == {
         *PROTOCOLS, *(f"{state} {access}" for state in states for access in ("load", "write")),

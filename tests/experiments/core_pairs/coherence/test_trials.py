@@ -113,7 +113,7 @@ def test_the_control_is_on_the_first_pair() -> None:
 
 def test_whats_are_every_protocol_and_every_access_in_every_state() -> None:
     whats = whats_of(PROTOCOLS, STATES, ACCESSES, 48)
-    assert len(whats) == len({what.name for what in whats}) == 3 + 9 * 2
+    assert len(whats) == len({what.name for what in whats}) == 3 + 10 * 2
     assert [what.kind for what in whats].count("protocol") == 3
     assert {what.layout for what in whats if what.kind == "transfer"} == {"spread shuffled"}
     assert [what.layout for what in control_layouts(512)] == list(LAYOUTS)
