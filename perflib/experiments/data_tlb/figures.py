@@ -1,0 +1,77 @@
+"""The figure of the data TLBs, drawn from the table of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from perflib.experiments.data_tlb.analyse import tables
+from perflib.framework.plots import intervals, log_ticks, once_each, pages
+from perflib.model.run import Run
+
+__all__ = ["loads", "plots"]
+
+_WORDS = {"spread": "one line a page", "packed": "as many lines, side by side"}
+_BESIDE = 1.4
+
+
+def plots(run: Run) -> dict[str, Callable[[], Figure]]:
+    """How the figure is drawn."""
+    made = tables(run)
+    return {"loads": lambda: loads(made["loads"](), made["knees"](), made["entries"]())}
+
+
+def loads(frame: pd.DataFrame, knees: pd.DataFrame, entries: pd.DataFrame) -> Figure:
+    """Time of a load through lines on many and on few pages, and what many pages cost.
+
+    One column of panels for each kind of pages.
+    """
+    backings = list(frame["backing"].unique())
+    figure = Figure(figsize=(5.6 * len(backings) + 2.4, 6.6))
+    panels = figure.subplots(2, len(backings), sharex="col", squeeze=False)
+    for (above, below), backing in zip(panels.T, backings, strict=True):
+        mine = frame[frame["backing"] == backing]
+        for i, (kind, words) in enumerate(_WORDS.items()):
+            ends = (mine[f"{end}{kind}_ns"] for end in ("", "low_", "high_"))
+            intervals(above, mine["pages"], *ends, color=f"C{i}", label=words)
+        ends = (mine[name] for name in ("extra_ns", "low_extra_ns", "high_extra_ns"))
+        intervals(below, mine["pages"], *ends, color="C0", label="one a page less side by side")
+        times = mine[["spread_ns", "packed_ns"]].to_numpy(np.float64)
+        low, high = float(np.nanmin(times)), float(np.nanmax(times))
+        log_ticks(above.yaxis, low / _BESIDE, high * _BESIDE**2)
+        _knee_marks(below, knees[knees["backing"] == backing])
+        for axes in (above, below):
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+            _entry_marks(axes, entries[entries["backing"] == backing])
+            once_each(axes)
+        below.axhline(0, color="0.3", lw=0.8)
+        above.set(title=pages(str(backing)), ylabel="time of a load (ns)")
+        below.set(xlabel="pages with a line", ylabel="what many pages cost a load (ns)")
+    return figure
+
+
+def _knee_marks(axes: Axes, knees: pd.DataFrame) -> None:
+    """Each knee: where the rise begins, shaded, and where half of it has come."""
+    least = axes.get_xlim()[0]
+    for _, knee in knees.iterrows():
+        low, high = float(knee["low_pages"]), float(knee["high_pages"])
+        label = "the rise begins, 95 % interval"
+        axes.axvspan(max(low, least), high, color="C3", alpha=0.15, lw=0, label=label)
+        axes.axvline(float(knee["half_pages"]), color="C3", lw=1.5, label="half of it has come")
+
+
+def _entry_marks(axes: Axes, entries: pd.DataFrame) -> None:
+    """The entries that are reported or published."""
+    for _, row in entries.iterrows():
+        origin = "" if row["origin"] == "CPUID" else f" ({row['origin']})"
+        axes.axvline(row["entries"], color="C4", ls="--", lw=1.2)
+        axes.text(
+            row["entries"], 0.02, f" level {row['level']}: {row['entries']} entries{origin}",
+            color="C4", fontsize="x-small", rotation=90, va="bottom", ha="right",
+            transform=axes.get_xaxis_transform(),
+        )  # fmt: skip
