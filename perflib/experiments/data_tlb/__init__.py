@@ -6,17 +6,23 @@ the pages. Lines and caches are the same, so what differs is translation.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from perflib.experiments.data_tlb.claims import FIRST, SECOND
+from pydantic import BeforeValidator, Field, model_validator
+
+from perflib.experiments.data_tlb.claims import FIRST, SECOND, WAYS
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.page_claims import HUGE_PAGES
-from perflib.framework.params import Params, Words, budget, parameter, precision
+from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
 from perflib.framework.schema import Column
 
 __all__ = ["LINES", "DataTlb", "DataTlbParams", "experiment"]
+
+Strides = Annotated[list[Annotated[int, Field(ge=2, le=512)]], BeforeValidator(split_items)]
 
 LINES = ("spread", "packed")
 
@@ -24,7 +30,7 @@ LINES = ("spread", "packed")
 class DataTlbParams(Params):
     """How many pages, of which kinds, and what counts as a TLB's knee."""
 
-    budget_s: float = budget(40.0)
+    budget_s: float = budget(60.0)
     precision_percent: float = precision(
         1.0,
         "the half-width of what a load through many pages costs, as usual among the sizes, in "
@@ -45,6 +51,12 @@ class DataTlbParams(Params):
     )
     largest_huge_pages: int = parameter(
         128, "the most pages of 2 MiB, no more than a quarter of the free memory", ge=32, le=8192
+    )
+    strides: Strides = parameter(
+        [4, 16, 32, 64],
+        "the ways are looked for with pages of 4 KiB so far apart: powers of two, ascending; "
+        "'none' leaves that out",
+        "pages",
     )
     sizes_per_doubling: int = parameter(
         6, "how many numbers of pages there are from one to twice as many", ge=2, le=16
@@ -74,6 +86,18 @@ class DataTlbParams(Params):
         le=100,
     )
 
+    @model_validator(mode="after")
+    def _strides_are_powers_of_two(self) -> DataTlbParams:
+        for before, stride in itertools.pairwise([1, *self.strides]):
+            if stride & (stride - 1):
+                nearest = 1 << round(math.log2(stride))
+                msg = f"strides: {stride} is no power of two; the nearest is {nearest}"
+                raise ValueError(msg)
+            if stride <= before:
+                msg = f"strides: {stride} comes after {before}; give them ascending, each once"
+                raise ValueError(msg)
+        return self
+
 
 class DataTlb(Experiment):
     """Dependent loads, one line a page, beside as many lines on few pages."""
@@ -85,7 +109,7 @@ class DataTlb(Experiment):
     Params = DataTlbParams
     x86_only = True
     presets = {
-        "quick": {"budget_s": 20.0},
+        "quick": {"budget_s": 30.0},
         "full": {"budget_s": 300.0, "cores": "groups", "precision_percent": 0.2},
     }
     columns = (
@@ -103,6 +127,14 @@ class DataTlb(Experiment):
         Column("backing", "text", "", "the pages that were requested: 4k, thp ...", True, "key"),
         Column("lines", "text", "", "one a page (spread), or side by side (packed)", True, "key"),
         Column("pages", "integer", "", "pages that have a line, if spread", True, "key", least=1),
+        Column(
+            "stride",
+            "integer",
+            "",
+            "from one such page to the next, in pages; 1 where it is missing",
+            role="key",
+            least=1,
+        ),
         Column(
             "load_ns",
             "number",
@@ -131,14 +163,18 @@ class DataTlb(Experiment):
             "false: its pages or core were not what they should be; it is not used",
         ),
     )
-    claims = (FIRST, SECOND, HUGE_PAGES)
+    claims = (FIRST, SECOND, WAYS, HUGE_PAGES)
     tables = {
         "loads": "time of a load through lines of many and of few pages, and what many cost",
         "knees": "where loads begin to take longer, where half of that has come, and what it costs",
+        "ways": "how many pages fit the first level if their numbers are so far apart",
         "entries": "entries of the data TLBs: reported, or published, by level and size of pages",
         "page_control": "time of a load through few and through many pages, on each kind of pages",
     }
-    plots = {"loads": "time of a load against the number of pages, and the knees"}
+    plots = {
+        "loads": "time of a load against the number of pages, and the knees",
+        "ways": "the same for pages whose numbers are far apart",
+    }
 
     def system_settings(self, params: Any, plan: Mapping[str, Any]) -> Mapping[str, str]:
         """Those that were requested, and the huge pages of a backing that reserves them."""

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from perflib.experiments.data_tlb import LINES
-from perflib.experiments.data_tlb.claims import FIRST, SECOND
+from perflib.experiments.data_tlb.claims import FIRST, SECOND, WAYS
 from perflib.experiments.data_tlb.table import Entries, Rise, TlbTable
 from perflib.experiments.data_tlb.trials import page_bytes
+from perflib.experiments.data_tlb.ways import Ways, find_ways
 from perflib.framework.knees import at_level, no_knee
 from perflib.framework.page_control import PageControl
 from perflib.measure.pages.text_backings import SMALL_PAGES
@@ -20,11 +21,11 @@ from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.sentences import size
 from perflib.stats.decide import Decision, Reason
-from perflib.stats.interval import NO_INTERVAL, percent
+from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import t_interval
 from perflib.stats.knees import Knees
 
-__all__ = ["findings", "rise_of", "tables"]
+__all__ = ["findings", "rise_of", "tables", "ways_of"]
 
 _EARLY = 1.25  # a rise that begins so much below its half is said to begin early
 _ROOM = 1.5  # of a level's entries there must be so many times as many pages
@@ -40,6 +41,8 @@ def findings(run: Run) -> list[Finding]:
         levels = (1, 2) if backing == SMALL_PAGES else (1,)
         prevented = None if backing == SMALL_PAGES else control.prevents(backing)
         found += [_entries(run, table, backing, level, prevented) for level in levels]
+    if table.strides:
+        found.append(_ways(run, table))
     return found
 
 
@@ -115,18 +118,69 @@ def _decision(
     return at_level(rise.half, known, run.params["knee_percent"], begins)[0]
 
 
+def _ways(run: Run, table: TlbTable) -> Finding:
+    """Does one set of the first level hold as many pages as ways are reported?"""
+    known = Entries.of(run.provenance.get("machine", {}), SMALL_PAGES)
+    seen = ways_of(table, known)
+    ways = known.ways
+    decision = Decision("inconclusive", (seen.why,))
+    if seen.sets and ways is None:
+        decision = Decision("inconclusive", (seen.why, Reason("reach_unknown")))
+    elif seen.sets and ways is not None:
+        low, high = seen.fit.low, seen.fit.high
+        if low <= ways < high:
+            decision = Decision("supported", (seen.why,))
+        else:
+            ends = {"least": low, "most": high}
+            decision = Decision("refuted", (Reason("elsewhere", ends), seen.why))
+    said = [Reason("published", {"origin": known.origin})] if ways and known.origin else []
+    return WAYS.found(
+        Decision(decision.verdict, (*decision.reasons, *said)),
+        seen.fit,
+        about={"backing": SMALL_PAGES},
+        facts={"ways": ways if ways is not None else "unknown"},
+        evidence={
+            "ways": ways,
+            "sets": seen.sets,
+            "fit_pages": {
+                str(stride): None if one is None else list(one)
+                for stride, one in _fit(table).items()
+            },
+        },
+    )
+
+
+def ways_of(table: TlbTable, known: Entries) -> Ways:
+    """What the pages that fit at each distance say of the first level's sets."""
+    rise = rise_of(1, table.rises(SMALL_PAGES), known)
+    return find_ways(None if rise is None else _held(rise), _fit(table))
+
+
+def _held(rise: Rise) -> Interval:
+    """The most pages that surely fit, to the fewest that do not."""
+    return Interval(rise.half.effect, rise.knee.size.low, rise.half.high)
+
+
+def _fit(table: TlbTable) -> dict[int, Interval | None]:
+    rises = {stride: table.rises_apart(stride) for stride in table.strides}
+    return {stride: _held(found[0]) if found else None for stride, found in rises.items()}
+
+
 # --- tables --------------------------------------------------------------------------------------
 
 
 def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     """The derived tables; see ``DataTlb.tables``."""
     table = TlbTable(run.samples)
-    return {
+    made = {
         "loads": lambda: _loads(table),
         "knees": lambda: _knees(table),
         "entries": lambda: _known(run, table),
         "page_control": PageControl.of(run).table,
     }
+    if table.strides:
+        made["ways"] = lambda: _apart(table)
+    return made
 
 
 def _loads(table: TlbTable) -> pd.DataFrame:
@@ -159,6 +213,24 @@ def _knees(table: TlbTable) -> pd.DataFrame:
     columns = ["backing", "begins_pages", "low_pages", "high_pages"]
     columns += ["half_pages", "low_half_pages", "high_half_pages", "cost_ns", "p"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _apart(table: TlbTable) -> pd.DataFrame:
+    """By distance and number of pages, how many times as long a load takes as through few lines.
+
+    ``fit_pages`` to ``high_fit_pages``: the most pages that surely fit at that distance, and the
+    fewest that do not; NaN where no knee was seen.
+    """
+    parts = []
+    fit = _fit(table)
+    for stride in table.strides:
+        ends = np.exp([tuple(t_interval(column)) for column in table.far_apart(stride).T])
+        frame = pd.DataFrame(ends, columns=["ratio", "low_ratio", "high_ratio"])
+        frame.insert(0, "pages", table.pages(SMALL_PAGES, stride))
+        frame.insert(0, "stride", stride)
+        held = fit[stride] or NO_INTERVAL
+        parts.append(frame.assign(fit_pages=held.low, high_fit_pages=held.high))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _known(run: Run, table: TlbTable) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perflib.framework.page_claims import NOT_BACKED
 from perflib.model.claim import Claim
 
-__all__ = ["FIRST", "SECOND"]
+__all__ = ["FIRST", "SECOND", "WAYS"]
 
 
 def _entries(name: str, subject: str, level: str) -> Claim:
@@ -50,3 +50,34 @@ def _entries(name: str, subject: str, level: str) -> Claim:
 
 FIRST = _entries("first_level", "data TLB {page}", "first-level data TLB")
 SECOND = _entries("second_level", "second-level TLB {page}", "second-level TLB")
+
+WAYS = Claim(
+    name="ways",
+    kind="description",
+    subject="data TLB ways",
+    quantity="pages that fit the first-level data TLB if all of them belong to one of its sets",
+    unit="pages",
+    exact="of pages of 4 KiB whose numbers agree in the bits that choose a set of the first-level "
+    "data TLB, as many fit as it has ways ({ways})",
+    direction="within",
+    plain={
+        "supported": "the first-level data TLB has the {ways} ways that are reported, in sets that "
+        "the low bits of the page number choose: {estimate}",
+        "refuted": "the first-level data TLB does not have the {ways} ways that are reported: "
+        "{estimate}",
+        "inconclusive": "the ways of the first-level data TLB stay open: {estimate}",
+    },
+    reasons={
+        "sets": "Beyond {sets} pages of distance no fewer fit: it has {sets} sets.",
+        "no_sets": "At any distance as many fit: any entry may hold any page.",
+        "elsewhere": "From {least:.0f} to {most:.0f} pages fit.",
+        "published": "CPUID does not report these ways: they are {origin}.",
+        "reach_unknown": "How many ways that level has is not known.",
+        "hashed": "The pages that fit do not fall as the low bits of the page number would have "
+        "it: another function of the number chooses the set.",
+        "farther": "At the largest distance still fewer fit: larger 'strides' may show the ways.",
+        "no_knee_apart": "Pages {stride} apart show no knee: larger numbers of pages, or more "
+        "rounds.",
+        "no_entries": "No knee shows how many entries the level has.",
+    },
+)

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.data_tlb.analyse import tables
-from perflib.framework.plots import intervals, log_ticks, once_each, pages
+from perflib.framework.plots import MARKS, intervals, log_ticks, once_each, pages
 from perflib.model.run import Run
 
-__all__ = ["loads", "plots"]
+__all__ = ["loads", "plots", "ways"]
 
 _WORDS = {"spread": "one line a page", "packed": "as many lines, side by side"}
 _BESIDE = 1.4
@@ -22,7 +22,12 @@ _BESIDE = 1.4
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     """How the figure is drawn."""
     made = tables(run)
-    return {"loads": lambda: loads(made["loads"](), made["knees"](), made["entries"]())}
+    found: dict[str, Callable[[], Figure]] = {
+        "loads": lambda: loads(made["loads"](), made["knees"](), made["entries"]())
+    }
+    if "ways" in made:
+        found["ways"] = lambda: ways(made["ways"]())
+    return found
 
 
 def loads(frame: pd.DataFrame, knees: pd.DataFrame, entries: pd.DataFrame) -> Figure:
@@ -53,6 +58,32 @@ def loads(frame: pd.DataFrame, knees: pd.DataFrame, entries: pd.DataFrame) -> Fi
         above.set(title=pages(str(backing)), ylabel="time of a load (ns)")
         below.set(xlabel="pages with a line", ylabel="what many pages cost a load (ns)")
     return figure
+
+
+def ways(frame: pd.DataFrame) -> Figure:
+    """Time of a load against the number of pages, by how far apart their numbers are."""
+    figure = Figure(figsize=(8, 4.4))
+    axes = figure.subplots()
+    for i, (stride, mine) in enumerate(frame.groupby("stride", sort=False)):
+        intervals(
+            axes, mine["pages"], mine["ratio"], mine["low_ratio"], mine["high_ratio"],
+            color=f"C{i}", fmt=f"{MARKS[i % len(MARKS)]}-",
+            label=f"{stride} pages apart: {_fits(mine)}",
+        )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+    axes.set_xlabel("pages with a line")
+    axes.set_ylabel("time of a load,\nas a multiple of one that misses nothing")
+    axes.set_title("Pages of 4 KiB whose numbers are far apart")
+    axes.legend(fontsize="small", title="pages that fit the first level")
+    return figure
+
+
+def _fits(mine: pd.DataFrame) -> str:
+    low, high = float(mine["fit_pages"].iloc[0]), float(mine["high_fit_pages"].iloc[0])
+    if not np.isfinite(low):
+        return "not seen"
+    return f"{low:.0f}" if high - low <= 1 else f"{low:.0f} to {high - 1:.0f}"
 
 
 def _knee_marks(axes: Axes, knees: pd.DataFrame) -> None:

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from perflib.experiments.data_tlb import DataTlbParams
     from perflib.framework.experiment import Session
 
-__all__ = ["half_width", "most_huge_pages", "most_pages", "numbers", "pilot", "plan", "take"]
+__all__ = [
+    "half_width",
+    "most_huge_pages",
+    "most_pages",
+    "numbers",
+    "pilot",
+    "plan",
+    "strides_within",
+    "take",
+]
 
 _KNOWN = tuple(name for name in BACKINGS if name != "loaded")
 _PAGE = page_bytes(SMALL_PAGES)
@@ -41,15 +50,18 @@ _LEAST, _LEAST_HUGE = 16, 8  # pages
 _BEYOND = 3  # times the entries of the second level
 _UNKNOWN = 6144  # pages, where nobody says how many entries there are
 _SHARE = 4  # by itself it takes at most this part of the free memory
-_HUGE_EVERY = 3  # rounds: hundreds of MiB take long to place
+# Rounds from one visit to the next: hundreds of MiB take long to place.
+_HUGE_EVERY, _STRIDE_EVERY = 3, 2
+_FEW = 16  # pages: up to so many each number, for ways are few
+_MOST_FEW, _BEYOND_FEW = 160, 1.6  # where the entries of the first level are not known; times these
 _LEAST_ROUNDS = 16  # for batches of two rounds or more
 
 
-def _known_entries() -> int:
-    """Of the second level for pages of 4 KiB; 0 where nothing says so."""
+def _known_entries(level: int) -> int:
+    """For pages of 4 KiB; 0 where nothing says so."""
     leaves, _ = leaves_or_reason()
     known = known_tlbs(leaves, microarchitecture(signature(known=leaves)))
-    return reach_bytes(known.tlbs, "data", level=2) // _PAGE
+    return reach_bytes(known.tlbs, "data", level) // _PAGE
 
 
 def _cached_lines(cpus: Sequence[int]) -> int:
@@ -109,6 +121,12 @@ def most_huge_pages(requested: int, free: int | None) -> int:
     return max(min(requested, room), 2 * _LEAST_HUGE)
 
 
+def strides_within(requested: Sequence[int], pages: int, free: int | None) -> list[int]:
+    """The strides at which so many pages have room."""
+    room = math.inf if free is None else free / _SHARE
+    return [stride for stride in requested if stride * pages * _PAGE <= room]
+
+
 def numbers(least: int, most: int, per_doubling: int) -> list[int]:
     """Numbers of pages that grow by equal factors.
 
@@ -122,14 +140,17 @@ def numbers(least: int, most: int, per_doubling: int) -> list[int]:
 def plan(params: DataTlbParams) -> dict[str, Any]:
     """Cores, numbers of pages, and the backings that are available."""
     cores, free = params.resolved_cores(), free_bytes()
-    most, notes = most_pages(params.largest_pages, _known_entries(), _cached_lines(cores), free)
+    most, notes = most_pages(params.largest_pages, _known_entries(2), _cached_lines(cores), free)
+    few = int(_BEYOND_FEW * _known_entries(1)) or _MOST_FEW
     huge = most_huge_pages(params.largest_huge_pages, free)
     return {
         "cores": cores,
         "pieces": {
             "small": numbers(_LEAST, most, params.sizes_per_doubling),
             "huge": numbers(_LEAST_HUGE, huge, params.sizes_per_doubling),
+            "few": [*range(2, _FEW), *numbers(_FEW, max(few, 2 * _FEW), params.sizes_per_doubling)],
         },
+        "strides": strides_within(params.strides, few, free),
         "notes": notes,
         "hugetlb_pages": huge + 1,
         **resolve(params.backings, _KNOWN, huge + 1, params.settings),
@@ -153,16 +174,17 @@ def pilot(params: DataTlbParams, plan: Mapping[str, Any]) -> dict[str, Any]:
             raise MeasurementError(msg)
         control = timed_pairs(backings, arrays.page_reach)
         backings = _backed(backings, PageControl(control))
-        wanted = [(name, n) for name in backings for n in pages[name]]
+        strides = plan["strides"] if SMALL_PAGES in backings else []
+        wanted = [(name, 1, n) for name in backings for n in pages[name]]
+        wanted += [(SMALL_PAGES, stride, n) for stride in strides for n in plan["pieces"]["few"]]
         loads = calibrate(arrays, cpu, wanted, params.trial_ms)
-    every = {
-        name: 1 if name == SMALL_PAGES or len(backings) == 1 else _HUGE_EVERY for name in backings
-    }
     configurations = [
-        Configuration(core, name, lines, n, loads[name, n], every[name])
+        Configuration(
+            core, name, lines, stride, n, loads[name, stride, n], _every(name, stride, backings)
+        )
         for core in plan["cores"]
-        for name, n in wanted
-        for lines in LINES
+        for name, stride, n in wanted
+        for lines in (LINES if stride == 1 else LINES[:1])
     ]
     return {
         "absent": absent,
@@ -178,6 +200,14 @@ def _backed(backings: list[str], control: PageControl) -> list[str]:
     All of them where nothing else would be left.
     """
     return [name for name in backings if control.prevents(name) is None] or backings
+
+
+def _every(backing: str, stride: int, backings: Sequence[str]) -> int:
+    if SMALL_PAGES not in backings:
+        return 1
+    if backing != SMALL_PAGES:
+        return _HUGE_EVERY
+    return 1 if stride == 1 else _STRIDE_EVERY
 
 
 def _pages(plan: Mapping[str, Any], backing: str) -> list[int]:

@@ -36,11 +36,13 @@ _LEVELS = (1, 2)
 class Entries:
     """The entries of the data TLBs by level, for one size of pages; those that are known.
 
-    ``origin``: who says so, where it is not CPUID ("published for Golden Cove").
+    ``origin``: who says so, where it is not CPUID ("published for Golden Cove"). ``ways``: of the
+    first level, where it has one part and they are known.
     """
 
     by_level: Mapping[int, int]
     origin: str = ""
+    ways: int | None = None
 
     @classmethod
     def of(cls, machine: Mapping[str, Any], backing: str) -> Entries:
@@ -48,7 +50,13 @@ class Entries:
         known, size = tlbs_of(machine), page_bytes(backing)
         found = {level: reach_bytes(known.tlbs, "data", level, size) // size for level in _LEVELS}
         origin = "" if known.origin == "CPUID" else known.origin
-        return cls({level: entries for level, entries in found.items() if entries}, origin)
+        parts = [
+            tlb
+            for tlb in known.tlbs
+            if tlb.level == 1 and tlb.kind in ("data", "load") and size in tlb.page_bytes
+        ]
+        ways = parts[0].ways if len(parts) == 1 else None
+        return cls({level: entries for level, entries in found.items() if entries}, origin, ways)
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,9 @@ class TlbTable:
         if told is not None:
             samples = samples[told.usable]
         samples = samples.assign(
-            backing=samples["backing"].astype(str), lines=samples["lines"].astype(str)
+            backing=samples["backing"].astype(str),
+            lines=samples["lines"].astype(str),
+            stride=samples["stride"].fillna(1).astype(int) if "stride" in samples else 1,
         )
         if missing := set(LINES) - set(samples["lines"]):
             msg = (
@@ -88,23 +98,31 @@ class TlbTable:
         self.backings = sorted(named, key=lambda name: (name != SMALL_PAGES, name))
         self._rounds = np.array(sorted(set(samples["round"])))
         self.blocks = time_blocks(round_starts(samples, self._rounds), len(self._rounds))
-        self._kept: dict[tuple[str, str], Floats] = {}
+        self._kept: dict[tuple[str, str, int], Floats] = {}
 
     @property
     def huge(self) -> list[str]:
         """The backings of 2 MiB pages."""
         return [name for name in self.backings if name != SMALL_PAGES]
 
-    def pages(self, backing: str) -> list[int]:
-        """The numbers of pages that both kinds of lines were measured at, ascending."""
-        mine = self.samples[self.samples["backing"] == backing]
-        both = (set(mine.loc[mine["lines"] == kind, "pages"].astype(int)) for kind in LINES)
+    @property
+    def strides(self) -> list[int]:
+        """How far apart pages of 4 KiB were, ascending, but 1."""
+        mine = self.samples[self.samples["backing"] == SMALL_PAGES]
+        return sorted(set(mine["stride"]) - {1})
+
+    def pages(self, backing: str, stride: int = 1) -> list[int]:
+        """The numbers of pages, ascending: of stride 1 those that both kinds of lines have."""
+        mine = self.samples
+        mine = mine[(mine["backing"] == backing) & (mine["stride"] == stride)]
+        kinds = LINES if stride == 1 else LINES[:1]
+        both = (set(mine.loc[mine["lines"] == kind, "pages"].astype(int)) for kind in kinds)
         return sorted(set.intersection(*both))
 
-    def values(self, backing: str, lines: str) -> Floats:
+    def values(self, backing: str, lines: str, stride: int = 1) -> Floats:
         """``[round, cpu, pages]``: ns a load, the fastest of a trial; NaN where there is none."""
-        if (backing, lines) not in self._kept:
-            pages = self.pages(backing)
+        if (backing, lines, stride) not in self._kept:
+            pages = self.pages(backing, stride)
             shape = len(self._rounds), len(self.cores), len(pages)
             check_cells(
                 dict(zip(("rounds", "cores", "sizes"), shape, strict=True)), len(self.samples)
@@ -112,15 +130,15 @@ class TlbTable:
             found = np.full(shape, np.nan)
             mine = self.samples
             mine = mine[(mine["backing"] == backing) & (mine["lines"] == lines)]
-            mine = mine[mine["pages"].isin(pages)]
+            mine = mine[(mine["stride"] == stride) & mine["pages"].isin(pages)]
             least = mine.groupby(["round", "cpu", "pages"])["load_ns"].min().reset_index()
             found[
                 np.searchsorted(self._rounds, least["round"]),
                 np.searchsorted(self.cores, least["cpu"]),
                 np.searchsorted(pages, least["pages"]),
             ] = least["load_ns"].astype(float)
-            self._kept[backing, lines] = found
-        return self._kept[backing, lines]
+            self._kept[backing, lines, stride] = found
+        return self._kept[backing, lines, stride]
 
     def base_ns(self, backing: str) -> float:
         """Ns of a load that misses neither a TLB nor the first-level cache."""
@@ -133,8 +151,23 @@ class TlbTable:
         so its time adds to theirs, also where the lines are too many for the first level.
         """
         spread, packed = (self.values(backing, kind) for kind in LINES)
-        batches = block_means(spread - packed, self.blocks)
+        return self._batches(spread - packed)
+
+    def _batches(self, values: Floats) -> Floats:
+        batches = block_means(values, self.blocks)
         return np.asarray(batches.swapaxes(0, 1).reshape(-1, batches.shape[2]))
+
+    def far_apart(self, stride: int) -> Floats:
+        """``[batch of a core, pages]``: ``log_rise`` of pages of 4 KiB that are ``stride`` apart.
+
+        They are few enough for the first-level cache: so beside the same loads through the fewest
+        packed lines, within rounds.
+        """
+        packed = self.values(SMALL_PAGES, LINES[1])[:, :, :_SMALL]
+        rows, cores, _ = packed.shape
+        few = mean_of_known(packed.reshape(-1, packed.shape[2])).reshape(rows, cores, 1)
+        ratio = self.values(SMALL_PAGES, LINES[0], stride) / few
+        return self._batches(np.log(ratio))
 
     def log_rise(self, backing: str) -> Floats:
         """``[batch of a core, pages]``: log of a load's time over one that misses nothing.
@@ -152,6 +185,13 @@ class TlbTable:
         """Each knee with where half of its rise has come."""
         found = self.knees(backing)
         halves = half_rises(self.pages(backing), found)
+        return [Rise(knee, half) for knee, half in zip(found.knees, halves, strict=True)]
+
+    def rises_apart(self, stride: int) -> list[Rise]:
+        """As ``rises``, of pages of 4 KiB that are ``stride`` apart."""
+        pages = self.pages(SMALL_PAGES, stride)
+        found = find_knees(pages, self.far_apart(stride), "cyclic")
+        halves = half_rises(pages, found)
         return [Rise(knee, half) for knee, half in zip(found.knees, halves, strict=True)]
 
     def curve(self, backing: str, lines: str) -> Floats:

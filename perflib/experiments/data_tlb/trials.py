@@ -35,6 +35,7 @@ class Configuration(NamedTuple):
     cpu: int
     backing: str
     lines: str
+    stride: int
     pages: int
     loads: int
     every: int = 1  # rounds from one visit to the next
@@ -45,9 +46,14 @@ def page_bytes(backing: str) -> int:
     return 4096 if backing == SMALL_PAGES else HUGE_PAGE_BYTES
 
 
-def place(arrays: Arrays, order: str, backing: str, pages: int, seed: int, cpu: int) -> str:
-    """Place a line for each page, in an order of the kernel; why it is not as requested."""
-    apart = page_bytes(backing) if order == "spread" else LINE_BYTES
+def place(
+    arrays: Arrays, order: str, backing: str, pages: int, seed: int, cpu: int, stride: int = 1
+) -> str:
+    """Place a line for each page, in an order of the kernel; why it is not as requested.
+
+    ``stride``: lines that are spread are so many pages apart.
+    """
+    apart = stride * page_bytes(backing) if order == "spread" else LINE_BYTES
     return arrays.lay(
         _ARRAY, order=order, bytes_=pages * apart, line_bytes=apart, backing=backing,
         seed=seed, cpu=cpu,
@@ -87,12 +93,13 @@ class Trials:
 
         None at all where the round leaves the configuration out.
         """
-        cpu, backing, lines, pages, loads, every = self._configurations[configuration]
+        cpu, backing, lines, stride, pages, loads, every = self._configurations[configuration]
         if round_ % every:
             return {}
         start_ns = time.monotonic_ns()
-        labels = {"cpu": cpu, "backing": backing, "lines": lines, "pages": pages}
-        why = place(self._arrays, self._kinds[lines], backing, pages, self._seed + round_, cpu)
+        labels = {"cpu": cpu, "backing": backing, "lines": lines, "stride": stride, "pages": pages}
+        order, seed = self._kinds[lines], self._seed + round_
+        why = place(self._arrays, order, backing, pages, seed, cpu, stride)
         if not why:
             warm = _WARM_LAPS * pages
             samples, why = self._arrays.run(_ARRAY, cpu, warm, loads, self._repeats)
@@ -117,9 +124,11 @@ class Trials:
 
 
 def calibrate(
-    arrays: Arrays, cpu: int, wanted: Iterable[tuple[str, int]], trial_ms: float
-) -> dict[tuple[str, int], int]:
-    """How many loads of lines in pages of their own take ``trial_ms``, by backing and pages.
+    arrays: Arrays, cpu: int, wanted: Iterable[tuple[str, int, int]], trial_ms: float
+) -> dict[tuple[str, int, int], int]:
+    """How many loads of lines in pages of their own take ``trial_ms``.
+
+    By backing, stride and pages.
 
     Two laps at least, so that each line counts alike.
 
@@ -129,15 +138,15 @@ def calibrate(
         The lines cannot be placed, or not be loaded from that core.
     """
     counts = {}
-    for backing, pages in wanted:
-        why = place(arrays, "spread", backing, pages, 1, cpu)
+    for backing, stride, pages in wanted:
+        why = place(arrays, "spread", backing, pages, 1, cpu, stride)
         if not why:
             laps = _LEAST_LAPS * pages
             samples, why = arrays.run(_ARRAY, cpu, laps, max(laps, _LEAST_LOADS), 2)
         if why:
             raise MeasurementError(why)
         each_ns = max(float((samples["sample"]["cpu_time_ns"] / samples["loads"]).min()), 0.1)
-        counts[backing, pages] = max(
+        counts[backing, stride, pages] = max(
             _LEAST_LOADS, _LEAST_LAPS * pages, int(trial_ms * 1e6 / each_ns)
         )
     arrays.release(_ARRAY)
