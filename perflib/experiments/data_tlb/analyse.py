@@ -27,7 +27,6 @@ from perflib.stats.knees import Knees
 
 __all__ = ["findings", "rise_of", "tables", "ways_of"]
 
-_EARLY = 1.25  # a rise that begins so much below its half is said to begin early
 _ROOM = 1.5  # of a level's entries there must be so many times as many pages
 
 
@@ -84,7 +83,7 @@ def _entries(
     if prevented is not None:
         decision = Decision("inconclusive", (prevented,))
     said = (Reason("published", {"origin": entries.origin}),) if known and entries.origin else ()
-    if rise is not None and rise.half.effect > _EARLY * rise.knee.size.effect:
+    if rise is not None and rise.early:
         said = (*said, Reason("early", {"begins": rise.knee.size.effect}))
     page = size(page_bytes(backing))
     return (FIRST if level == 1 else SECOND).found(
@@ -122,17 +121,7 @@ def _ways(run: Run, table: TlbTable) -> Finding:
     """Does one set of the first level hold as many pages as ways are reported?"""
     known = Entries.of(run.provenance.get("machine", {}), SMALL_PAGES)
     seen = ways_of(table, known)
-    ways = known.ways
-    decision = Decision("inconclusive", (seen.why,))
-    if seen.sets and ways is None:
-        decision = Decision("inconclusive", (seen.why, Reason("reach_unknown")))
-    elif seen.sets and ways is not None:
-        low, high = seen.fit.low, seen.fit.high
-        if low <= ways < high:
-            decision = Decision("supported", (seen.why,))
-        else:
-            ends = {"least": low, "most": high}
-            decision = Decision("refuted", (Reason("elsewhere", ends), seen.why))
+    ways, decision = known.ways, seen.decide(known.ways)
     said = [Reason("published", {"origin": known.origin})] if ways and known.origin else []
     return WAYS.found(
         Decision(decision.verdict, (*decision.reasons, *said)),
@@ -153,7 +142,8 @@ def _ways(run: Run, table: TlbTable) -> Finding:
 def ways_of(table: TlbTable, known: Entries) -> Ways:
     """What the pages that fit at each distance say of the first level's sets."""
     rise = rise_of(1, table.rises(SMALL_PAGES), known)
-    return find_ways(None if rise is None else _held(rise), _fit(table))
+    blurred = rise is not None and rise.early
+    return find_ways(None if rise is None else _held(rise), _fit(table), blurred=blurred)
 
 
 def _held(rise: Rise) -> Interval:

@@ -69,12 +69,14 @@ WAYS = Claim(
     },
     reasons={
         "sets": "Beyond {sets} pages of distance no fewer fit: it has {sets} sets.",
-        "no_sets": "At any distance as many fit: any entry may hold any page.",
+        "no_sets": "At any distance as many fit: any entry may hold any page, or a hash of the "
+        "page number chooses the set.",
+        "open_ways": "What fits at different distances leaves it open.",
         "elsewhere": "From {least:.0f} to {most:.0f} pages fit.",
         "published": "CPUID does not report these ways: they are {origin}.",
         "reach_unknown": "How many ways that level has is not known.",
         "hashed": "The pages that fit do not fall as the low bits of the page number would have "
-        "it: another function of the number chooses the set.",
+        "it: another function of the number chooses the set, or entries are replaced at random.",
         "farther": "At the largest distance still fewer fit: larger 'strides' may show the ways.",
         "no_knee_apart": "Pages {stride} apart show no knee: larger numbers of pages, or more "
         "rounds.",

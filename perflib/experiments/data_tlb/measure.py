@@ -145,7 +145,7 @@ def plan(params: DataTlbParams) -> dict[str, Any]:
     huge = most_huge_pages(params.largest_huge_pages, free)
     return {
         "cores": cores,
-        "pieces": {
+        "pages": {
             "small": numbers(_LEAST, most, params.sizes_per_doubling),
             "huge": numbers(_LEAST_HUGE, huge, params.sizes_per_doubling),
             "few": [*range(2, _FEW), *numbers(_FEW, max(few, 2 * _FEW), params.sizes_per_doubling)],
@@ -176,7 +176,7 @@ def pilot(params: DataTlbParams, plan: Mapping[str, Any]) -> dict[str, Any]:
         backings = _backed(backings, PageControl(control))
         strides = plan["strides"] if SMALL_PAGES in backings else []
         wanted = [(name, 1, n) for name in backings for n in pages[name]]
-        wanted += [(SMALL_PAGES, stride, n) for stride in strides for n in plan["pieces"]["few"]]
+        wanted += [(SMALL_PAGES, stride, n) for stride in strides for n in plan["pages"]["few"]]
         loads = calibrate(arrays, cpu, wanted, params.trial_ms)
     configurations = [
         Configuration(
@@ -211,7 +211,7 @@ def _every(backing: str, stride: int, backings: Sequence[str]) -> int:
 
 
 def _pages(plan: Mapping[str, Any], backing: str) -> list[int]:
-    found: list[int] = plan["pieces"]["small" if backing == SMALL_PAGES else "huge"]
+    found: list[int] = plan["pages"]["small" if backing == SMALL_PAGES else "huge"]
     return found
 
 

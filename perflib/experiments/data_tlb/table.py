@@ -30,6 +30,7 @@ __all__ = ["Entries", "Rise", "TlbTable"]
 Floats = NDArray[np.float64]
 _SMALL = 3  # numbers of pages, the smallest, at which no level of TLB misses
 _LEVELS = (1, 2)
+_EARLY = 1.25  # a rise that begins so much below its half begins early
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class Rise:
 
     knee: Knee
     half: Interval
+
+    @property
+    def early(self) -> bool:
+        """Does it begin long before half of it has come?"""
+        return self.half.effect > _EARLY * self.knee.size.effect
 
 
 class TlbTable:
