@@ -34,6 +34,7 @@ _STEP = 1e4  # as good as infinite
 _SHARPNESS = {"random": (1.0, 2.0), "cyclic": (_STEP, 20.0, 7.0, 2.0, 1.0)}
 _APART = math.log(1.6)  # if two rises fit best that are closer, they are one that is blurred
 _INEXACT = 0.06  # real rises differ from the family's by this share of their height
+_PLATEAU = 3  # sizes whose median is what lies above a knee
 _PLACES = 4  # that are tried in each gap between sizes
 _EXACT_BLOCKS = 12
 _DRAWS = 4000
@@ -177,9 +178,9 @@ def half_rises(sizes: Sequence[float] | Floats, knees: Knees) -> tuple[Interval,
     Returns
     -------
     One interval a knee: the size where the mean time ratio passes half of the way from what lies
-    below the knee to what lies above (to the next knee, or to the largest size), interpolated on
-    logarithms; from the low end of the knee itself to the first size whose own interval lies above
-    half of the way. The largest size where none does.
+    below the knee to what lies above (the median of the last three sizes below the next knee, or
+    of all), interpolated on logarithms. It reaches from the low end of the knee to the first size
+    whose own interval lies above half of the way, or to the largest size.
 
     Examples
     --------
@@ -194,8 +195,10 @@ def half_rises(sizes: Sequence[float] | Floats, knees: Knees) -> tuple[Interval,
     starts = [*(knee.size.low for knee in knees.knees), math.inf]
     found, bottom = [], math.exp(knees.offset.effect)
     for start, stop in itertools.pairwise(starts):
-        above = np.flatnonzero(grid <= stop)[-1]
-        top, most = ratio[above, 0], max(ratio[above, 0], np.nan_to_num(ratio[above, 2]))
+        above = int(np.flatnonzero(grid <= stop)[-1])
+        beyond = [place for place in range(above + 1) if grid[place] > start] or [above]
+        plateau = ratio[beyond[-_PLATEAU:]]
+        top, _, most = np.median(np.nan_to_num(plateau, nan=math.inf), axis=0)
         half, surely = (bottom + top) / 2, (bottom + most) / 2
         before = int(np.searchsorted(grid, start, "right")) - 1
         rest = np.arange(max(before, 0), len(grid))

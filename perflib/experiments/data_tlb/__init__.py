@@ -17,7 +17,7 @@ from perflib.experiments.data_tlb.claims import FIRST, SECOND, WAYS
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.page_claims import HUGE_PAGES
-from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
+from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
 from perflib.framework.schema import Column
 
 __all__ = ["LINES", "DataTlb", "DataTlbParams", "experiment"]
@@ -30,7 +30,13 @@ LINES = ("spread", "packed")
 class DataTlbParams(Params):
     """How many pages, of which kinds, and what counts as a TLB's knee."""
 
-    budget_s: float = budget(60.0)
+    cores: Cores = parameter(
+        "first",
+        "which CPUs to load from: 'first' (that this process may use), 'all', 'physical' (one CPU "
+        "of each core), 'groups' (one of each NUMA node and last-level cache), or a list such as "
+        "0-3,8",
+    )
+    budget_s: float = budget(40.0)
     precision_percent: float = precision(
         1.0,
         "the half-width of what a load through many pages costs, as usual among the sizes, in "
@@ -109,7 +115,7 @@ class DataTlb(Experiment):
     Params = DataTlbParams
     x86_only = True
     presets = {
-        "quick": {"budget_s": 30.0},
+        "quick": {"budget_s": 20.0},
         "full": {"budget_s": 300.0, "cores": "groups", "precision_percent": 0.2},
     }
     columns = (

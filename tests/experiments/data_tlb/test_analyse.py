@@ -74,12 +74,12 @@ def test_a_rise_that_begins_early_is_remarked() -> None:
     assert [reason.code for reason in found["data TLB 4 KiB"].reasons] == ["at_reach"]
 
 
-@pytest.mark.parametrize("reported", [(32, 768), (128, 3072), (48, 2560)])
+@pytest.mark.parametrize("reported", [(32, 768), (128, 2900), (48, 2900)])
 def test_other_entries_than_those_there_are_not_supported(reported: tuple[int, int]) -> None:
     for seed in range(3):
         found = seen("oldest of all", seed, reported)
         assert found["data TLB 4 KiB"].verdict == "refuted"
-        assert found["second-level TLB 4 KiB"].verdict in ("refuted", "inconclusive")
+        assert found["second-level TLB 4 KiB"].verdict == "refuted"
 
 
 def _false_claims(runs: int) -> tuple[int, int]:
@@ -312,18 +312,17 @@ def test_ways_from_what_fits() -> None:
 
 
 def test_tables_hold_what_is_found() -> None:
-    made = Machine(((SETS, 1.75), (SECOND, 12.0)), strides=STRIDES)
+    made = Machine(((SETS, 1.75), (SECOND, 12.0)), strides=STRIDES, drift=0.0, burst_share=0.0)
     run = run_of(made.samples(), tlb(1, 96, 6), tlb(2, 1536, 12))
     made_tables = {name: make() for name, make in tables(run).items()}
     assert set(made_tables) == set(experiment.tables)
     knees = made_tables["knees"]
-    assert knees["cost_ns"].tolist() == pytest.approx([1.75, 12], rel=0.15)
+    assert knees["cost_ns"].tolist() == pytest.approx([1.75, 12], rel=0.05)
     assert (knees["low_half_pages"] <= [96, 1536]).all()
     assert (knees["high_half_pages"] >= [96, 1536]).all()
     loads = made_tables["loads"]
-    assert (loads["spread_ns"] - loads["packed_ns"]).to_numpy() == pytest.approx(
-        loads["extra_ns"].to_numpy(), abs=0.6
-    )
+    away = loads["spread_ns"] - loads["packed_ns"] - loads["extra_ns"]
+    assert away.abs().median() < 0.05
     assert made_tables["entries"].to_dict("list") == {
         "backing": ["4k", "4k"], "level": [1, 2], "entries": [96, 1536],
         "origin": ["CPUID", "CPUID"],
