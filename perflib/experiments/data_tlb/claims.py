@@ -24,8 +24,8 @@ def _entries(name: str, subject: str, level: str) -> Claim:
             "{page}: {estimate}",
             "refuted": f"loads do not begin to take longer where the {level} for pages of {{page}} "
             "would be full",
-            "inconclusive": f"loads show no knee that can be compared with the {level} for pages "
-            "of {page}: {estimate}",
+            "inconclusive": f"after how many pages of {{page}} the {level} is full stays open: "
+            "{estimate}",
         },
         reasons={
             **NOT_BACKED,
@@ -36,7 +36,8 @@ def _entries(name: str, subject: str, level: str) -> Claim:
             "reach_unknown": "How many entries that level has is not known.",
             "open": "The interval leaves it open: more sizes near the knee, or more rounds.",
             "early": "The rise begins at {begins:.0f} pages: some of its sets are full before the "
-            "others, as where a hash of the page number chooses the set.",
+            "others, as where a hash of the page number chooses the set, or entries are replaced "
+            "at random.",
             "one_knee": "There is no knee but the other level's.",
             "too_small": "The most pages, {most:.0f}, are too few for it.",
             "no_knee": "There is no knee: at no number of pages does a load take {bound:.1f} % "
