@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -19,6 +19,9 @@ from perflib.framework.experiment import Experiment
 from perflib.framework.page_claims import HUGE_PAGES
 from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
 from perflib.framework.schema import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["LINES", "DataTlb", "DataTlbParams", "experiment"]
 
@@ -181,6 +184,27 @@ class DataTlb(Experiment):
         "loads": "time of a load against the number of pages, and the knees",
         "ways": "the same for pages whose numbers are far apart",
     }
+
+    def published(self) -> pd.DataFrame:
+        """Entries and ways of the TLBs that serve loads, by microarchitecture, with their source.
+
+        A second level in two parts has two rows.
+        """
+        import pandas as pd
+
+        from perflib.machine.hardware.known_tlbs import published_names, published_tlbs
+        from perflib.machine.hardware.tlbs import serves
+        from perflib.model.sentences import size
+
+        rows = [
+            (name, tlb.level, ", ".join(map(size, tlb.page_bytes)), tlb.entries, tlb.ways,
+             published_tlbs(name).source)
+            for name in published_names()
+            for tlb in published_tlbs(name).tlbs
+            if serves(tlb, "data")
+        ]  # fmt: skip
+        columns = ["microarchitecture", "level", "pages", "entries", "ways", "source"]
+        return pd.DataFrame(rows, columns=columns)
 
     def system_settings(self, params: Any, plan: Mapping[str, Any]) -> Mapping[str, str]:
         """Those that were requested, and the huge pages of a backing that reserves them."""

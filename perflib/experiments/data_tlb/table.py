@@ -18,7 +18,7 @@ from perflib.framework.brackets import tell
 from perflib.framework.samples import mean_of_known, round_starts, usable
 from perflib.framework.schema import check_cells
 from perflib.machine.hardware.known_tlbs import tlbs_of
-from perflib.machine.hardware.tlbs import reach_bytes
+from perflib.machine.hardware.tlbs import reach_bytes, serves
 from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.model.errors import UserError
 from perflib.stats.interval import Interval
@@ -54,7 +54,7 @@ class Entries:
         parts = [
             tlb
             for tlb in known.tlbs
-            if tlb.level == 1 and tlb.kind in ("data", "load") and size in tlb.page_bytes
+            if tlb.level == 1 and serves(tlb, "data") and size in tlb.page_bytes
         ]
         ways = parts[0].ways if len(parts) == 1 else None
         return cls({level: entries for level, entries in found.items() if entries}, origin, ways)
