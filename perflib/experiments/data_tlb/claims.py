@@ -69,7 +69,7 @@ WAYS = Claim(
         "inconclusive": "the ways of the first-level data TLB stay open: {estimate}",
     },
     reasons={
-        "sets": "Beyond {sets} pages of distance no fewer fit: it has {sets} sets.",
+        "sets": "Of pages {sets} or more apart no fewer fit: it has {sets} sets.",
         "no_sets": "At any distance as many fit: any entry may hold any page, or a hash of the "
         "page number chooses the set.",
         "open_ways": "What fits at different distances leaves it open.",

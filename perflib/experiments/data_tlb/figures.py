@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from perflib.experiments.data_tlb.analyse import tables
-from perflib.framework.plots import MARKS, intervals, log_ticks, once_each, pages
+from perflib.framework.plots import ABOVE, MARKS, intervals, log_ticks, once_each, pages
 from perflib.model.run import Run
 
 __all__ = ["loads", "plots", "ways"]
 
 _WORDS = {"spread": "one line a page", "packed": "as many lines, side by side"}
-_BESIDE = 1.4
+_BESIDE, _PAD = 1.4, 40
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -36,7 +36,7 @@ def loads(frame: pd.DataFrame, knees: pd.DataFrame, entries: pd.DataFrame) -> Fi
     One column of panels for each kind of pages.
     """
     backings = list(frame["backing"].unique())
-    figure = Figure(figsize=(5.6 * len(backings) + 2.4, 6.6))
+    figure = Figure(figsize=(5.6 * len(backings) + 2.4, 7.2))
     panels = figure.subplots(2, len(backings), sharex="col", squeeze=False)
     for (above, below), backing in zip(panels.T, backings, strict=True):
         mine = frame[frame["backing"] == backing]
@@ -47,15 +47,16 @@ def loads(frame: pd.DataFrame, knees: pd.DataFrame, entries: pd.DataFrame) -> Fi
         intervals(below, mine["pages"], *ends, color="C0", label="one a page less side by side")
         times = mine[["spread_ns", "packed_ns"]].to_numpy(np.float64)
         low, high = float(np.nanmin(times)), float(np.nanmax(times))
-        log_ticks(above.yaxis, low / _BESIDE, high * _BESIDE**2)
+        log_ticks(above.yaxis, low / _BESIDE, high * _BESIDE)
         _knee_marks(below, knees[knees["backing"] == backing])
         for axes in (above, below):
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter(lambda value, _place: f"{value:g}")
             _entry_marks(axes, entries[entries["backing"] == backing])
-            once_each(axes)
+            once_each(axes, ncols=2, **ABOVE)
         below.axhline(0, color="0.3", lw=0.8)
-        above.set(title=pages(str(backing)), ylabel="time of a load (ns)")
+        above.set_title(pages(str(backing)), pad=_PAD)
+        above.set_ylabel("time of a load (ns)")
         below.set(xlabel="pages with a line", ylabel="what many pages cost a load (ns)")
     return figure
 
@@ -99,10 +100,9 @@ def _knee_marks(axes: Axes, knees: pd.DataFrame) -> None:
 def _entry_marks(axes: Axes, entries: pd.DataFrame) -> None:
     """The entries that are reported or published."""
     for _, row in entries.iterrows():
-        origin = "" if row["origin"] == "CPUID" else f" ({row['origin']})"
-        axes.axvline(row["entries"], color="C4", ls="--", lw=1.2)
+        said = row["origin"] if row["origin"].startswith("published") else f"by {row['origin']}"
+        axes.axvline(row["entries"], color="C4", ls="--", lw=1.2, label=f"entries {said}")
         axes.text(
-            row["entries"], 0.02, f" level {row['level']}: {row['entries']} entries{origin}",
-            color="C4", fontsize="x-small", rotation=90, va="bottom", ha="right",
-            transform=axes.get_xaxis_transform(),
+            row["entries"], 0.97, f" {row['entries']} ", color="C4", fontsize="small", va="top",
+            ha="right", transform=axes.get_xaxis_transform(),
         )  # fmt: skip

@@ -254,7 +254,9 @@ def test_figures_are_drawn_of_what_is_there() -> None:
     loads = drawn(figures["loads"])
     assert [axes.get_title() for axes in loads.axes[:2]] == ["4 KiB pages", "2 MiB pages (thp)"]
     texts = {text.get_text().strip() for axes in loads.axes for text in axes.texts}
-    assert "level 1: 64 entries" in texts
+    assert "64" in texts
+    names = loads.axes[0].get_legend_handles_labels()[1]
+    assert "entries by CPUID" in names
     labels = drawn(figures["ways"]).axes[0].get_legend_handles_labels()[1]
     assert [label.partition(":")[0] for label in labels] == ["4 pages apart", "16 pages apart"]
     plain = run_of(made.samples(rounds=10)[REQUIRED].query("backing == '4k'"))
@@ -271,6 +273,15 @@ def test_the_command_line_analyses_a_users_table(
         main(["analyse", "data_tlb", "--samples", str(path)])
     assert caught.value.code == 0
     assert "second-level TLB is full stays open: 15" in " ".join(capsys.readouterr().out.split())
+
+
+def test_published_entries_are_those_of_loads_with_their_sources() -> None:
+    table = experiment.published()
+    zen4 = table[table["microarchitecture"] == "Zen 4"]
+    assert zen4["entries"].tolist() == [72, 3072]
+    assert zen4["pages"].tolist() == ["4 KiB, 2 MiB, 1 GiB", "4 KiB, 2 MiB"]
+    assert table["source"].str.len().min() > 20
+    assert table["ways"].le(table["entries"]).all()
 
 
 def test_cores_share_their_table_and_each_has_its_batches() -> None:
