@@ -34,12 +34,10 @@ def _runs(count: int, **given: Any) -> list[list[Finding]]:
         found.append(experiment.analyse(run))
         load = os.getloadavg()[0]
         words = [f"{run.samples['round'].max() + 1} rounds, load {load:.1f}"]
-        for one in found[-1]:
-            begins = one.evidence.get("begins_pages") or one.evidence.get("fit_pages") or ""
-            words.append(
-                f"{one.subject}: {one.verdict} {one.effect:.1f} [{one.low:.1f}, {one.high:.1f}] "
-                f"{begins}"
-            )
+        words += [
+            f"{one.subject}: {one.verdict} {one.effect:.1f} [{one.low:.1f}, {one.high:.1f}]"
+            for one in found[-1]
+        ]
         print(f"run {seed}:", *words, sep="\n  ", flush=True)
     return found
 

@@ -30,6 +30,7 @@ __all__ = ["Entries", "Rise", "TlbTable"]
 Floats = NDArray[np.float64]
 _SMALL = 3  # numbers of pages, the smallest, at which no level of TLB misses
 _LEVELS = (1, 2)
+_LEAST = 0.05  # log ratio: a hit of the second level is no less, beside one of the first cache
 _EARLY = 1.25  # a rise that begins so much below its half begins early
 
 
@@ -185,7 +186,7 @@ class TlbTable:
 
     def knees(self, backing: str) -> Knees:
         """Where loads begin to take longer; sizes are numbers of pages."""
-        return find_knees(self.pages(backing), self.log_rise(backing), "cyclic")
+        return find_knees(self.pages(backing), self.log_rise(backing), "cyclic", least=_LEAST)
 
     def rises(self, backing: str) -> list[Rise]:
         """Each knee with where half of its rise has come."""
@@ -196,7 +197,7 @@ class TlbTable:
     def rises_apart(self, stride: int) -> list[Rise]:
         """As ``rises``, of pages of 4 KiB that are ``stride`` apart."""
         pages = self.pages(SMALL_PAGES, stride)
-        found = find_knees(pages, self.far_apart(stride), "cyclic")
+        found = find_knees(pages, self.far_apart(stride), "cyclic", least=_LEAST)
         halves = half_rises(pages, found)
         return [Rise(knee, half) for knee, half in zip(found.knees, halves, strict=True)]
 

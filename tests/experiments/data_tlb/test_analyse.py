@@ -93,6 +93,7 @@ def _false_claims(runs: int) -> tuple[int, int]:
     return knees, supported
 
 
+@pytest.mark.slow
 def test_without_misses_no_knee_is_found() -> None:
     runs = 240
     knees, supported = _false_claims(runs)
