@@ -19,6 +19,9 @@
  *   window      all lines of 32 neighbouring pages at random, then those of other 32: as few TLB
  *               misses as in the order "page" while the pages fit into the TLB, but neighbouring
  *               lines are far apart in time, so that fetching a page ahead does not help
+ *   spread      one line of 64 bytes in each page (of line_bytes, up to 2 MiB) at random: each load
+ *               needs a translation of its own. A line's place in its page goes on by a line from
+ *               page to page: so the lines use the sets of the caches as lines side by side do
  * The array's pages can lie scattered over a larger span of addresses, as lmbench's do, which draws
  * them from the largest array that it is asked for: then page tables are used less densely.
  *
@@ -71,12 +74,13 @@ typedef struct {
   bracket sample;               /* its times, and the probes around it */
 } chase_sample;
 
-/* Lay lines of line_bytes (a power of two from 8 to 4096) in an order (0 random, 1 page,
-   2 sequential, 3 lmbench, 4 window) on pages of a backing (1 4k, 2 thp, 3 collapse, 4 hugetlb),
-   from a core (-1: wherever the thread is). span_bytes (0: bytes): where it is more, each 4 KiB of
-   the array lie somewhere in so much memory, all of which is mapped and touched. The array must be
-   zero or one that was laid, which is released; there can be any number. It stays as it was if the
-   arguments are wrong; if laying fails it is empty. */
+/* Lay lines of line_bytes (a power of two from 8 to 4096; of "spread" from 64 to 2 MiB) in an order
+   (0 random, 1 page, 2 sequential, 3 lmbench, 4 window, 5 spread, which has no span) on pages of a
+   backing (1 4k, 2 thp, 3 collapse, 4 hugetlb), from a core (-1: wherever the thread is).
+   span_bytes (0: bytes): where it is more, each 4 KiB of the array lie somewhere in so much memory,
+   all of which is mapped and touched. The array must be zero or one that was laid, which is
+   released; there can be any number. It stays as it was if the arguments are wrong; if laying fails
+   it is empty. */
 int64_t chase_lay(int order, uint64_t bytes, uint64_t span_bytes, uint64_t line_bytes, int backing,
                   uint64_t seed, int cpu, chase_array *array);
 
@@ -98,7 +102,16 @@ int64_t chase_page_reach(int backing, uint64_t seed, double *out, uint64_t *rang
 #include "common/pinned.h"
 #include "common/text_pages.h"
 
-enum { CHASE_RANDOM, CHASE_PAGE, CHASE_SEQUENTIAL, CHASE_LMBENCH, CHASE_WINDOW, CHASE_ORDERS };
+enum {
+  CHASE_RANDOM,
+  CHASE_PAGE,
+  CHASE_SEQUENTIAL,
+  CHASE_LMBENCH,
+  CHASE_WINDOW,
+  CHASE_SPREAD,
+  CHASE_ORDERS
+};
+enum { CHASE_LINE = 64 };
 enum { CHASE_PINNING = TEXT_MOVE + 1, CHASE_CYCLE };
 // First-level data TLBs of x86-64 cores have 64 entries or more; some stay for other data.
 enum { CHASE_WINDOW_PAGES = 32 };
@@ -147,7 +160,7 @@ static void chase_by_lmbench(uint32_t *visits, const uint32_t *pages, uint32_t n
 
 static int chase_plan(uint32_t *visits, int order, uint32_t lines, uint32_t in_page,
                       uint64_t *seed) {
-  if (order == CHASE_RANDOM) {
+  if (order == CHASE_RANDOM || order == CHASE_SPREAD) {
     text_shuffle(visits, lines, seed);
   } else if (order == CHASE_SEQUENTIAL) {
     for (uint32_t i = 0; i < lines; i++)
@@ -194,10 +207,13 @@ typedef struct {
   uint32_t *places; // of the array's pages in the span; NULL: one after the other
   uint32_t lines;
   size_t line_bytes, span_bytes;
+  int spread; // each line lies a line further on in its line_bytes than the one before
 } chase_content;
 
 static inline size_t chase_place(const chase_content *content, uint32_t line) {
   size_t byte = line * content->line_bytes;
+  if (content->spread)
+    return byte + line * (size_t)CHASE_LINE % content->line_bytes;
   if (content->places == NULL)
     return byte;
   return content->places[byte / TEXT_PAGE] * TEXT_PAGE + byte % TEXT_PAGE;
@@ -270,13 +286,19 @@ int64_t chase_release(chase_array *array) {
   return 0;
 }
 
+static int chase_line_fits(int order, uint64_t line_bytes) {
+  int spread = order == CHASE_SPREAD;
+  uint64_t least = spread ? CHASE_LINE : sizeof(void *), most = spread ? TEXT_HUGE : TEXT_PAGE;
+  return line_bytes >= least && line_bytes <= most && (line_bytes & (line_bytes - 1)) == 0;
+}
+
 int64_t chase_lay(int order, uint64_t bytes, uint64_t span_bytes, uint64_t line_bytes, int backing,
                   uint64_t seed, int cpu, chase_array *array) {
   if (span_bytes == 0)
     span_bytes = bytes;
   if (order < 0 || order >= CHASE_ORDERS || backing <= TEXT_LOADED || backing >= TEXT_BACKINGS ||
-      line_bytes < sizeof(void *) || line_bytes > TEXT_PAGE || (line_bytes & (line_bytes - 1)) ||
-      bytes < line_bytes || bytes % line_bytes != 0 || span_bytes < bytes || cpu < -1 ||
+      !chase_line_fits(order, line_bytes) || bytes < line_bytes || bytes % line_bytes != 0 ||
+      span_bytes < bytes || (order == CHASE_SPREAD && span_bytes > bytes) || cpu < -1 ||
       array == NULL)
     return text_failed(TEXT_ARGUMENT, EINVAL);
   if (bytes / line_bytes > CHASE_MOST_LINES || span_bytes / TEXT_PAGE > CHASE_MOST_LINES)
@@ -288,8 +310,10 @@ int64_t chase_lay(int order, uint64_t bytes, uint64_t span_bytes, uint64_t line_
   int error = cpu < 0 ? 0 : pin_thread(&thread, cpu);
   if (error != 0)
     return text_failed(CHASE_PINNING, error);
-  chase_content content = {
-      .lines = (uint32_t)(bytes / line_bytes), .line_bytes = line_bytes, .span_bytes = span_bytes};
+  chase_content content = {.lines = (uint32_t)(bytes / line_bytes),
+                           .line_bytes = line_bytes,
+                           .span_bytes = span_bytes,
+                           .spread = order == CHASE_SPREAD};
   failed = chase_plan_content(&content, order, seed);
   if (!failed)
     failed = chase_lay_here(&content, backing, seed, array);

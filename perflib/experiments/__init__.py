@@ -20,6 +20,7 @@ _FOLDERS = {
     "random_calls": "code_size.random_calls",
     "code_segment": "code_size.code_segment",
     "memory_levels": "memory_levels",
+    "data_tlb": "data_tlb",
     "memory_load": "memory_load",
     "contention": "contention",
     "numa": "core_pairs.numa",

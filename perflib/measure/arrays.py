@@ -25,7 +25,9 @@ from perflib.model.errors import MeasurementError, UserError, choose
 __all__ = ["LINE_BYTES", "ORDERS", "SAMPLE", "Arrays"]
 
 # The numbers by which the kernel knows the orders of the lines.
-ORDERS: Mapping[str, int] = {"random": 0, "page": 1, "sequential": 2, "lmbench": 3, "window": 4}
+ORDERS: Mapping[str, int] = {
+    "random": 0, "page": 1, "sequential": 2, "lmbench": 3, "window": 4, "spread": 5,
+}  # fmt: skip
 LINE_BYTES = 64
 SAMPLE = record("memory_chase", "chase_sample")
 _ARRAY = record("memory_chase", "chase_array")
@@ -67,13 +69,14 @@ class Arrays(Workers):
         cpu: int = -1,
         node: int | None = None,
         span_bytes: int = 0,
+        line_bytes: int = LINE_BYTES,
     ) -> str:
         """Place an array, instead of the one of that key if there is one, and verify its pages.
 
         Parameters
         ----------
-        order, bytes_, backing, seed, span_bytes
-            See the kernel; ``bytes_`` is a multiple of 64.
+        order, bytes_, backing, seed, span_bytes, line_bytes
+            See the kernel; ``bytes_`` is a multiple of ``line_bytes``.
         cpu
             The core that touches the pages first; -1: any.
         node
@@ -98,7 +101,7 @@ class Arrays(Workers):
         self.release(key)
         worker = self[0]
         answer, (array,) = worker.call(
-            "chase_lay", ORDERS[order], bytes_, span_bytes, LINE_BYTES, BACKINGS[backing], seed,
+            "chase_lay", ORDERS[order], bytes_, span_bytes, line_bytes, BACKINGS[backing], seed,
             cpu, Out(_ARRAY, 1), timeout_s=_TIMEOUT_S,
         )  # fmt: skip
         if answer:

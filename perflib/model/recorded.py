@@ -175,11 +175,12 @@ RECORDED = (
     Recorded("plan", "configurations chunks steps stretch", "the configurations and their size"),
     Recorded(
         "plan",
-        "copies events repeats loads slice_steps checksums pieces piece_bytes sizes level_sizes"
-        " array_bytes cache_bytes own_bytes link_bytes hugetlb_pages",
+        "copies events repeats loads slice_steps checksums pieces piece_bytes pages strides sizes"
+        " level_sizes array_bytes cache_bytes own_bytes link_bytes hugetlb_pages",
         "sizes and counts",
     ),
     Recorded("plan.pieces", "*", "code_segment, random_calls: numbers of pieces by pattern"),
+    Recorded("plan.pages", "*", "data_tlb: numbers of pages by their size"),
     Recorded("plan", "backend reference states sets sampled backings", "what is measured, and how"),
     Recorded("plan", "not_sampled notes smaller", "sentences on what cannot be measured here"),
     Recorded("plan", "absent", "what is not there, and why"),

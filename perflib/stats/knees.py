@@ -27,13 +27,14 @@ from numpy.typing import NDArray
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import t_interval
 
-__all__ = ["Knee", "Knees", "find_knees"]
+__all__ = ["Knee", "Knees", "find_knees", "half_rises"]
 
 Floats = NDArray[np.float64]
 _STEP = 1e4  # as good as infinite
 _SHARPNESS = {"random": (1.0, 2.0), "cyclic": (_STEP, 20.0, 7.0, 2.0, 1.0)}
 _APART = math.log(1.6)  # if two rises fit best that are closer, they are one that is blurred
 _INEXACT = 0.06  # real rises differ from the family's by this share of their height
+_PLATEAU = 3  # sizes whose median is what lies above a knee
 _PLACES = 4  # that are tried in each gap between sizes
 _EXACT_BLOCKS = 12
 _DRAWS = 4000
@@ -155,6 +156,61 @@ def find_knees(
     first = knees[0].size.effect if knees else math.inf
     offset = t_interval(_row_means(values[:, grid < first]), confidence)
     return Knees(knees, p, search.bound(), offset, excess)
+
+
+def half_rises(sizes: Sequence[float] | Floats, knees: Knees) -> tuple[Interval, ...]:
+    """Of each knee, the size at which half of its rise has come.
+
+    A level of TLB that evicts the oldest entry of all rises at one size, where it is full. Where
+    pages fall on its sets by chance (a hash chooses the set) some sets are full long before: the
+    rise begins too early, and half of it has come at about as many pages as there are entries.
+    Where victims are random it begins when the level is full, and is half done at 1.4 times as
+    many. So the entries lie from where the rise begins to where half of it has come, whatever the
+    TLB does.
+
+    Parameters
+    ----------
+    sizes
+        Those that ``find_knees`` was given.
+    knees
+        What it found.
+
+    Returns
+    -------
+    One interval a knee: the size where the mean time ratio passes half of the way from what lies
+    below the knee to what lies above (the median of the last three sizes below the next knee, or
+    of all), interpolated on logarithms. It reaches from the low end of the knee to the first size
+    whose own interval lies above half of the way, or to the largest size.
+
+    Examples
+    --------
+    >>> rows = np.array([[0.0, 0.0, 0.01, 0.7, 0.7], [0.0, 0.01, 0.0, 0.71, 0.7]] * 4)
+    >>> sizes = [64, 80, 100, 125, 160]
+    >>> [round(half.effect) for half in half_rises(sizes, find_knees(sizes, rows, "cyclic"))]
+    [112]
+    """
+    grid = np.asarray(sizes, dtype=np.float64)
+    logs = np.array([tuple(one) for one in knees.excess])  # [size, (effect, low, high)]
+    grid, ratio = grid[np.isfinite(logs[:, 0])], np.exp(logs[np.isfinite(logs[:, 0])])
+    starts = [*(knee.size.low for knee in knees.knees), math.inf]
+    found, bottom = [], math.exp(knees.offset.effect)
+    for start, stop in itertools.pairwise(starts):
+        above = int(np.flatnonzero(grid <= stop)[-1])
+        beyond = [place for place in range(above + 1) if grid[place] > start] or [above]
+        plateau = ratio[beyond[-_PLATEAU:]]
+        top, _, most = np.median(np.nan_to_num(plateau, nan=math.inf), axis=0)
+        half, surely = (bottom + top) / 2, (bottom + most) / 2
+        before = int(np.searchsorted(grid, start, "right")) - 1
+        rest = np.arange(max(before, 0), len(grid))
+        at = int(rest[ratio[rest, 0] >= half][0]) if (ratio[rest, 0] >= half).any() else above
+        low, high = grid[max(at - 1, 0)], grid[at]
+        part = (half - ratio[at - 1, 0]) / (ratio[at, 0] - ratio[at - 1, 0]) if at else 1.0
+        ends = [size for size in rest if size >= at and ratio[size, 1] >= surely]
+        last = grid[ends[0]] if ends else grid[-1]
+        middle = float(low * (high / low) ** min(max(part, 0.0), 1.0))
+        found.append(Interval(middle, min(start, middle), float(max(last, middle))))
+        bottom = top
+    return tuple(found)
 
 
 def _row_means(values: Floats) -> Floats:

@@ -8,6 +8,7 @@ import os
 import resource
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +30,8 @@ pytestmark = [
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="the kernel is written for x86-64"),
 ]
 
-ORDERS = {"random": 0, "page": 1, "sequential": 2, "lmbench": 3, "window": 4}
+ORDERS = {"random": 0, "page": 1, "sequential": 2, "lmbench": 3, "window": 4}  # of all lines
+SPREAD = 5
 ARGUMENT, MEMORY, PINNING = 1 << 16, 2 << 16, 7 << 16
 SMALL_PAGES = BACKINGS["4k"]
 LINE, PAGE, HUGE = 64, 4096, 2 << 20
@@ -76,7 +78,7 @@ def run(
     return [SimpleNamespace(**{name: getattr(sample, name) for name in names}) for sample in out]
 
 
-def laid_bytes(kernel: Kernel, array: Any) -> list[int]:
+def laid_bytes(kernel: Kernel, array: Any, apart: int = 0) -> list[int]:
     """Where the lines lie that follow each other in memory, until one comes again."""
     words = memoryview(
         kernel.ffi.buffer(kernel.ffi.cast("char *", array.begin), array.end - array.begin)
@@ -84,7 +86,7 @@ def laid_bytes(kernel: Kernel, array: Any) -> list[int]:
     found, seen, at = [], set(), array.at - array.begin
     while at not in seen:
         seen.add(at)
-        assert at % array.line_bytes == 0
+        assert at % (apart or array.line_bytes) == 0
         found.append(at)
         at = words[at // 8] - array.begin
         assert 0 <= at < array.end - array.begin
@@ -145,6 +147,39 @@ def test_every_order_is_the_one_cycle_of_the_reference(
     if not scattered:
         assert sorted(found) == list(range(0, lines * line_bytes, line_bytes))
     assert found == reference.visits(order, lines, line_bytes, seed, span)
+
+
+@settings(max_examples=60)
+@given(
+    pages=st.integers(1, 700),
+    page_bytes=st.sampled_from([64, 128, PAGE, 16 * PAGE]),
+    seed=st.integers(0, 2**64 - 1),
+)
+@example(pages=40, page_bytes=HUGE, seed=1)
+@example(pages=6144, page_bytes=PAGE, seed=1)
+def test_spread_lines_are_one_a_page_and_use_the_sets_of_a_cache_alike(
+    kernel: Kernel, array: Any, pages: int, page_bytes: int, seed: int
+) -> None:
+    bytes_ = pages * page_bytes
+    answer = kernel.lib.chase_lay(SPREAD, bytes_, 0, page_bytes, SMALL_PAGES, seed, HERE, array)
+    assert answer == 0
+    found = laid_bytes(kernel, array, apart=LINE)
+    assert found == reference.visits("spread", pages, page_bytes, seed)
+    assert sorted(at // page_bytes for at in found) == list(range(pages))
+    places = Counter(at // LINE % (PAGE // LINE) for at in found if page_bytes >= PAGE)
+    assert max(places.values(), default=0) - min(places.values(), default=0) <= 1
+    (one,) = run(kernel, array, 3 * pages)
+    assert one.reached_bytes == found[0], "whole laps end where they began"
+
+
+def test_spread_orders_differ_with_their_seeds(kernel: Kernel, array: Any) -> None:
+    found = []
+    for seed in (1, 1, 2):
+        assert kernel.lib.chase_lay(
+            SPREAD, 100 * PAGE, 0, PAGE, SMALL_PAGES, seed, HERE, array
+        ) == 0  # fmt: skip
+        found.append(laid_bytes(kernel, array, apart=LINE))
+    assert found[0] == found[1] != found[2]
 
 
 def test_pages_of_an_array_lie_scattered_over_a_span(kernel: Kernel, array: Any) -> None:
@@ -334,7 +369,11 @@ def test_core_that_there_is_not_is_refused(kernel: Kernel, array: Any, cpu: int)
     ("change", "error"),
     [
         ({"order": -1}, errno.EINVAL),
-        ({"order": 5}, errno.EINVAL),
+        ({"order": 6}, errno.EINVAL),
+        ({"order": SPREAD, "line_bytes": 32}, errno.EINVAL),
+        ({"order": SPREAD, "line_bytes": 3 * PAGE, "bytes": 3 * PAGE}, errno.EINVAL),
+        ({"order": SPREAD, "line_bytes": 2 * HUGE, "bytes": 2 * HUGE}, errno.EINVAL),
+        ({"order": SPREAD, "span": 2048}, errno.EINVAL),
         ({"bytes": 0}, errno.EINVAL),
         ({"bytes": 32}, errno.EINVAL),
         ({"bytes": 100}, errno.EINVAL),

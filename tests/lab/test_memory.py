@@ -17,7 +17,7 @@ def test_a_walk_visits_every_line_once_in_each_order() -> None:
     frame = walks(64)
     count = 64 * 1024 // 64
     lines = {order: own["line"].to_numpy() for order, own in frame.groupby("order")}
-    assert lines.keys() == ORDERS.keys()
+    assert lines.keys() == ORDERS.keys() - {"spread"}  # which is no order of all lines
     for found in lines.values():
         assert sorted(found) == list(range(count))
     assert (frame["page"] == frame["line"] // 64).all()

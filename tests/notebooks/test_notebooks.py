@@ -79,7 +79,7 @@ SMALL: dict[str, dict[str, Any]] = {
     name: {"budget_s": 1.0} | _SMALLER.get(name, {}) for name in experiments.NAMES
 }
 # Measured on the way in another's notebook, whose parameters are those of the cell.
-SECOND = {"alias_map"}
+SECOND = {"alias_map", "data_tlb"}
 FIRST = [name for name in experiments.NAMES if name not in SECOND]
 # The notebooks of no experiment.
 INVESTIGATION, FARM, PAIR = "investigation", "farm", "virtual_machine"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 WORD = 2**64
-PAGE = 4096
+PAGE, LINE = 4096, 64
 WINDOW_PAGES = 32
 
 
@@ -36,7 +36,7 @@ def reversed_bits(n: int) -> list[int]:
 
 
 def _visits(order: str, lines: int, in_page: int, random: SplitMix) -> list[int]:
-    if order == "random":
+    if order in ("random", "spread"):
         return random.shuffled(lines)
     if order == "sequential":
         return list(range(lines))
@@ -61,6 +61,11 @@ def _visits(order: str, lines: int, in_page: int, random: SplitMix) -> list[int]
 def visits(order: str, lines: int, line_bytes: int, seed: int, span_bytes: int = 0) -> list[int]:
     """Where the lines lie, in bytes from the array's begin, in the order they are loaded in."""
     random = SplitMix(seed)
+    if order == "spread":
+        return [
+            line * line_bytes + line * LINE % line_bytes
+            for line in _visits(order, lines, 1, random)
+        ]
     pages = -(-max(lines * line_bytes, span_bytes) // PAGE)
     places = random.shuffled(pages) if span_bytes > lines * line_bytes else range(pages)
     offsets = (line * line_bytes for line in _visits(order, lines, PAGE // line_bytes, random))

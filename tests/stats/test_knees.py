@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from perflib.stats.knees import Knees, find_knees
+from perflib.stats.knees import Knees, find_knees, half_rises
 from tests.stats.simulated import at_least, at_most
 
 Floats = NDArray[np.float64]
@@ -356,3 +356,31 @@ def test_wrong_arguments_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=told):
         find_knees(sizes, np.zeros((8, columns)), shape)
+
+
+# --- where half of a rise has come ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "blur", "half"), [("step", 0.0, 1.0), ("ramp", 0.6, 1.3), ("both sides", 0.1, 1.0)]
+)
+def test_half_of_a_rise_is_where_it_is(
+    form: Literal["step", "ramp", "both sides"], blur: float, half: float
+) -> None:
+    runs, place = 30, 0.9 * MIB
+    curve = Curve(knees=((place, 1.0),), form=form, blur=blur, noise=0.02)
+    covered = 0
+    for seen in found(curve, runs):
+        (knee,), (middle,) = seen.knees, half_rises(SIZES, seen)
+        covered += middle.low <= half * place <= middle.high
+        assert middle.low <= middle.effect <= middle.high
+        assert middle.low == knee.size.low
+    assert covered >= at_least(runs, 0.95)
+
+
+def test_halves_of_two_rises_are_between_their_own_levels() -> None:
+    curve = Curve(knees=((200 * KIB, 1.5), (3 * MIB, 6.0)), noise=0.02)
+    for seen in found(curve, 10):
+        first, second = half_rises(SIZES, seen)
+        assert first.low <= 200 * KIB <= first.high < second.low <= 3 * MIB <= second.high
+    assert half_rises(SIZES, found(Curve(), 1)[0]) == ()

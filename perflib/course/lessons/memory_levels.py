@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,18 @@ def _same_lengths(found: Any, expected: Any) -> bool:
         return False
 
 
+def _missing(entries: int, ways: int, pages: int, stride: int) -> float:
+    """The share of loads round pages ``stride`` apart that miss a TLB that evicts the oldest."""
+    sets = entries // ways
+    in_set = Counter(page * stride % sets for page in range(pages))
+    return sum(count for count in in_set.values() if count > ways) / pages
+
+
+def _tlb_and_ring(draw: random.Random) -> tuple[Any, ...]:
+    ways = draw.choice([1, 2, 4, 6, 8])
+    return ways * 2 ** draw.randint(0, 5), ways, draw.randint(1, 160), 2 ** draw.randint(0, 6)
+
+
 def _null(answer: Any, null: Any = ()) -> Judged:
     given = word(answer, _VERDICTS)
     if given is None:
@@ -131,13 +144,14 @@ def _lookups(answer: Any, run: Any) -> Judged:
 LESSON = Lesson(
     name="memory_levels",
     title="Memory: its levels",
-    minutes=75,
+    minutes=90,
     objectives=[
         "Predict at which sizes the latency of dependent loads rises, and measure it.",
         "Say what each order of visits loads: caches, TLB, prefetcher.",
         "Build a chain that is one cycle, and show that a shuffled identity is none.",
         "Tell what a core holds alone from what it holds beside a busy sibling.",
         "Read off a curve what halving a program's data is worth.",
+        "Find the entries and the ways of the data TLB, and say where a ring of pages misses it.",
     ],
     needs=["TLB sizes", "backed huge pages"],
     items=[
@@ -262,6 +276,31 @@ LESSON = Lesson(
             hints=[
                 "Follow the curve of 'random' on 4 KiB pages at 48, 24 and 6 MiB.",
                 "Both axes are logarithmic: between marks of 10 and 100 the middle is 32.",
+            ],
+        ),
+        Code(
+            name="6",
+            points=2.0,
+            reference=_missing,
+            cases=_tlb_and_ring,
+            always=[(96, 6, 96, 1), (96, 6, 97, 1), (96, 6, 7, 16), (64, 64, 64, 64), (8, 8, 9, 1)],
+            wrong=[
+                (
+                    lambda entries, _ways, pages, _stride: max(0.0, 1 - entries / pages),
+                    "takes what loads at random would miss: a ring never finds what was evicted",
+                ),
+                (
+                    lambda entries, _ways, pages, _stride: float(pages > entries),
+                    "forgets the sets: those with room keep their pages",
+                ),
+                (
+                    lambda entries, ways, pages, _stride: _missing(entries, ways, pages, 1),
+                    "forgets that pages far apart use few of the sets",
+                ),
+            ],
+            hints=[
+                "How many pages of the ring belong to each set? Page 0, stride, 2 stride ...",
+                "One page too many in a set: each is evicted just before it comes again.",
             ],
         ),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from perflib.experiments.code_size.claims import (
 )
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.experiments.code_size.table import CodeTable
+from perflib.framework.knees import at_level, no_knee
 from perflib.framework.page_control import PageControl
 from perflib.framework.samples import mean_of_known
 from perflib.measure.pages.text_backings import SMALL_PAGES
@@ -28,7 +28,7 @@ from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.model.sentences import size
-from perflib.stats.decide import Decision, Reason, decide
+from perflib.stats.decide import Decision, Reason
 from perflib.stats.interval import NO_INTERVAL, Interval, percent
 from perflib.stats.intervals import t_interval
 from perflib.stats.knees import Knees
@@ -202,9 +202,9 @@ def knee_finding(
     """
     tlbs = reaches.tlbs
     if knees.knees:
-        decision, level = _at_reach(knees.knees[0].size, tlbs, tolerance)
+        decision, level = at_level(knees.knees[0].size, tlbs, tolerance)
     else:
-        decision, level = _no_knee(knees, visible), ""
+        decision, level = no_knee(knees, visible), ""
     if prevented is not None:
         decision = Decision("inconclusive", (prevented,))
     seconds = tuple(
@@ -260,38 +260,6 @@ def split_finding(alone: Knees, sizes: Floats, shared: Floats) -> Finding:
         evidence={"rise_percent": list(percent(rises))},
         prevented=prevented,
     )
-
-
-def _no_knee(knees: Knees, visible: float) -> Decision:
-    if not math.isfinite(knees.bound):
-        return Decision("inconclusive", (Reason("too_few"),))
-    bound = 100 * math.expm1(knees.bound)
-    if bound < visible:
-        return Decision("refuted", (Reason("no_knee", {"bound": bound}),))
-    return Decision("inconclusive", (Reason("no_knee_seen", {"bound": bound}),))
-
-
-def _at_reach(
-    found: Interval, reaches: Mapping[str, int], tolerance: float
-) -> tuple[Decision, str]:
-    """The decision, and the level at whose reach the knee lies."""
-
-    def below(limit: float) -> bool:
-        return decide(found, limit, "below").verdict == "supported"
-
-    def above(limit: float) -> bool:
-        return decide(found, limit, "above").verdict == "supported"
-
-    if not reaches:
-        return Decision("inconclusive", (Reason("reach_unknown"),)), ""
-    margin = 1 + tolerance / 100
-    for name, reach in reaches.items():
-        near = reach / margin <= found.effect <= reach * margin
-        if near and above(reach / 2) and below(reach * 2):
-            return Decision("supported", (Reason("at_reach"),)), name
-    if all(below(reach / margin) or above(reach * margin) for reach in reaches.values()):
-        return Decision("refuted", (Reason("elsewhere"),)), ""
-    return Decision("inconclusive", (Reason("open"),)), ""
 
 
 # --- tables --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from perflib.machine.hardware.microarch import Microarchitecture
 from perflib.machine.hardware.tlb_descriptors import G1, K4, M2, M4
 from perflib.machine.hardware.tlbs import Tlb, decode_tlbs
 
-__all__ = ["KnownTlbs", "known_tlbs", "published_tlbs", "tlbs_of"]
+__all__ = ["KnownTlbs", "known_tlbs", "published_names", "published_tlbs", "tlbs_of"]
 
 _TABLE = Path(__file__).with_name("published_tlbs.toml")
 _PAGES = {"4K": K4, "2M": M2, "4M": M4, "1G": G1}
@@ -60,6 +60,11 @@ def published_tlbs(microarchitecture: str) -> KnownTlbs:
         for level, kind, pages, entries, ways in row["tlbs"]
     )
     return KnownTlbs(published, f"published for {microarchitecture}", row["source"])
+
+
+def published_names() -> list[str]:
+    """The microarchitectures of which something is published here."""
+    return list(tomllib.loads(_TABLE.read_text()))
 
 
 def tlbs_of(machine: Mapping[str, Any]) -> KnownTlbs:

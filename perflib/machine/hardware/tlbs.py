@@ -19,7 +19,7 @@ from typing import Literal
 from perflib.machine.hardware.cpuid import Leaves, Registers, signature
 from perflib.machine.hardware.tlb_descriptors import DESCRIPTORS, G1, K4, M2, M4
 
-__all__ = ["Tlb", "TlbKind", "decode_tlbs", "reach_bytes"]
+__all__ = ["Tlb", "TlbKind", "decode_tlbs", "reach_bytes", "serves"]
 
 TlbKind = Literal["data", "load", "store", "instruction", "unified"]
 
@@ -61,6 +61,11 @@ class Tlb:
         return self.entries * page_bytes if page_bytes in self.page_bytes else 0
 
 
+def serves(tlb: Tlb, use: Literal["data", "instruction"]) -> bool:
+    """Does a TLB translate the addresses of loads, or of code?"""
+    return tlb.kind in _SERVES[use]
+
+
 def reach_bytes(
     tlbs: Iterable[Tlb], use: Literal["data", "instruction"], level: int, page_bytes: int = 4096
 ) -> int:
@@ -74,9 +79,7 @@ def reach_bytes(
     262144
     """
     return sum(
-        tlb.reach_bytes(page_bytes)
-        for tlb in tlbs
-        if tlb.level == level and tlb.kind in _SERVES[use]
+        tlb.reach_bytes(page_bytes) for tlb in tlbs if tlb.level == level and serves(tlb, use)
     )
 
 
