@@ -39,7 +39,7 @@ def kernel() -> Kernel:
 
 
 def bounds(kernel: Kernel) -> list[int]:
-    out = kernel.ffi.new("int64_t[7]")
+    out = kernel.ffi.new("int64_t[10]")
     assert kernel.lib.code_bounds(out) == 0
     return list(out)
 

@@ -35,7 +35,7 @@ kernel = kernels.load("code_segment")
 ffi, lib = kernel.ffi, kernel.lib
 RANDOM, PAGE, CHASE = range(3)
 LOADED, SMALL, THP, COLLAPSE, HUGETLB = range(5)
-sizes = ffi.new("int64_t[7]")
+sizes = ffi.new("int64_t[10]")
 lib.code_bounds(sizes)
 first = sizes[2]
 

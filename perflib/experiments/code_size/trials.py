@@ -144,7 +144,7 @@ class Bounds:
 def bounds_of(build: Build, conditions: Conditions) -> Bounds:
     """Ask a kernel how large its code is."""
     with Worker(build, conditions) as worker:
-        _, (out,) = worker.call("code_bounds", Out("i8", 7), timeout_s=_TIMEOUT_S)
+        _, (out,) = worker.call("code_bounds", Out("i8", 10), timeout_s=_TIMEOUT_S)
     return Bounds(int(out[0]), int(out[1]), int(out[4]), int(out[6] - out[5]))
 
 
