@@ -19,11 +19,11 @@
  * side: the control of the chase, with as many jumps on a 64th of the pages.
  *
  * "compiled", in the variant of that name: the first n cases of a switch in C, the control of the
- * assembled one (code_segment_piece.inc). The same generator draws; pieces of 256 cases, each a
+ * assembled one (code_segment_piece.inc). The same generator draws; pieces of 1024 cases, each a
  * function that the compiler made of one switch, lie side by side in a text of their own. So a step
- * is an indirect call of the piece and an indirect jump in it, and there is hot data: 4 bytes of the
- * compiler's jump tables a case, 8 bytes a piece. All of it lies outside of the text, on the same
- * pages whatever the text lies on. Cases differ by a few bytes in size.
+ * is an indirect call of the piece and an indirect jump in it, and there is hot data: 4 bytes of
+ * the compiler's jump tables a case, 8 bytes a piece. All of it lies outside of the text, on the
+ * same pages whatever the text lies on. Cases have 140 bytes, and a few more or less.
  *
  * Each case notes the smallest and the largest instruction pointer: the extent of the code that was
  * hot is last_ip + 128 - first_ip. It folds its number into the checksum,
@@ -49,8 +49,8 @@
  * bundle = ["library", "program"]
  * [variants.compiled.pieces]
  * file = "code_segment_piece.inc"
- * count = 64
- * flags = ["-O1"]
+ * count = 16
+ * flags = ["-O0"]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // mremap, sched_getcpu, RUSAGE_THREAD
@@ -75,10 +75,10 @@ typedef struct {
 // address there and the last one's end. 0 or errno.
 int64_t code_bounds(int64_t *out);
 
-// Lay a pattern (0 random, 1 page, 2 chase, 3 line, 4 compiled) of n on pages of a backing (0 loaded, 1 4k, 2
-// thp, 3 collapse, 4 hugetlb); range: begin and end of what was put there. 0, or stage * 65536 +
-// errno with the stages 1 argument, 2 map, 3 advise, 4 collapse, 5 protect, 6 move: then what was
-// laid before still is.
+// Lay a pattern (0 random, 1 page, 2 chase, 3 line, 4 compiled) of n on pages of a backing (0
+// loaded, 1 4k, 2 thp, 3 collapse, 4 hugetlb); range: begin and end of what was put there. 0, or
+// stage * 65536 + errno with the stages 1 argument, 2 map, 3 advise, 4 collapse, 5 protect, 6 move:
+// then what was laid before still is.
 int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *range);
 
 // Run what is laid: the warm steps, then successive samples of so many steps each, every one

@@ -143,7 +143,7 @@ static int64_t code_switch_cases(void) {
   return (__stop_code_pieces - __start_code_pieces) * CODE_PIECE_CASES;
 }
 
-// The pieces in use, of 256 cases each, whole: their cases differ by a few bytes in size.
+// The pieces in use, whole: their cases differ by a few bytes in size.
 static size_t code_switch_bytes(int64_t n) {
   int64_t piece = (n + CODE_PIECE_CASES - 1) / CODE_PIECE_CASES;
   const unsigned char *end = n > code_switch_cases() - CODE_PIECE_CASES

@@ -10,7 +10,7 @@ typedef struct {
 } code_state;
 
 // One piece of the compiled switch: its cases, and the function that is a switch over them.
-#define CODE_PIECE_CASES 256
+#define CODE_PIECE_CASES 1024
 typedef void code_piece(code_state *, uint32_t opcode);
 
 #endif

@@ -24,7 +24,8 @@ from perflib.model.errors import choose
 
 __all__ = ["CodeSegment", "CodeSegmentParams", "experiment"]
 
-_PATTERNS = ("random", "page", "chase", "line")
+_PATTERNS = ("random", "page", "chase", "line")  # by default
+_ALL = (*_PATTERNS, "compiled")
 
 
 class CodeSegmentParams(CodeParams):
@@ -34,15 +35,16 @@ class CodeSegmentParams(CodeParams):
         list(_PATTERNS),
         "'random': cases of the switch drawn at random; 'page': one case a page, at random; "
         "'chase': a ring of jumps, one a page; 'line': its control, as many jumps on a 64th of the "
-        "pages",
+        "pages; 'compiled': the control of 'random', a switch that the C compiler made (several "
+        "seconds, once)",
     )
     sizes_kib: Sizes = parameter(
         [
             8, 32, 64, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792,
             2048, 2560, 3072, 4096,
         ],
-        "extents of the code: a list such as 64,512,4096; to 4096, and to 16384 for 'chase'. "
-        "Between them the rings have more, near the reach of the instruction TLB and half of it",
+        "extents of the code: a list such as 64,512,4096; to 4096, to 16384 for 'chase'; "
+        "'compiled' leaves those above 2048 out. Between them the rings have more, near the reach of the instruction TLB and half of it",
         "KiB",
     )  # fmt: skip
     knee_percent: float = parameter(
@@ -71,8 +73,8 @@ class CodeSegmentParams(CodeParams):
     @model_validator(mode="after")
     def _patterns_exist(self) -> CodeSegmentParams:
         for name in self.patterns:
-            if name not in _PATTERNS:
-                msg = f"patterns: {choose('pattern', name, _PATTERNS)}"
+            if name not in _ALL:
+                msg = f"patterns: {choose('pattern', name, _ALL)}"
                 raise ValueError(msg)
         return self
 
