@@ -230,12 +230,13 @@ def _pieces(where: Path, wanted: Request, level: str) -> list[Path]:
     if wanted.pieces is None:
         return []
     source, count, declared = wanted.pieces
-    flags = [*BASE_FLAGS, *declared, *wanted.level_flags(level), f"-I{paths.kernels_dir()}"]
+    added = wanted.level_flags(level)
+    flags = (*BASE_FLAGS, *declared, *added, f"-I{paths.kernels_dir()}", "-fPIC", "-x", "c", "-c")
     objects = [where / f"piece_{number:04d}.o" for number in range(count)]
 
     def made(number: int) -> None:
-        arguments = ["-fPIC", f"-DPIECE={number}", "-x", "c", "-c", source, "-o", objects[number]]
-        _run(wanted.source.name, where, [*flags, *arguments], objects[number])
+        arguments: list[str | Path] = [*flags, f"-DPIECE={number}", source, "-o", objects[number]]
+        _run(wanted.source.name, where, arguments, objects[number])
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         list(pool.map(made, range(count)))

@@ -115,7 +115,7 @@ class Request:
 
     @property
     def contents(self) -> list[bytes]:
-        """The kernel's file, and then its copied part, its pieces and every header of ours in it."""
+        """The kernel's file, then its copied part, its pieces and every header of ours in them."""
         copied = [self.source.copied] if self.source.copied else []
         pieces = [self.pieces[0]] if self.pieces else []
         found = included([self.source.path, *copied, *pieces])

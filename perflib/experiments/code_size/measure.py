@@ -135,8 +135,8 @@ def _of_the_knee(
 def _turn(pattern: str, backing: str, knee: set[tuple[str, str]]) -> tuple[int, int]:
     """In which rounds a pattern is visited: a knee takes many of them, the others take turns.
 
-    The switch, by which cores are compared, and its compiled control in every second. What is compared with each other is
-    visited in the same rounds.
+    The switch, by which cores are compared, and its compiled control in every second. What is
+    compared with each other is visited in the same rounds.
     """
     if not knee or (pattern, backing) in knee:
         return 1, 0
