@@ -103,17 +103,19 @@ def same_knee_simulated(
     """The same from simulated misses of the instruction TLB; ``None``: one was not simulated.
 
     Of code at random over ``s`` bytes a TLB of reach ``K`` misses the share 1 - K/s, so ``K``
-    is ``s`` times what does not miss. It is compared at the first size at which either switch misses
-    with 5 of 100 steps or more. The interval is that of so many steps drawn at random.
+    is ``s`` times what does not miss. It is compared at the first size at which both switches miss
+    with 5 of 100 steps or more. Where but one ever does, the other's is at least the largest size:
+    that can refute, and never support. The interval is that of so many steps drawn at random.
     """
     rows = _simulated_sizes(table, simulated)
     if rows.empty:
         return None
-    rising = rows[100 * rows[list(BOTH)].max(axis=1) >= _LEAST_PERCENT]
-    if rising.empty:
+    rising = 100 * rows[list(BOTH)] >= _LEAST_PERCENT
+    if not rising.to_numpy().any():
         decision = Decision("inconclusive", (Reason("no_rise", {"least": _LEAST_PERCENT}),))
         return SAME_KNEE_SIMULATED.found(decision, threshold=tolerance)
-    row = rising.iloc[0]
+    both = rows[rising.all(axis=1)]
+    row = rows.iloc[-1] if both.empty else both.iloc[0]
     misses = row[list(BOTH)].to_numpy(np.float64)
     kept = np.clip(1 - misses, 1 / STEPS, 1 - 1 / STEPS)
     reach_kib = kept * row[[f"{pattern}_bytes" for pattern in BOTH]].to_numpy(np.float64) / _KIB
@@ -125,8 +127,11 @@ def same_knee_simulated(
         "random_percent": 100 * misses[0],
         "compiled_percent": 100 * misses[1],
     }
+    decision = _decided(ratio, tolerance, numbers)
+    if both.empty and decision.verdict == "supported":
+        decision = Decision("inconclusive", (Reason("open"),))
     return SAME_KNEE_SIMULATED.found(
-        _decided(ratio, tolerance, numbers),
+        decision,
         percent(ratio),
         threshold=tolerance,
         evidence={
