@@ -62,11 +62,11 @@ def test_rises_that_are_not_of_the_shape_are_off_alike() -> None:
 
 
 def test_without_noise_the_ratio_is_exact() -> None:
-    curves = [
+    first, second = (
         Curve(SIZES, np.tile(np.log1p(0.3 * np.maximum(0, 1 - knee * KIB / SIZES)), (4, 1)))
         for knee in (500.0, 600.0)
-    ]
-    found = knee_ratio(*curves)
+    )
+    found = knee_ratio(first, second)
     assert found.effect == pytest.approx(math.log(1.2), abs=0.005)
     assert found.half_width == pytest.approx(0, abs=1e-6)
 

@@ -126,9 +126,9 @@ def samples(
     design = pd.MultiIndex.from_product(
         [cores, patterns, sizes_kib, backings], names=["cpu", "pattern", "kib", "backing"]
     ).to_frame(index=False)
-    here = (design["pattern"] != "line") | (design["backing"] == "4k")
-    here &= (design["pattern"] != "compiled") | (design["kib"] <= _COMPILED_KIB)
-    design = design[here].reset_index(drop=True)
+    design = design[(design["pattern"] != "line") | (design["backing"] == "4k")]
+    design = design[(design["pattern"] != "compiled") | (design["kib"] <= _COMPILED_KIB)]
+    design = design.reset_index(drop=True)
     kib, huge = (
         design["kib"].to_numpy(np.float64),
         ~design["backing"].isin(["4k", "loaded"]).to_numpy(),
