@@ -28,8 +28,9 @@
  * Each case notes the smallest and the largest instruction pointer: the extent of the code that was
  * hot is last_ip + 128 - first_ip. It folds its number into the checksum,
  *     checksum = rotate_left(checksum, 5) ^ k,
- * from 0 at the beginning of each sample; of a ring the checksum is how many laps it counted. It
- * is all assembler, from which a compiler removes nothing.
+ * from 0 at the beginning of each sample; of a ring the checksum is how many laps it counted. All
+ * but the compiled switch is assembler, from which a compiler removes nothing; that is compiled
+ * without optimisation.
  *
  * While text is laid anew on pages of the pool (hugetlb), old and new are both there: if the old
  * ones are of the pool as well, it must have twice the range.
