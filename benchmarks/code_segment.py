@@ -1,6 +1,6 @@
 """Code and its pages: the branch chase's ratio, the knee, null sweeps, and the default sweep.
 
-    python benchmarks/code_segment.py [--runs 10] [--nulls 20] [--only chase,knee,null]
+    python benchmarks/code_segment.py [--runs 10] [--nulls 20] [--only chase,knee,compiled]
 
 Each line is a figure that was to be reached. Ratios are of configurations interleaved in one run;
 every sample's pages were verified.
@@ -22,6 +22,8 @@ from perflib.experiments.code_size.claims import (
     KNEE_SHARED,
     RING_KNEE,
     RING_KNEE_SHARED,
+    SAME_KNEE,
+    SAME_KNEE_SIMULATED,
     SPLIT,
 )
 from perflib.experiments.code_size.code_segment import measure
@@ -29,12 +31,16 @@ from perflib.experiments.code_size.measure import trials
 from perflib.experiments.code_size.table import CodeTable
 from perflib.experiments.code_size.trials import Configuration
 from perflib.framework.page_claims import HUGE_PAGES
+from perflib.kernels import build
 from perflib.measure.schedule import frame_of, round_order
 from perflib.stats.interval import percent
 from perflib.stats.intervals import t_interval
 
-_SHOWN = (HUGE_PAGES, KNEE, RING_KNEE, KNEE_SHARED, RING_KNEE_SHARED, SPLIT)
-_NAMES = ("chase", "knee", "null", "default")
+_SHOWN = (
+    HUGE_PAGES, KNEE, RING_KNEE, KNEE_SHARED, RING_KNEE_SHARED, SPLIT, SAME_KNEE,
+    SAME_KNEE_SIMULATED,
+)  # fmt: skip
+_NAMES = ("chase", "knee", "null", "compiled", "default")
 
 
 def _run(given: dict[str, object]) -> tuple[CodeTable, list[str], float]:
@@ -113,6 +119,23 @@ def null(runs: int) -> None:
     print(f"null sweeps with a knee: {found} of {runs}", flush=True)
 
 
+def compiled() -> None:
+    """How long the compiled switch takes to be made, and its knee beside the assembled one's."""
+    with tempfile.TemporaryDirectory() as cache:
+        usual = os.environ.get("PERFLIB_CACHE")
+        os.environ["PERFLIB_CACHE"] = cache
+        for variant in (None, "compiled"):
+            begin = time.monotonic()
+            build("code_segment", variant=variant)
+            print(f"variant {variant}, cold: {time.monotonic() - begin:.1f} s", flush=True)
+        os.environ.pop("PERFLIB_CACHE")
+        if usual is not None:
+            os.environ["PERFLIB_CACHE"] = usual
+    given = {"patterns": ["random", "compiled"], "budget_s": 60, "simulated_sizes": 20}
+    _, sentences, _ = _run(given)
+    print("\n".join(sentences), flush=True)
+
+
 def default() -> None:
     """The default sweep, warm."""
     table, knees, seconds = _run({})
@@ -135,6 +158,8 @@ def main() -> None:
         os.environ["PERFLIB_HOME"] = home
         if "chase" in wanted:
             chase()
+        if "compiled" in wanted:
+            compiled()
         if "default" in wanted:
             default()
         if "knee" in wanted:

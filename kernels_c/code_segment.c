@@ -18,11 +18,19 @@
  * of its own; steps are rounded to whole laps. "line": the same ring with one jump a line, side by
  * side: the control of the chase, with as many jumps on a 64th of the pages.
  *
+ * "compiled", in the variant of that name: the first n cases of a switch in C, the control of the
+ * assembled one (code_segment_piece.inc). The same generator draws; pieces of 1024 cases, each a
+ * function that the compiler made of one switch, lie side by side in a text of their own. So a step
+ * is an indirect call of the piece and an indirect jump in it, and there is hot data: 4 bytes of
+ * the compiler's jump tables a case, 8 bytes a piece. All of it lies outside of the text, on the
+ * same pages whatever the text lies on. Cases have 140 bytes, and a few more or less.
+ *
  * Each case notes the smallest and the largest instruction pointer: the extent of the code that was
  * hot is last_ip + 128 - first_ip. It folds its number into the checksum,
  *     checksum = rotate_left(checksum, 5) ^ k,
- * from 0 at the beginning of each sample; of a ring the checksum is how many laps it counted. It
- * is all assembler, from which a compiler removes nothing.
+ * from 0 at the beginning of each sample; of a ring the checksum is how many laps it counted. All
+ * but the compiled switch is assembler, from which a compiler removes nothing; that is compiled
+ * without optimisation.
  *
  * While text is laid anew on pages of the pool (hugetlb), old and new are both there: if the old
  * ones are of the pool as well, it must have twice the range.
@@ -37,6 +45,13 @@
  * link = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,common-page-size=0x200000", "-lpthread",
  *         "-Wl,-z,noseparate-code", "-Wl,--no-as-needed", "-lhugetlbfs"]
  * bundle = ["program"]
+ * [variants.compiled] # with the compiled switch, which takes the compiler several seconds
+ * flags = ["-O2", "-DCODE_SWITCH"]
+ * bundle = ["library", "program"]
+ * [variants.compiled.pieces]
+ * file = "code_segment_piece.inc"
+ * count = 16
+ * flags = ["-O0"]
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE // mremap, sched_getcpu, RUSAGE_THREAD
@@ -57,13 +72,14 @@ typedef struct {
 
 // out[0] most n of pattern 0, [1] bytes of a case (function), [2] the first one's address, [3] the
 // last one's end, [4] most n of pattern 2 (0: there is none), [5] and [6] begin and end of the text
-// that is aligned to 2 MiB. 0 or errno.
+// that is aligned to 2 MiB, [7] most n of pattern 4 (0: there is none), [8] and [9] the first one's
+// address there and the last one's end. 0 or errno.
 int64_t code_bounds(int64_t *out);
 
-// Lay a pattern (0 random, 1 page, 2 chase, 3 line) of n on pages of a backing (0 loaded, 1 4k, 2
-// thp, 3 collapse, 4 hugetlb); range: begin and end of what was put there. 0, or stage * 65536 +
-// errno with the stages 1 argument, 2 map, 3 advise, 4 collapse, 5 protect, 6 move: then what was
-// laid before still is.
+// Lay a pattern (0 random, 1 page, 2 chase, 3 line, 4 compiled) of n on pages of a backing (0
+// loaded, 1 4k, 2 thp, 3 collapse, 4 hugetlb); range: begin and end of what was put there. 0, or
+// stage * 65536 + errno with the stages 1 argument, 2 map, 3 advise, 4 collapse, 5 protect, 6 move:
+// then what was laid before still is.
 int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *range);
 
 // Run what is laid: the warm steps, then successive samples of so many steps each, every one
@@ -82,7 +98,11 @@ int64_t code_write_map(const char *path);
 #define CODE_UNITS CASES
 #define CODE_UNIT_BYTES 128
 #define CODE_UNIT_NAME "case"
+#ifdef CODE_SWITCH
+#define CODE_PATTERNS 5
+#else
 #define CODE_PATTERNS 4
+#endif
 #include "common/code_kernel.h"
 
 #if CASES < 32 || CASES > 65536 || CASES % 32 != 0
@@ -132,6 +152,21 @@ __asm__(
     "code_text_end:\n"
     ".noaltmacro\n"
     ".popsection\n"
+#ifdef CODE_SWITCH
+    ".pushsection code_switch, \"ax\", @progbits\n" // where the linker adds the pieces
+    ".p2align 21\n"
+    ".globl code_switch_first\n"
+    ".hidden code_switch_first\n"
+    "code_switch_first:\n"
+    ".popsection\n"
+    ".pushsection code_switch_pad, \"ax\", @progbits\n" // comes to lie behind them
+    ".p2align 21\n"
+    ".globl code_switch_end\n"
+    ".hidden code_switch_end\n"
+    "code_switch_end:\n"
+    "int3\n"
+    ".popsection\n"
+#endif
 
     ".globl code_dispatch\n"
     ".hidden code_dispatch\n"

@@ -4,6 +4,7 @@
 // A kernel says, before it includes this: CODE_UNITS, how many; CODE_UNIT_BYTES, the size of each;
 // CODE_UNIT_NAME, what they are called; CODE_PATTERNS, 1 if it has the pattern 0 alone. It puts
 // the units between code_first and code_last, pads to code_text_end, and defines code_dispatch.
+// CODE_SWITCH: it has a compiled switch beside them, as a second text of which one is laid anew.
 #ifndef CODE_KERNEL_H
 #define CODE_KERNEL_H
 
@@ -16,6 +17,7 @@
 #include <sys/resource.h>
 
 #include "branch_ring.h"
+#include "code_state.h"
 #include "page_reach.h"
 #include "text_pages.h"
 
@@ -57,15 +59,10 @@
   "xor %rax, %rdx\n"                                                                               \
   ".endm\n"
 
-// The state of a run, and the two halves of a dispatcher around its loop. The generator and all
-// that the loop needs is in registers: rcx steps left, r10 generator, r11 n, r12 and r13 its
-// constants, r14 first unit, rsi bytes from one to the next, r15 places (below), r8 and r9 the
-// instruction pointers, rdx checksum. rax and rbx are free, rbp is the frame.
-typedef struct {
-  int64_t steps;
-  uint64_t x, n, base, stride, places, first_ip, last_ip, checksum;
-} code_state;
-
+// The two halves of a dispatcher around its loop. The generator and all that the loop needs is in
+// registers: rcx steps left, r10 generator, r11 n, r12 and r13 its constants, r14 first unit, rsi
+// bytes from one to the next, r15 places (below), r8 and r9 the instruction pointers, rdx checksum.
+// rax and rbx are free, rbp is the frame.
 #define CODE_ENTER                                                                                 \
   "push %rbp\n"                                                                                    \
   "mov %rsp, %rbp\n"                                                                               \
@@ -107,26 +104,64 @@ extern unsigned char code_last[] __attribute__((visibility("hidden")));
 extern unsigned char code_text_end[] __attribute__((visibility("hidden")));
 extern void code_dispatch(code_state *) __attribute__((visibility("hidden")));
 
-enum { CODE_RANDOM, CODE_PAGE, CODE_CHASE, CODE_LINE };
+enum { CODE_RANDOM, CODE_PAGE, CODE_CHASE, CODE_LINE, CODE_COMPILED };
+
+#ifdef CODE_SWITCH
+extern unsigned char code_switch_first[] __attribute__((visibility("hidden")));
+extern unsigned char code_switch_end[] __attribute__((visibility("hidden")));
+// The linker's own names for where sections begin and end.
+extern unsigned char __stop_code_switch[] __attribute__((visibility("hidden")));
+extern code_piece *const __start_code_pieces[] __attribute__((visibility("hidden")));
+extern code_piece *const __stop_code_pieces[] __attribute__((visibility("hidden")));
+#endif
+
+// A text: where it begins, its file, and how much of it, from its beginning, is not as the loader
+// mapped it.
+typedef struct {
+  unsigned char *first;
+  text_file file;
+  size_t moved;
+} code_text;
 
 // One lays or reads what is laid at a time.
 static pthread_mutex_t code_lock = PTHREAD_MUTEX_INITIALIZER;
+static code_text code_assembled = {.first = code_first};
+#ifdef CODE_SWITCH
+static code_text code_compiled = {.first = code_switch_first};
+#endif
 static struct {
   int64_t n; // 0: nothing is laid
   int pattern;
   code_state state;
-  text_file file;
-  size_t text_moved; // how much of the text, from its beginning, is not as the loader mapped it
   unsigned char *ring_begin;
   size_t ring_bytes; // of the ring's reservation that have been laid
   branch_ring ring;
 } code_laid;
+
+#ifdef CODE_SWITCH
+static int64_t code_switch_cases(void) {
+  return (__stop_code_pieces - __start_code_pieces) * CODE_PIECE_CASES;
+}
+
+// The pieces in use, whole: their cases differ by a few bytes in size.
+static size_t code_switch_bytes(int64_t n) {
+  int64_t piece = (n + CODE_PIECE_CASES - 1) / CODE_PIECE_CASES;
+  const unsigned char *end = n > code_switch_cases() - CODE_PIECE_CASES
+                                 ? __stop_code_switch
+                                 : (const unsigned char *)(uintptr_t)__start_code_pieces[piece];
+  return (size_t)(end - code_switch_first);
+}
+#endif
 
 static int64_t code_most(int pattern) {
   if (pattern == CODE_RANDOM)
     return CODE_UNITS;
   if (pattern == CODE_PAGE)
     return (int64_t)CODE_UNITS * CODE_UNIT_BYTES / (int64_t)TEXT_PAGE;
+#ifdef CODE_SWITCH
+  if (pattern == CODE_COMPILED)
+    return code_switch_cases();
+#endif
   return RING_PAGES;
 }
 
@@ -138,6 +173,10 @@ static int code_is_ring(int pattern) { return pattern == CODE_CHASE || pattern =
 
 // Whole pages of 2 MiB, also where the hot code fills a part of one: so small code compares, too.
 static size_t code_range_bytes(int pattern, int64_t n) {
+#ifdef CODE_SWITCH
+  if (pattern == CODE_COMPILED)
+    return text_round_up(code_switch_bytes(n));
+#endif
   return text_round_up((size_t)n * code_stride(pattern));
 }
 
@@ -151,36 +190,41 @@ int64_t code_bounds(int64_t *out) {
   out[4] = CODE_PATTERNS > 1 ? RING_PAGES : 0;
   out[5] = (intptr_t)code_first;
   out[6] = (intptr_t)code_text_end;
+  out[7] = out[8] = out[9] = 0;
+#ifdef CODE_SWITCH
+  out[7] = code_switch_cases();
+  out[8] = (intptr_t)code_switch_first;
+  out[9] = (intptr_t)__stop_code_switch;
+#endif
   return 0;
 }
 
-// The units' own text: what is copied is what runs.
-static void code_copy_text(unsigned char *copy, size_t bytes, const void *context) {
-  (void)context;
-  memcpy(copy, code_first, bytes);
+// The text's own bytes: what is copied is what runs.
+static void code_copy_text(unsigned char *copy, size_t bytes, const void *text) {
+  memcpy(copy, text, bytes);
 }
 
-static int64_t code_reload(size_t kept) {
-  if (code_laid.text_moved <= kept)
+static int64_t code_reload(code_text *text, size_t kept) {
+  if (text->moved <= kept)
     return 0;
-  int64_t failed = text_reload(&code_laid.file, code_first + kept, code_laid.text_moved - kept);
+  int64_t failed = text_reload(&text->file, text->first + kept, text->moved - kept);
   if (!failed)
-    code_laid.text_moved = kept;
+    text->moved = kept;
   return failed;
 }
 
-static int64_t code_lay_text(size_t bytes, int backing, uint64_t seed) {
+static int64_t code_lay_text(code_text *text, size_t bytes, int backing, uint64_t seed) {
   if (backing == TEXT_LOADED)
-    return code_reload(0);
-  if ((uintptr_t)code_first % TEXT_HUGE != 0) // a loader that does not align (glibc before 2.35)
+    return code_reload(text, 0);
+  if ((uintptr_t)text->first % TEXT_HUGE != 0) // a loader that does not align (glibc before 2.35)
     return text_failed(TEXT_ARGUMENT, EINVAL);
-  text_file_find(&code_laid.file, code_first); // for the way back; where it fails there is none
-  int64_t failed = text_lay(code_first, bytes, backing, seed, code_copy_text, NULL);
+  text_file_find(&text->file, text->first); // for the way back; where it fails there is none
+  int64_t failed = text_lay(text->first, bytes, backing, seed, code_copy_text, text->first);
   if (failed)
     return failed;
-  if (code_laid.text_moved < bytes)
-    code_laid.text_moved = bytes;
-  code_reload(bytes); // what was laid beyond is not needed; where that fails it does no harm
+  if (text->moved < bytes)
+    text->moved = bytes;
+  code_reload(text, bytes); // what was laid beyond is not needed; where that fails it does no harm
   return 0;
 }
 
@@ -214,13 +258,23 @@ static int64_t code_lay_ring(size_t bytes, int64_t n, size_t apart, int backing,
   return 0;
 }
 
+// The text of a pattern; NULL for a ring, which is in none.
+static code_text *code_text_of(int pattern) {
+#ifdef CODE_SWITCH
+  if (pattern == CODE_COMPILED)
+    return &code_compiled;
+#endif
+  return code_is_ring(pattern) ? NULL : &code_assembled;
+}
+
 static int64_t code_lay_locked(int pattern, int64_t n, int backing, uint64_t seed,
                                uint64_t *range) {
   size_t bytes = code_range_bytes(pattern, n);
+  code_text *text = code_text_of(pattern);
   unsigned char *begin;
   int64_t failed;
   code_state state = {.x = seed, .n = (uint64_t)n, .stride = code_stride(pattern)};
-  if (code_is_ring(pattern)) {
+  if (text == NULL) {
     failed = code_lay_ring(bytes, n, code_stride(pattern), backing, seed);
     begin = code_laid.ring_begin;
     if (!failed) {
@@ -230,16 +284,21 @@ static int64_t code_lay_locked(int pattern, int64_t n, int backing, uint64_t see
       state.last_ip = (uintptr_t)begin + ring->at[n - 1];
     }
   } else {
-    failed = code_lay_text(bytes, backing, seed);
-    begin = code_first;
+    failed = code_lay_text(text, bytes, backing, seed);
+    begin = text->first;
     state.base = (uintptr_t)begin;
     state.places = pattern == CODE_PAGE ? TEXT_PAGE / CODE_UNIT_BYTES - 1 : 0;
   }
   if (failed)
     return failed;
-  if (code_is_ring(pattern))
-    code_reload(0); // only what is laid keeps memory, or pages of the pool
-  else
+  // Only what is laid keeps memory, or pages of the pool.
+  if (text != &code_assembled)
+    code_reload(&code_assembled, 0);
+#ifdef CODE_SWITCH
+  if (text != &code_compiled)
+    code_reload(&code_compiled, 0);
+#endif
+  if (text != NULL)
     code_release_ring(0);
   code_laid.n = n;
   code_laid.pattern = pattern;
@@ -269,6 +328,32 @@ static void code_run_ring(code_state *s) {
   s->steps = laps * n;
   s->checksum =
       entry((uint64_t)laps + 1, 0) - 1; // it is passed at the beginning and after each lap
+}
+
+#ifdef CODE_SWITCH
+// The dispatcher of the compiled switch: it draws as CODE_DRAW does.
+static void code_run_switch(code_state *s) {
+  uint64_t x = s->x, n = s->n;
+  s->first_ip = UINT64_MAX;
+  s->last_ip = 0;
+  s->checksum = 0;
+  for (int64_t left = s->steps; left > 0; left--) {
+    x = x * 6364136223846793005u + 1442695040888963407u;
+    uint32_t opcode = (uint32_t)((x >> 32) * n >> 32);
+    __start_code_pieces[opcode / CODE_PIECE_CASES](s, opcode % CODE_PIECE_CASES);
+  }
+  s->x = x;
+}
+#endif
+
+// What runs the units, or the compiled switch, as it is laid.
+static void (*code_runner(int pattern))(code_state *) {
+#ifdef CODE_SWITCH
+  if (pattern == CODE_COMPILED)
+    return code_run_switch;
+#endif
+  (void)pattern;
+  return code_dispatch;
 }
 
 static int64_t code_switches(void) {
@@ -307,14 +392,14 @@ int64_t code_run(int64_t warm_steps, int64_t steps, int64_t samples, code_sample
     return EINVAL;
   pthread_mutex_lock(&code_lock);
   code_state state = code_laid.state;
-  int laid = code_laid.n > 0, ring = code_is_ring(code_laid.pattern);
+  int laid = code_laid.n > 0, pattern = code_laid.pattern, ring = code_is_ring(pattern);
   // The units are the same bytes wherever they are laid anew; a ring may become another one, so
   // nothing is laid while it runs.
   if (laid && ring)
     code_time(code_run_ring, &state, warm_steps, steps, samples, out);
   pthread_mutex_unlock(&code_lock);
   if (laid && !ring) {
-    code_time(code_dispatch, &state, warm_steps, steps, samples, out);
+    code_time(code_runner(pattern), &state, warm_steps, steps, samples, out);
     pthread_mutex_lock(&code_lock);
     code_laid.state.x = state.x; // the next run goes on from here
     pthread_mutex_unlock(&code_lock);
@@ -351,6 +436,13 @@ int64_t code_write_map(const char *path) {
   for (int64_t i = 0; i < CODE_UNITS; i++)
     fprintf(map, "%" PRIxPTR " %x " CODE_UNIT_NAME "_%05" PRId64 "\n",
             (uintptr_t)code_first + (uintptr_t)i * CODE_UNIT_BYTES, CODE_UNIT_BYTES, i);
+#ifdef CODE_SWITCH
+  for (int64_t i = 0; i < code_switch_cases(); i += CODE_PIECE_CASES) {
+    const unsigned char *begin = code_switch_first + code_switch_bytes(i);
+    fprintf(map, "%" PRIxPTR " %zx switch_%05" PRId64 "\n", (uintptr_t)begin,
+            code_switch_bytes(i + 1) - code_switch_bytes(i), i);
+  }
+#endif
   if (code_is_ring(code_laid.pattern))
     for (int64_t jump = 0; jump < code_laid.n; jump++)
       fprintf(map, "%" PRIxPTR " %x jump_%05" PRId64 "\n",

@@ -10,12 +10,19 @@ static const char code_usage[] =
     "    (size of code segment in bytes, run time in seconds without initialisation, N)\n"
     "PATTERN: random (N cases side by side, the default), page (one case in each of N pages),\n"
     "chase (a ring of N jumps, one in each page), line (the same ring, one in each 64 bytes).\n"
+#ifdef CODE_SWITCH
+    "compiled (N cases of a switch that the compiler made).\n"
+#endif
     "--pages puts the code on pages of a kind (default: as loaded; for rings 4k). --steps: how\n"
     "many opcodes or jumps (default: about a second's). --perf-map writes the cases' names to\n"
     "/tmp/perf-PID.map for a profiler. --smaps writes to the standard error, before and after\n"
     "the run, 'range BEGIN END', /proc/self/smaps and 'end'.\n";
 
-static const char *const code_patterns[] = {"random", "page", "chase", "line", NULL};
+static const char *const code_patterns[] = {"random",   "page", "chase", "line",
+#ifdef CODE_SWITCH
+                                            "compiled",
+#endif
+                                            NULL};
 static const char *const code_backings[] = {"loaded", "4k", "thp", "collapse", "hugetlb", NULL};
 
 // The value of an option as a whole number up to most; ends the program where it is none.

@@ -16,6 +16,10 @@ line ``@kernel``, is TOML:
     [variants.part]              an object: the variant "part+other" is a program linked of two,
     flags = ["-O0", "-c"]        in that order
     bundle = ["object"]          a bundle has every order of them
+    [variants.large.pieces]      more C of this variant, one object for each of
+    file = "NAME_piece.inc"      ``count`` numbers (PIECE), compiled side by side
+    count = 64                   and linked behind the kernel in that order
+    flags = ["-O1"]
 
 The declarations between ``// @interface`` and ``// @end`` are C for the compiler and cffi alike,
 so an interface stands in one place. cffi's out-of-line ABI mode parses them once; afterwards

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -193,6 +194,7 @@ def compile_into(where: Path, wanted: Request, level: str) -> None:
         _run(name, where, [*common, *copied], single)
         repeat(single, repeated, wanted.copies or 1)
         inputs.append(repeated)
+    inputs += _pieces(where, wanted, level)
     if not wanted.executable:
         made = where / f"{name}.so"
         arguments = ["-fPIC", "-shared", *inputs, "-o", made, *wanted.link]
@@ -220,6 +222,24 @@ def _objects(where: Path, wanted: Request, common: Sequence[str]) -> list[str | 
         objects.append(where / f"{number}.o")
         arguments = [*flags, wanted.source.path, "-o", objects[-1]]
         _run(wanted.source.name, where, arguments, where / f"{number}.o")
+    return objects
+
+
+def _pieces(where: Path, wanted: Request, level: str) -> list[Path]:
+    """The objects of a variant's pieces, compiled side by side, one process for each CPU."""
+    if wanted.pieces is None:
+        return []
+    source, count, declared = wanted.pieces
+    added = wanted.level_flags(level)
+    flags = (*BASE_FLAGS, *declared, *added, f"-I{paths.kernels_dir()}", "-fPIC", "-x", "c", "-c")
+    objects = [where / f"piece_{number:04d}.o" for number in range(count)]
+
+    def made(number: int) -> None:
+        arguments: list[str | Path] = [*flags, f"-DPIECE={number}", source, "-o", objects[number]]
+        _run(wanted.source.name, where, arguments, objects[number])
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(made, range(count)))
     return objects
 
 

@@ -94,6 +94,15 @@ class Request:
         return () if self.source.fixed else flags_of(level)
 
     @property
+    def pieces(self) -> tuple[Path, int, tuple[str, ...]] | None:
+        """C whose objects are linked behind the kernel: its file, how many, the flags of each."""
+        declared = self.source.parts(self.variant)[0].get("pieces")
+        if declared is None:
+            return None
+        file = self.source.path.parent / declared["file"]
+        return file, int(declared["count"]), tuple(declared["flags"])
+
+    @property
     def link(self) -> tuple[str, ...]:
         """The linker's flags."""
         return tuple(self.source.parts(self.variant)[0].get("link", self.source.link))
@@ -106,9 +115,11 @@ class Request:
 
     @property
     def contents(self) -> list[bytes]:
-        """The kernel's file, and then its copied part and every header of ours in it."""
+        """The kernel's file, then its copied part, its pieces and every header of ours in them."""
         copied = [self.source.copied] if self.source.copied else []
-        others = sorted([*copied, *included([self.source.path, *copied])])
+        pieces = [self.pieces[0]] if self.pieces else []
+        found = included([self.source.path, *copied, *pieces])
+        others = sorted({*copied, *pieces, *found})
         return [file.read_bytes() for file in (self.source.path, *others)]
 
     def __str__(self) -> str:

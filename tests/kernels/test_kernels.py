@@ -500,3 +500,87 @@ def test_full_disk_while_compiling_leaves_nothing_half_built(cache: Path) -> Non
     assert "MeasurementError: kernel 'declared' does not compile" in done.stderr
     assert [path for path in cache.iterdir() if path.is_dir()] == []
     assert kernels.load("declared").lib.declared_level() == 2
+
+
+# --- pieces ------------------------------------------------------------------------------------
+
+LARGE = """/* A kernel whose variant has pieces.
+ * @kernel
+ * flags = ["-O1"]
+ * [variants.large]
+ * flags = ["-O1", "-DLARGE"]
+ * [variants.large.pieces]
+ * file = "large_piece.inc"
+ * count = 5
+ * flags = ["-O0"]
+ */
+// @interface
+int large_numbers(int *out);
+// @end
+#ifdef LARGE
+extern const int __start_numbers[] __attribute__((visibility("hidden")));
+extern const int __stop_numbers[] __attribute__((visibility("hidden")));
+#else
+static const int __start_numbers[1], *__stop_numbers = __start_numbers;
+#endif
+int large_numbers(int *out) {
+  int count = 0;
+  for (const int *number = __start_numbers; number != __stop_numbers; number++)
+    out[count++] = *number;
+  return count;
+}
+"""
+PIECE = '__attribute__((section("numbers"), used)) static const int number = PIECE * TIMES;\n'
+
+
+@pytest.fixture
+def large(folder: Path) -> Path:
+    folder.joinpath("large.c").write_text(LARGE)
+    folder.joinpath("common", "times.h").write_text("#define TIMES 10\n")
+    folder.joinpath("large_piece.inc").write_text('#include "common/times.h"\n' + PIECE)
+    return folder
+
+
+def numbers(variant: str | None) -> list[int]:
+    kernel = kernels.load("large", variant=variant)
+    out = kernel.ffi.new("int[8]")
+    count = kernel.lib.large_numbers(out)
+    return list(out)[:count]
+
+
+@pytest.mark.usefixtures("large")
+def test_pieces_are_linked_in_their_order_in_their_variant_alone() -> None:
+    assert numbers("large") == [0, 10, 20, 30, 40]
+    assert numbers(None) == []
+    built = kernels.build("large", variant="large").library.parent
+    assert not list(built.glob("*.o"))
+
+
+@pytest.mark.usefixtures("large")
+def test_pieces_have_their_own_flags_and_their_number(recorded: Callable[..., Recorder]) -> None:
+    log = recorded()
+    kernels.build("large", variant="large")
+    pieces = [call for call in log.calls() if "-c" in call]
+    assert sorted(word for call in pieces for word in call if word.startswith("-DPIECE=")) == [
+        f"-DPIECE={number}" for number in range(5)
+    ]
+    for call in pieces:
+        assert {"-O0", "-fPIC"} < set(call)
+        assert "-O1" not in call
+
+
+def test_a_changed_piece_or_its_header_is_compiled_anew(large: Path) -> None:
+    before = kernels.build("large", variant="large").library
+    large.joinpath("common", "times.h").write_text("#define TIMES 7\n")
+    after = kernels.build("large", variant="large").library
+    large.joinpath("large_piece.inc").write_text(PIECE.replace("TIMES", "3"))
+    last = kernels.build("large", variant="large").library
+    assert len({before, after, last}) == 3
+
+
+def test_a_piece_that_does_not_compile_says_so(large: Path) -> None:
+    large.joinpath("large_piece.inc").write_text(
+        "#if PIECE == 3\n#error this piece is wrong\n#endif\n" + PIECE.replace("TIMES", "3")
+    )
+    with pytest.raises(MeasurementError, match="this piece is wrong"):
+        kernels.build("large", variant="large")

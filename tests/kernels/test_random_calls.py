@@ -36,7 +36,7 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 
 
 def bounds(kernel: Kernel) -> list[int]:
-    out = kernel.ffi.new("int64_t[7]")
+    out = kernel.ffi.new("int64_t[10]")
     assert kernel.lib.code_bounds(out) == 0
     return list(out)
 
@@ -70,7 +70,7 @@ def test_reference_gives_the_same_samples(kernel: Kernel, backing: int) -> None:
 @example(n=8192, seed=0, steps=5000)
 def test_as_shipped_it_has_8192_functions_of_512_bytes(n: int, seed: int, steps: int) -> None:
     kernel = kernels.load("random_calls")
-    most, size, first, last, jumps, begin, end = bounds(kernel)
+    most, size, first, last, jumps, begin, end = bounds(kernel)[:7]
     assert (most, size, jumps, last - first) == (8192, 512, 0, 4 << 20)
     assert (begin, end) == (first, last)
     expected = reference.run("random", seed, n, 3, steps, size)

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ kernel = kernels.load("code_segment")
 ffi, lib = kernel.ffi, kernel.lib
 RANDOM, PAGE, CHASE = range(3)
 LOADED, SMALL, THP, COLLAPSE, HUGETLB = range(5)
-sizes = ffi.new("int64_t[7]")
+sizes = ffi.new("int64_t[10]")
 lib.code_bounds(sizes)
 first = sizes[2]
 
@@ -106,22 +105,6 @@ def child(script: str, *arguments: str, **environment: str) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def _built() -> None:
     kernels.build("code_segment")
-
-
-@pytest.fixture
-def pool() -> Iterator[None]:
-    """Room for a few 2 MiB pages while a test runs, where this process may make it."""
-    try:
-        before = int(POOL.read_text())
-        if before < 32:
-            POOL.write_text("32")
-    except OSError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        POOL.write_text(str(before))
 
 
 # --- each backing ------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ __all__ = [
     "PAGES",
     "RING_KNEE",
     "RING_KNEE_SHARED",
+    "SAME_KNEE",
+    "SAME_KNEE_SIMULATED",
     "SHARED",
     "SLOWER",
     "SLOWER_HUGE_PAGES",
@@ -168,6 +170,57 @@ RING_KNEE = _knee("ring_knee", "knee", _RING)
 KNEE_SHARED = _knee("knee_shared", "knee shared", "2 MiB pages", _SHARED)
 RING_KNEE_SHARED = _knee("ring_knee_shared", "knee shared", _RING, _SHARED)
 KNEE_OF_PATTERN = _knee("knee_of_pattern", "knee {pattern}", "2 MiB pages")
+
+
+def _same_knee(name: str, subject: str, what: str, reasons: dict[str, str]) -> Claim:
+    """``what``: what begins at the two sizes."""
+    return Claim(
+        name=name,
+        kind="description",
+        subject=subject,
+        quantity=f"size at which {what} in the compiled switch, over that in the assembled one",
+        unit="percent",
+        exact=f"{what} at the same size of the code in the compiled switch as in the assembled "
+        "one, within {threshold:g} %",
+        direction="within",
+        plain={
+            "supported": f"{what} at the same size in the compiled switch as in the assembled "
+            "one: they differ by {estimate}",
+            "refuted": f"{what} at another size in the compiled switch than in the assembled one: "
+            "they differ by {estimate}",
+            "inconclusive": f"whether {what} at the same size in the compiled and in the assembled "
+            "switch stays open: they differ by {estimate}",
+        },
+        reasons=reasons,
+    )
+
+
+SAME_KNEE = _same_knee(
+    "same_knee",
+    "compiled knee",
+    "4 KiB pages begin to cost time",
+    {
+        **NOT_BACKED,
+        "clear": "The interval of the ratio of the two knees lies within.",
+        "excluded": "The interval of the ratio of the two knees lies outside.",
+        "no_knee": "The {pattern} switch has no knee: at no size do 4 KiB pages cost {bound:.1f} % "
+        "more than at the smallest.",
+        "no_knee_seen": "No knee of the {pattern} switch is found.",
+        "too_few": "Too few sizes or batches to tell a knee from none.",
+    },
+)
+SAME_KNEE_SIMULATED = _same_knee(
+    "same_knee_simulated",
+    "compiled knee simulated",
+    "simulated iTLB misses begin",
+    {
+        "clear": "At {size_bytes:size} {random_percent:.1f} of 100 steps miss in the assembled and "
+        "{compiled_percent:.1f} in the compiled switch.",
+        "excluded": "At {size_bytes:size} {random_percent:.1f} of 100 steps miss in the assembled "
+        "and {compiled_percent:.1f} in the compiled switch.",
+        "no_rise": "At no size that was simulated do {least:g} of 100 steps miss.",
+    },
+)
 
 SPLIT = Claim(
     name="split",

@@ -12,9 +12,19 @@ from matplotlib.figure import Figure
 
 from perflib.experiments.code_size.reaches import Reaches
 from perflib.framework.plots import ABOVE, MARKS, intervals, once_each, pages, size_marks, slowdowns
+from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.model.run import Run
 
-__all__ = ["core_difference", "drawn", "misses", "page_ratio", "reaches_of", "ring_ratio", "times"]
+__all__ = [
+    "compiled",
+    "core_difference",
+    "drawn",
+    "misses",
+    "page_ratio",
+    "reaches_of",
+    "ring_ratio",
+    "times",
+]
 
 _KIB = 1024
 _MOST_INSIDE = 4
@@ -25,6 +35,7 @@ _KNEES = {"all": "C3", "alone": "C3", "shared": "C1"}
 _PATTERNS = {
     "call": "functions called at random",
     "random": "cases at random",
+    "compiled": "cases of the compiled switch at random",
     "page": "one case a page, at random",
     "chase": "branch chase, one jump a page",
 }
@@ -162,6 +173,65 @@ def core_difference(frame: pd.DataFrame, reaches: Reaches) -> Figure:
         _size_axis(axes, frame)
         _reach_marks(axes, reaches)
     panels[-1].set_xlabel(_EXTENT)
+    return figure
+
+
+def compiled(frame: pd.DataFrame, knees: pd.DataFrame, reaches: Reaches) -> Figure:
+    """The compiled switch beside the assembled one: times, what 4 KiB pages cost, misses."""
+    switches = {
+        "random": ("assembled switch", "C0", "o"),
+        "compiled": ("compiled switch", "C1", "s"),
+    }
+    extra, simulated = (
+        bool(frame[name].notna().any()) for name in ("extra_percent", "misses_per_step")
+    )
+    count = 1 + extra + simulated
+    figure = Figure(figsize=(8, 2.6 * count + 1.2))
+    panels = list(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
+    rows = panels.copy()
+    below, last = (rows.pop() if some else None for some in (simulated, extra))
+    for pattern, (name, colour, mark) in switches.items():
+        mine = frame[frame["pattern"] == pattern].assign(kib=lambda one: one["code_bytes"] / _KIB)
+        for backing, one in mine.groupby("backing", sort=False):
+            small = str(backing) == SMALL_PAGES
+            ends = (one[column] for column in ("step_ns", "low_ns", "high_ns"))
+            intervals(
+                panels[0], one["kib"], *ends, color=colour, fmt=f"{mark}-" if small else f"{mark}:",
+                mfc=colour if small else "white", label=f"{name}, {pages(str(backing))}",
+            )  # fmt: skip
+            if last is not None and one["extra_percent"].notna().any():
+                ends = (one[column] for column in ("extra_percent", "low_percent", "high_percent"))
+                words = f"{name}, 4 KiB over {pages(str(backing))}"
+                intervals(last, one["kib"], *ends, color=colour, fmt=f"{mark}-", label=words)
+        known = mine.dropna(subset="misses_per_step")
+        if below is not None and len(known):
+            below.plot(
+                known["kib"], known["misses_per_step"], f"{mark}-", ms=4, color=colour, label=name
+            )
+    panels[0].set(ylabel="time per step (ns)", title="The compiled switch beside the assembled one")
+    panels[0].set_ylim(0, _MARGIN * _of_most(frame["step_ns"], frame["high_ns"]))
+    if last is not None:
+        last.axhline(0, color="0.3", lw=0.8)
+        last.set_ylabel("extra time on\n4 KiB pages (%)")
+        for pattern, (_, colour, _) in switches.items():
+            known = knees[(knees["pattern"] == pattern) & (knees["state"] != "shared")]
+            for place, high, low in zip(
+                known["size_bytes"], known["high_bytes"], known["low_bytes"], strict=True
+            ):
+                last.axvspan(
+                    max(low, frame["code_bytes"].min()) / _KIB,
+                    high / _KIB,
+                    color=colour,
+                    alpha=0.12,
+                )
+                last.axvline(place / _KIB, color=colour, lw=1)
+    if below is not None:
+        below.set_ylabel("simulated iTLB\nmisses per step")
+    panels[-1].set_xlabel(_EXTENT)
+    for axes in panels:
+        _size_axis(axes, frame)
+        _reach_marks(axes, reaches)
+        axes.legend(fontsize="small", loc="upper left")
     return figure
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from perflib.experiments.code_size import CodeParams
 from perflib.experiments.code_size.reaches import itlb_reach_bytes
-from perflib.experiments.code_size.table import RINGS, CodeTable
+from perflib.experiments.code_size.table import COMPILED, RINGS, CodeTable
 from perflib.experiments.code_size.trials import (
     SAMPLE_MS,
     CodeTrials,
@@ -27,11 +27,11 @@ from perflib.model.errors import MeasurementError
 __all__ = ["Sweep", "pilot", "plan", "take", "trials"]
 
 _KNOWN = (*(name for name in BACKINGS if name != "loaded"), "hugectl")
-_APART = {("chase", "hugectl"), ("line", "hugectl")}
+_APART = {(pattern, "hugectl") for pattern in (*RINGS, COMPILED)}  # not in that program's text
 _OFTEN, _SELDOM = 2, 4  # rounds from one visit to the next, of what tells no knee
 _NOTHING_LEFT = (
-    "hugectl puts a program's own text on huge pages, and the ring of pattern 'chase' is no part "
-    "of it: name another pattern or backing"
+    "hugectl puts a program's own text on huge pages, and neither the ring of pattern 'chase' nor "
+    "the compiled switch is part of it: name another pattern or backing"
 )
 
 
@@ -135,12 +135,12 @@ def _of_the_knee(
 def _turn(pattern: str, backing: str, knee: set[tuple[str, str]]) -> tuple[int, int]:
     """In which rounds a pattern is visited: a knee takes many of them, the others take turns.
 
-    The switch, by which cores are compared, in every second. What is compared with each other is
-    visited in the same rounds.
+    The switch, by which cores are compared, and its compiled control in every second. What is
+    compared with each other is visited in the same rounds.
     """
     if not knee or (pattern, backing) in knee:
         return 1, 0
-    return (_OFTEN, 0) if pattern == "random" else (_SELDOM, 1)
+    return (_OFTEN, 0) if pattern in ("random", COMPILED) else (_SELDOM, 1)
 
 
 def trials(sweep: Sweep, params: CodeParams, plan: Mapping[str, Any]) -> CodeTrials:

@@ -23,14 +23,15 @@ from perflib.stats.interval import Interval, percent
 from perflib.stats.intervals import block_means, t_interval, time_blocks
 from perflib.stats.knees import Knees, find_knees
 
-__all__ = ["RINGS", "CodeTable"]
+__all__ = ["COMPILED", "RINGS", "CodeTable"]
 
 Floats = NDArray[np.float64]
-_PATTERNS = ("random", "page", "chase", "line")
+_PATTERNS = ("random", "compiled", "page", "chase", "line")
 _BACKINGS = ("loaded", SMALL_PAGES, "thp", "collapse", "hugetlb", "hugectl")
 _SHAPES: dict[str, Any] = {"chase": "cyclic"}
 _COUNTS = ("softirqs", "itlb_misses", "time_ns", "steps")
 RINGS = ("chase", "line")
+COMPILED = "compiled"  # the control of "random"
 _SHOWN = 10  # sizes in a sentence
 
 

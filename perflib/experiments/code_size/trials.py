@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perflib.experiments.code_size.table import RINGS
+from perflib.experiments.code_size.table import COMPILED, RINGS
 from perflib.framework.brackets import BRACKET_COLUMNS, bracket_columns, core_mhz
 from perflib.framework.page_control import timed_pairs
 from perflib.framework.watch import Watch
@@ -45,7 +45,7 @@ __all__ = [
     "page_reach",
 ]
 
-PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3}
+PATTERNS = {"random": 0, "page": 1, "chase": 2, "line": 3, COMPILED: 4}
 _PAGE_KIB, _HUGE_KIB = 4, 2048
 _TIMEOUT_S = 60.0
 _JUMP_BYTES = 5  # of a ring
@@ -90,12 +90,31 @@ class Configuration(NamedTuple):
 
 @dataclass(frozen=True)
 class Bounds:
-    """How large the code of a kernel is: pieces (cases, functions) and pages."""
+    """How large the code of a kernel is: pieces (cases, functions) and pages.
+
+    ``compiled``, ``compiled_bytes``: cases of the compiled switch, and the size of all of them.
+    """
 
     most: int
     piece_bytes: int
     chase_pages: int
     text_bytes: int
+    compiled: int = 0
+    compiled_bytes: int = 0
+
+    def bytes_each(self, pattern: str) -> float:
+        """How much a piece adds to the extent of the code; the compiler's cases in the mean."""
+        if pattern == COMPILED:
+            return self.compiled_bytes / self.compiled
+        return self.piece_bytes if pattern == "random" else _PAGE_KIB << 10
+
+    def most_of(self, pattern: str) -> int:
+        """How many pieces a pattern has at most."""
+        if pattern in RINGS:
+            return self.chase_pages
+        if pattern == COMPILED:
+            return self.compiled
+        return int(self.most * self.piece_bytes / self.bytes_each(pattern))
 
     def pieces(
         self, patterns: Iterable[str], sizes_kib: Iterable[int], reach_kib: int = 0
@@ -105,6 +124,7 @@ class Bounds:
         A ring of the pattern ``line``, the control of the chase, has as many jumps as the chase of
         that size. Between the smallest and the largest size the rings have more sizes, near the
         instruction TLB's reach and near half of it, which is what two threads leave each other.
+        Of the compiled switch, which is smaller, larger sizes are left out where smaller ones stay.
 
         Raises
         ------
@@ -116,14 +136,14 @@ class Bounds:
         near = [int(part * reach_kib) // _PAGE_KIB * _PAGE_KIB for part in _NEAR_REACH]
         near = [size for size in near if wanted[0] < size < wanted[-1]]
         for pattern in patterns:
-            bytes_each = self.piece_bytes if pattern == "random" else _PAGE_KIB << 10
-            most = self.most * self.piece_bytes // bytes_each
-            most = self.chase_pages if pattern in RINGS else most
+            bytes_each, most = self.bytes_each(pattern), self.most_of(pattern)
             mine = sorted({*wanted, *near}) if pattern in RINGS else wanted
-            numbers = {size: (size << 10) // bytes_each for size in mine}
+            if pattern == COMPILED:
+                mine = [size for size in wanted if size << 10 <= most * bytes_each] or wanted
+            numbers = {size: int((size << 10) / bytes_each) for size in mine}
             for size, n in numbers.items():
                 if not 1 <= n <= most:
-                    low, high = -(-bytes_each // 1024), most * bytes_each >> 10
+                    low, high = math.ceil(bytes_each / 1024), int(most * bytes_each / 1024)
                     msg = (
                         f"sizes_kib: {size} KiB is not available with pattern {pattern!r}: its "
                         f"code goes from {low} to {high} KiB"
@@ -136,16 +156,19 @@ class Bounds:
         """2 MiB pages that one process needs: of the code, and of what is about to replace it."""
         chase_kib = _PAGE_KIB * max(pieces.get("chase", ()), default=0)
         pages = -(-chase_kib // _HUGE_KIB)
-        if set(pieces) - set(RINGS):
+        if set(pieces) - {*RINGS, COMPILED}:
             pages += self.text_bytes // (_HUGE_KIB << 10)
+        if COMPILED in pieces:
+            pages += -(-self.compiled_bytes // (_HUGE_KIB << 10))
         return 2 * pages
 
 
 def bounds_of(build: Build, conditions: Conditions) -> Bounds:
     """Ask a kernel how large its code is."""
     with Worker(build, conditions) as worker:
-        _, (out,) = worker.call("code_bounds", Out("i8", 7), timeout_s=_TIMEOUT_S)
-    return Bounds(int(out[0]), int(out[1]), int(out[4]), int(out[6] - out[5]))
+        _, (out,) = worker.call("code_bounds", Out("i8", 10), timeout_s=_TIMEOUT_S)
+    text_bytes, compiled_bytes = int(out[6] - out[5]), int(out[9] - out[8])
+    return Bounds(int(out[0]), int(out[1]), int(out[4]), text_bytes, int(out[7]), compiled_bytes)
 
 
 def _warm_steps(pattern: str, n: int) -> int:
@@ -356,6 +379,7 @@ class CodeTrials(Workers):
         here = done["cpu"] == cpu
         if not here.all():
             self.problems[f"in some trials the thread migrated from cpu{cpu}"] = None
+        # A compiled case is as large as an assembled one, within a few bytes.
         last_bytes = _JUMP_BYTES if wanted.pattern in RINGS else self._piece_bytes
         sample = done["sample"]
         counted = _activity(meanwhile) | ({_MISSES: misses} if misses is not None else {})

@@ -22,7 +22,8 @@ L1_KIB, L2_KIB, REACH_KIB = 32, 256, ITLB_ENTRIES * PAGE_BYTES // KIB
 SIZES_KIB = (8, 32, 128, 256, 384, 448, 512, 640, 768, 1024, 1536, 2048, 3072)
 TRIAL_NS = 5e6
 SOFTIRQ_NS = 5000.0
-_CASE_BYTES = 128
+_PIECE_BYTES = {"random": 128, "compiled": 141}
+_COMPILED_KIB = 2048
 _BURST_S = 3.0
 
 Floats = NDArray[np.float64]
@@ -48,17 +49,24 @@ def machine(cores: Sequence[int] = range(20), tlbs: bool = True) -> dict[str, An
     }
 
 
-def misses(pattern: str, size_kib: Floats) -> Floats:
+def misses(pattern: str, size_kib: Floats, reach_kib: float = REACH_KIB) -> Floats:
     """Of the iTLB on 4 KiB pages, a step: a ring misses always, or never; its control never."""
     if pattern in ("chase", "line"):
-        return (size_kib > REACH_KIB).astype(float) * (pattern == "chase")
-    return np.maximum(0.0, 1 - REACH_KIB / size_kib)
+        return (size_kib > reach_kib).astype(float) * (pattern == "chase")
+    return np.maximum(0.0, 1 - reach_kib / size_kib)
 
 
-def _cost_ns(pattern: str, size_kib: Floats, huge: NDArray[np.bool_], walk_ns: float) -> Floats:
+def _cost_ns(
+    pattern: str,
+    size_kib: Floats,
+    huge: NDArray[np.bool_],
+    walk_ns: float,
+    reach_kib: float = REACH_KIB,
+) -> Floats:
     """Time a step: the work, mispredicted branches, caches, and the iTLB."""
-    ns: Floats = 2.0 + 1.5 * np.maximum(0, 1 - 16 / size_kib)
-    return ns + _caches_ns(size_kib) + np.where(huge, 0.0, walk_ns * misses(pattern, size_kib))
+    ns: Floats = 2.0 + 1.5 * np.maximum(0, 1 - 16 / size_kib) + 5.0 * (pattern == "compiled")
+    walks_ns = np.where(huge, 0.0, walk_ns * misses(pattern, size_kib, reach_kib))
+    return ns + _caches_ns(size_kib) + walks_ns
 
 
 def _caches_ns(size_kib: Floats) -> Floats:
@@ -86,10 +94,12 @@ def samples(
     tails: float = 0.01,
     drift: float = 0.1,
     burst_share: Mapping[int, float] | None = None,
+    compiled_kib: float = REACH_KIB,
 ) -> pd.DataFrame:
     """Rows as ``code_segment`` and ``random_calls`` make them, in the order of time.
 
-    The pattern ``line``, the control of the chase, has as many jumps on 4 KiB pages alone.
+    The pattern ``line``, the control of the chase, has as many jumps on 4 KiB pages alone;
+    ``compiled`` ends at 2 MiB.
 
     Parameters
     ----------
@@ -105,6 +115,8 @@ def samples(
     slow_clock, softirq_share
         How much lower a core's clock is, and the share of time that soft interrupts take there,
         with code of ``large_kib`` and more.
+    compiled_kib
+        Where the compiled switch's pages begin to miss, if elsewhere than the others'.
     noise, tails, drift, burst_share
         Of the log-normal noise; the share of samples that something lengthens, by a quarter in the
         mean; how much slower the machine is at the end; the share of time in which a core takes
@@ -114,9 +126,9 @@ def samples(
     design = pd.MultiIndex.from_product(
         [cores, patterns, sizes_kib, backings], names=["cpu", "pattern", "kib", "backing"]
     ).to_frame(index=False)
-    design = design[(design["pattern"] != "line") | (design["backing"] == "4k")].reset_index(
-        drop=True
-    )
+    design = design[(design["pattern"] != "line") | (design["backing"] == "4k")]
+    design = design[(design["pattern"] != "compiled") | (design["kib"] <= _COMPILED_KIB)]
+    design = design.reset_index(drop=True)
     kib, huge = (
         design["kib"].to_numpy(np.float64),
         ~design["backing"].isin(["4k", "loaded"]).to_numpy(),
@@ -124,7 +136,8 @@ def samples(
     step_ns = np.zeros(len(design))
     for pattern in patterns:
         mine = (design["pattern"] == pattern).to_numpy()
-        step_ns[mine] = _cost_ns(pattern, kib[mine], huge[mine], walk_ns)
+        reach_kib = compiled_kib if pattern == "compiled" else REACH_KIB
+        step_ns[mine] = _cost_ns(pattern, kib[mine], huge[mine], walk_ns, reach_kib)
         at_most = _cost_ns(pattern, np.array([3072.0]), np.array([False]), walk_ns)[0]
         for cpu, share in (lags or {}).items():
             here = mine & ~huge & (design["cpu"] == cpu).to_numpy()
@@ -174,7 +187,7 @@ def samples(
         )
         parts.append(rows.iloc[order])
     made = pd.concat(parts, ignore_index=True)
-    pieces = np.where(made["pattern"] == "random", _CASE_BYTES, PAGE_BYTES)
+    pieces = made["pattern"].map(_PIECE_BYTES).fillna(PAGE_BYTES).astype(int)
     made["n"] = made["kib"] * KIB // pieces
     made["code_bytes"] = made["kib"] * KIB // np.where(made["pattern"] == "line", 64, 1)
     made["huge_bytes"] = np.where(made["backing"].isin(["4k", "loaded"]), 0, 4 << 20)

@@ -432,7 +432,7 @@ def test_the_ring_alone_is_nothing_for_hugectl(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(code_measure, "program", lambda: build("code_segment"))
     monkeypatch.setattr(backings, "_try_pool", lambda *_: "")
     monkeypatch.setattr(CODE, "system_settings", lambda *_: {})
-    with pytest.raises(MeasurementError, match="no part of it"):
+    with pytest.raises(MeasurementError, match="nor the compiled switch is part of it"):
         plan(backings=["hugectl"], patterns=["chase"])
 
 

@@ -387,7 +387,7 @@ def test_the_perf_map_names_the_cases_and_is_removed(kernel: Build) -> None:
         for line in path.read_text().splitlines():
             begin, size, name = line.split()
             named[name] = int(begin, 16), int(size, 16)
-        bounds, (out,) = worker.call("code_bounds", Out("i8", 7), timeout_s=10.0)
+        bounds, (out,) = worker.call("code_bounds", Out("i8", 10), timeout_s=10.0)
         assert bounds == 0
         for number in (0, 1, 511):
             assert named[f"case_{number:05}"] == (int(out[2]) + 128 * number, 128)

@@ -16,6 +16,8 @@ from perflib.experiments.code_size.claims import (
     KNEE_SHARED,
     RING_KNEE,
     RING_KNEE_SHARED,
+    SAME_KNEE,
+    SAME_KNEE_SIMULATED,
     SHARED,
     SPLIT,
 )
@@ -24,7 +26,8 @@ from perflib.model.errors import choose
 
 __all__ = ["CodeSegment", "CodeSegmentParams", "experiment"]
 
-_PATTERNS = ("random", "page", "chase", "line")
+_PATTERNS = ("random", "page", "chase", "line")  # by default
+_ALL = (*_PATTERNS, "compiled")
 
 
 class CodeSegmentParams(CodeParams):
@@ -34,15 +37,17 @@ class CodeSegmentParams(CodeParams):
         list(_PATTERNS),
         "'random': cases of the switch drawn at random; 'page': one case a page, at random; "
         "'chase': a ring of jumps, one a page; 'line': its control, as many jumps on a 64th of the "
-        "pages",
+        "pages; 'compiled': the control of 'random', a switch that the C compiler made (several "
+        "seconds, once)",
     )
     sizes_kib: Sizes = parameter(
         [
             8, 32, 64, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792,
             2048, 2560, 3072, 4096,
         ],
-        "extents of the code: a list such as 64,512,4096; to 4096, and to 16384 for 'chase'. "
-        "Between them the rings have more, near the reach of the instruction TLB and half of it",
+        "extents of the code: a list such as 64,512,4096; to 4096, to 16384 for 'chase'; "
+        "'compiled' leaves those above 2048 out. Between them the rings have more, near the reach "
+        "of the instruction TLB and half of it",
         "KiB",
     )  # fmt: skip
     knee_percent: float = parameter(
@@ -71,8 +76,8 @@ class CodeSegmentParams(CodeParams):
     @model_validator(mode="after")
     def _patterns_exist(self) -> CodeSegmentParams:
         for name in self.patterns:
-            if name not in _PATTERNS:
-                msg = f"patterns: {choose('pattern', name, _PATTERNS)}"
+            if name not in _ALL:
+                msg = f"patterns: {choose('pattern', name, _ALL)}"
                 raise ValueError(msg)
         return self
 
@@ -89,11 +94,15 @@ class CodeSegment(CodeSweep):
         "quick": {"budget_s": 25.0, "simulated_sizes": 5},
         "full": {"budget_s": 900.0, "cores": "all", "precision_percent": 0.2, "trial_ms": 20.0},
     }
-    claims = (*SHARED, KNEE, RING_KNEE, KNEE_OF_PATTERN, KNEE_SHARED, RING_KNEE_SHARED, SPLIT)
+    claims = (
+        *SHARED, KNEE, RING_KNEE, KNEE_OF_PATTERN, KNEE_SHARED, RING_KNEE_SHARED, SPLIT, SAME_KNEE,
+        SAME_KNEE_SIMULATED,
+    )  # fmt: skip
     tables = {
         "time_{pattern}": "time of a step against the size of the code, on each core and backing",
         "knees": "where 4 KiB pages begin to cost time, by pattern and by what they stand beside",
         "ring_ratio": "one jump a page beside as many jumps on few pages, at each size",
+        "compiled": "the compiled and the assembled switch at each size: times, simulated misses",
         "misses": "simulated and counted iTLB misses of a step, and what 4 KiB pages cost it",
         **TABLES,
     }
@@ -102,6 +111,7 @@ class CodeSegment(CodeSweep):
         "page_ratio": "how much longer the same code takes on 4 KiB than on 2 MiB pages; knees",
         "ring_ratio": "the ring of jumps on many and on few pages of 4 KiB",
         "core_difference": "how much slower each core is than the others, at each size",
+        "compiled": "the compiled switch beside the assembled one: times, 4 KiB pages, misses",
         "misses": "simulated iTLB misses above what 4 KiB pages cost",
     }
 

@@ -22,9 +22,15 @@ from perflib.experiments.code_size.claims import (
     RING_KNEE,
     RING_KNEE_SHARED,
 )
+from perflib.experiments.code_size.code_segment.compiled import (
+    BOTH,
+    beside,
+    same_knee,
+    same_knee_simulated,
+)
 from perflib.experiments.code_size.hypotheses import hypotheses
 from perflib.experiments.code_size.reaches import Reaches
-from perflib.experiments.code_size.table import CodeTable
+from perflib.experiments.code_size.table import COMPILED, CodeTable
 from perflib.framework.page_control import PageControl
 from perflib.measure.pages.text_backings import SMALL_PAGES
 from perflib.model.finding import Finding
@@ -41,8 +47,10 @@ def findings(run: Run) -> list[Finding]:
     threshold = run.params["threshold_percent"]
     pages = [page_finding(table, pattern, threshold, control) for pattern in table.sweeps]
     main = table.sweeps[0]  # that of Guerri et al., where it was measured
+    compared = _compiled(run, table, control) if set(BOTH) <= set(table.patterns) else []
     return [
         *control.findings,
+        *compared,
         *_knees(run, table, CodeTable.shared(run.samples), reaches, control),
         *[one for one in pages if one is not None],
         *core_findings(table, main, reaches, threshold, machine),
@@ -79,11 +87,23 @@ def _knees(
             both = judged(claims[1], beside, reaches.halved, pattern="chase", prevented=why)
             rows = shared.ring_rows() if ring else shared.page_rows("chase", table.huge[0])
             found += [both, split_finding(knees(table), *rows)]
-    for pattern in ("page", "random") if on_huge else ():
+    for pattern in ("page", "random", COMPILED) if on_huge else ():
         if pattern in table.patterns:
             claim = KNEE_OF_PATTERN if found else KNEE
             known = table.knees(pattern, table.huge[0])
             found.append(judged(claim, known, reaches, pattern=pattern, prevented=prevented))
+    return found
+
+
+def _compiled(run: Run, table: CodeTable, control: PageControl) -> list[Finding]:
+    """Is the compiled switch's knee the assembled one's? By times, and by simulated misses."""
+    tolerance, found = run.params["knee_percent"], []
+    if table.huge and SMALL_PAGES in table.backings:
+        prevented = control.prevents(table.huge[0])
+        found.append(same_knee(table, tolerance, run.params["visible_percent"], prevented))
+    if "simulated" in run.provenance:
+        simulated = same_knee_simulated(table, run.provenance["simulated"], tolerance)
+        found += [] if simulated is None else [simulated]
     return found
 
 
@@ -98,6 +118,8 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     made["knees"] = lambda: frames.knees(table, shared)
     if table.has_ring_control:
         made["ring_ratio"] = lambda: frames.ring_ratio(table, shared)
+    if set(BOTH) <= set(table.patterns):
+        made["compiled"] = lambda: beside(table, run.provenance.get("simulated"))
     made |= shared_tables(run, table, table.sweeps[0])
     if "simulated" in run.provenance:
         made["misses"] = lambda: frames.misses(table, run.provenance["simulated"])

@@ -8,7 +8,14 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from perflib.experiments.code_size.code_segment.analyse import tables
-from perflib.experiments.code_size.figures import drawn, misses, reaches_of, ring_ratio, times
+from perflib.experiments.code_size.figures import (
+    compiled,
+    drawn,
+    misses,
+    reaches_of,
+    ring_ratio,
+    times,
+)
 from perflib.experiments.code_size.table import CodeTable
 from perflib.model.run import Run
 
@@ -27,6 +34,8 @@ def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     found |= drawn(run, made)
     if "ring_ratio" in made:
         found["ring_ratio"] = lambda: ring_ratio(made["ring_ratio"](), made["knees"](), reaches)
+    if "compiled" in made:
+        found["compiled"] = lambda: compiled(made["compiled"](), made["knees"](), reaches)
     if "misses" in made:
         model = str(run.provenance["simulated"]["model"])
         found["misses"] = lambda: misses(made["misses"](), model, reaches)

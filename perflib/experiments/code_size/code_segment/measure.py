@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from perflib.experiments.code_size import measure
 from perflib.experiments.code_size.code_segment.simulated import simulated_misses, spread
 from perflib.experiments.code_size.measure import Sweep
+from perflib.experiments.code_size.table import COMPILED
 from perflib.kernels import Build, build
 from perflib.model.errors import PerflibError
 
@@ -24,9 +25,14 @@ def program() -> Build:
 
 
 def sweep(params: CodeSegmentParams) -> Sweep:
-    """One build serves every size."""
+    """One build serves every size; that with the compiled switch is made where it is wanted."""
     patterns = tuple(dict.fromkeys(params.patterns))
-    return Sweep(build("code_segment"), patterns, program, params.perf_map)
+    kernel = build("code_segment", variant=_variant(patterns))
+    return Sweep(kernel, patterns, program, params.perf_map)
+
+
+def _variant(patterns: Container[str]) -> str | None:
+    return COMPILED if COMPILED in patterns else None
 
 
 def plan(params: CodeSegmentParams) -> dict[str, Any]:
@@ -51,11 +57,17 @@ def take(params: CodeSegmentParams, session: Session) -> str:
 
 
 def _simulated(params: CodeSegmentParams, pieces: Mapping[str, list[int]]) -> dict[str, Any]:
-    """Not of the chase's control, of which a page holds 64 jumps, nor of what misses as others."""
+    """Not of the chase's control, of which a page holds 64 jumps, nor of what misses as others.
+
+    The compiled switch and the assembled one, which it stands beside, at the same sizes.
+    """
     alike = {"line", "page"} if "random" in pieces else {"line"}
+    both = {"random", COMPILED} <= set(pieces)
+    sizes = len(pieces[COMPILED]) if both else None  # the smallest ones: it is the smaller switch
     chosen = {
-        pattern: spread(numbers, params.simulated_sizes)
+        pattern: spread(numbers[:sizes] if pattern == "random" else numbers, params.simulated_sizes)
         for pattern, numbers in pieces.items()
         if pattern not in alike
     }
-    return simulated_misses(build("code_segment", executable=True).library, chosen)
+    program = build("code_segment", variant=_variant(pieces), executable=True)
+    return simulated_misses(program.library, chosen)

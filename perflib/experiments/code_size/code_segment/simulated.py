@@ -11,9 +11,9 @@ import numpy as np
 from perflib.instruments.simulators.models import HASWELL_ITLB, TlbModel, itlb_of_this_machine
 from perflib.instruments.simulators.qemu import qemu_counts
 
-__all__ = ["simulated_misses", "spread"]
+__all__ = ["STEPS", "simulated_misses", "spread"]
 
-_STEPS = 30_000
+STEPS = 30_000  # that are simulated, or a few more
 _WARM_UP = 20  # the program runs a 20th of its steps before it times them
 
 
@@ -61,7 +61,7 @@ def simulated_misses(
     for pattern, numbers in pieces.items():
         for n in numbers:
             lap = _WARM_UP * n if pattern == "chase" else _WARM_UP
-            steps = -(-_STEPS // lap) * lap
+            steps = -(-STEPS // lap) * lap
             once, twice = (_counts(program, pattern, n, k * steps, model) for k in (1, 2))
             run = steps + steps // _WARM_UP
             each = {name: (twice[name] - once[name]) / run for name in twice}

@@ -1,0 +1,216 @@
+"""The compiled switch of code_segment.c: its results, its extent, its pages, and the program."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from perflib import kernels
+from perflib.kernels import Kernel
+from perflib.machine.libraries.elf import read_elf
+from perflib.measure.pages import smaps
+from perflib.measure.pages.text_backings import BACKINGS, why_not
+from tests.reference import code_segment as reference
+
+# They depend on the machine's huge pages: one after the other.
+pytestmark = [
+    pytest.mark.xdist_group("huge pages"),
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="the kernel is written for x86-64"),
+]
+
+RANDOM, COMPILED, LOADED, SMALL_PAGES = 0, 4, 0, 1
+PIECE_CASES, HUGE = 1024, 2 << 20
+FREE = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return kernels.load("code_segment", variant="compiled")
+
+
+def bounds(kernel: Kernel) -> tuple[int, int, int]:
+    """How many cases there are, where the first begins, where the last ends."""
+    out = kernel.ffi.new("int64_t[10]")
+    assert kernel.lib.code_bounds(out) == 0
+    return out[7], out[8], out[9]
+
+
+def lay(kernel: Kernel, n: int, backing: int, seed: int = 1, pattern: int = COMPILED) -> int:
+    """Where the range ends."""
+    span = kernel.ffi.new("uint64_t[2]")
+    assert kernel.lib.code_lay(pattern, n, backing, seed, span) == 0
+    return int(span[1])
+
+
+def run(kernel: Kernel, warm: int, steps: int) -> SimpleNamespace:
+    out = kernel.ffi.new("code_sample *")
+    assert kernel.lib.code_run(warm, steps, 1, out) == 0
+    names = [name for name, _ in kernel.ffi.typeof("code_sample").fields]
+    return SimpleNamespace(**{name: getattr(out, name) for name in names})
+
+
+def checksum(n: int, seed: int, warm: int, steps: int) -> int:
+    """The assembled switch's reference: the compiled one draws and folds in the same way."""
+    return reference.run("random", seed, n, warm, steps, 128).checksum
+
+
+@settings(max_examples=40)
+@given(
+    n=st.integers(1, 16 * PIECE_CASES),
+    seed=st.integers(0, 2**64 - 1),
+    warm=st.integers(0, 300),
+    steps=st.integers(1, 300),
+)
+@example(n=16 * PIECE_CASES, seed=2**64 - 1, warm=0, steps=60_000)
+@example(n=PIECE_CASES, seed=0, warm=1, steps=3000)
+def test_reference_gives_the_same_checksum(
+    kernel: Kernel, n: int, seed: int, warm: int, steps: int
+) -> None:
+    lay(kernel, n, LOADED, seed)
+    for before in (0, warm + steps):  # a run goes on where the last one ended
+        found = run(kernel, warm, steps)
+        assert (found.checksum, found.steps) == (checksum(n, seed, before + warm, steps), steps)
+
+
+def test_every_case_is_reached_and_folds_its_own_number(kernel: Kernel) -> None:
+    """One step after another: each number that is drawn has a place, and no two have the same."""
+    most, first, end = bounds(kernel)
+    assert most == 16 * PIECE_CASES
+    places: dict[int, int] = {}
+    lay(kernel, most, LOADED, seed=5)
+    steps = 12 * most
+    out = kernel.ffi.new("code_sample[]", steps)
+    assert kernel.lib.code_run(0, 1, steps, out) == 0
+    for one, opcode in zip(out, reference.opcodes(5, most, steps), strict=True):
+        assert one.checksum == opcode
+        assert one.first_ip == one.last_ip
+        assert places.setdefault(opcode, one.first_ip) == one.first_ip
+    assert len(places) >= most - 2, "a case is left out by chance once in 160,000"
+    assert len(set(places.values())) == len(places)
+    assert first <= min(places.values()) < max(places.values()) < end
+    for piece in range(16):  # a size needs its own pages, and those of no other
+        mine = [at for number, at in places.items() if number // PIECE_CASES == piece]
+        others = [at for number, at in places.items() if number // PIECE_CASES > piece]
+        assert max(mine) < min(others, default=end)
+
+
+@pytest.mark.parametrize("n", [64, 1000, PIECE_CASES, 3 * PIECE_CASES + 512, 16 * PIECE_CASES])
+def test_the_extent_grows_with_the_number_of_cases(kernel: Kernel, n: int) -> None:
+    most, first, end = bounds(kernel)
+    lay(kernel, n, LOADED)
+    found = run(kernel, 0, 20 * n)
+    assert found.last_ip + 128 - found.first_ip == pytest.approx(n * (end - first) / most, rel=0.05)
+    assert end - first >= HUGE, "its largest size is 2 MiB"
+
+
+def test_pieces_have_symbols_side_by_side_in_a_text_of_their_own(kernel: Kernel) -> None:
+    found = [one for one in read_elf(kernel.build.library).code if one[2].startswith("switch_")]
+    assert [name for _, _, name in found] == [f"switch_{piece}" for piece in range(16)]
+    _, first, end = bounds(kernel)
+    assert first % HUGE == 0
+    assert found[-1][1] - found[0][0] == end - first
+    for (_, before, _), (after, _, _) in itertools.pairwise(found):
+        assert 0 <= after - before < 64
+
+
+@pytest.mark.usefixtures("pool")
+@pytest.mark.parametrize("backing", [name for name in BACKINGS if name != "loaded"])
+@pytest.mark.parametrize("n", [1, 5000, 16 * PIECE_CASES])
+def test_it_lies_on_the_pages_that_are_wanted(kernel: Kernel, backing: str, n: int) -> None:
+    if why := why_not(backing, pages_needed=8):
+        pytest.skip(why)
+    if backing == "hugetlb" and int(FREE.read_text()) < 8:
+        pytest.skip("the pool has no pages, and none can be reserved")
+    _, first, end = bounds(kernel)
+    after = lay(kernel, n, BACKINGS[backing], seed=7)
+    assert (after - first) % HUGE == 0
+    assert run(kernel, 10, 3000).checksum == checksum(n, 7, 10, 3000)
+    found = smaps.backing_of(smaps.read(os.getpid()), first, after)
+    assert smaps.violated(backing, found) == ""
+    assert (after >= end) == (n == 16 * PIECE_CASES)
+    lay(kernel, n, LOADED)  # its pages of the pool go back
+
+
+def test_only_what_is_laid_keeps_memory(kernel: Kernel) -> None:
+    """The texts take turns, with the ring: what was laid before is the file's again."""
+    _, first, _ = bounds(kernel)
+    after = lay(kernel, 10, SMALL_PAGES)
+    assert smaps.violated("4k", smaps.backing_of(smaps.read(os.getpid()), first, after)) == ""
+    for pattern in (RANDOM, 2):
+        lay(kernel, 10, SMALL_PAGES, pattern=pattern)
+        (mine,) = [
+            line for line in Path("/proc/self/maps").read_text().splitlines()
+            if int(line.split("-")[0], 16) <= first < int(line.split()[0].split("-")[1], 16)
+        ]  # fmt: skip
+        assert mine.endswith("code_segment.so")
+        lay(kernel, 100, SMALL_PAGES)
+        assert run(kernel, 0, 500).checksum == checksum(100, 1, 0, 500)
+
+
+def test_what_was_not_built_is_refused_and_what_was_laid_stays(kernel: Kernel) -> None:
+    span = kernel.ffi.new("uint64_t[2]")
+    lay(kernel, 50, LOADED, seed=9)
+    assert kernel.lib.code_lay(COMPILED, 16 * PIECE_CASES + 1, 0, 1, span) == 65536 + errno.ERANGE
+    assert kernel.lib.code_lay(COMPILED, 0, 0, 1, span) == 65536 + errno.EINVAL
+    assert kernel.lib.code_lay(COMPILED + 1, 1, 0, 1, span) == 65536 + errno.EINVAL
+    assert run(kernel, 0, 500).checksum == checksum(50, 9, 0, 500)
+
+
+def test_the_plain_kernel_has_none() -> None:
+    plain = kernels.load("code_segment")
+    span = plain.ffi.new("uint64_t[2]")
+    assert plain.lib.code_lay(COMPILED, 1, LOADED, 1, span) == 65536 + errno.EINVAL
+
+
+def test_the_perf_map_has_its_pieces(kernel: Kernel, tmp_path: Path) -> None:
+    path = tmp_path / "map"
+    assert kernel.lib.code_write_map(bytes(path)) == 0
+    found = [line.split() for line in path.read_text().splitlines() if " switch_" in line]
+    _, first, end = bounds(kernel)
+    assert [name for _, _, name in found] == [f"switch_{PIECE_CASES * k:05d}" for k in range(16)]
+    ends = [int(at, 16) + int(size, 16) for at, size, _ in found]
+    assert [int(at, 16) for at, _, _ in found] == [first, *ends[:-1]]
+    assert ends[-1] == end
+
+
+# --- the program -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    return kernels.build("code_segment", variant="compiled", executable=True).library
+
+
+def start(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_program_runs_it_on_small_pages(program: Path) -> None:
+    done = start(program, "--pattern", "compiled", "--pages", "4k", "--steps", "100000", "2048")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = re.fullmatch(r"\((\d+), (\d+\.\d{6}), 2048\)\n", done.stdout)
+    assert found is not None, done.stdout
+    assert int(found[1]) == pytest.approx(2 * PIECE_CASES * 141, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--pattern", "compiled", "16385"], "N needs a whole number from 1 to 16384, not '16385'"),
+        (["--pattern", "switch", "4"], "random, page, chase, line, compiled, not 'switch'"),
+    ],
+)
+def test_program_names_a_mistake(program: Path, arguments: list[str], complaint: str) -> None:
+    done = start(program, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert complaint in done.stderr.splitlines()[0]
+    assert "compiled" in start(program, "--help").stdout
