@@ -43,6 +43,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -87,6 +88,7 @@ enum {
   KINDS
 };
 enum { ARGUMENT = 1, MEMORY, CORE, THREAD, LATE };
+enum { PLACES = 1024 }; // of 256 bytes, in which all of it may begin
 enum { APART = 256, LINE = 64, WORD = 8, MOST_SAMPLES = 100000, MOST_OUTSIDE = 1000000000 };
 enum { POLL_NS = 20000, START_NS = 500000000 };
 enum { BEGIN_NS = 100000, PREPARE_NS = 30000 }; // the caller, who set it, has left its core by then
@@ -407,6 +409,12 @@ static int64_t check(int kind, const int64_t *cpus, int64_t n, int64_t outside, 
   return 0;
 }
 
+// How far a line's slice of the last-level cache is depends on its physical address: each call has
+// other lines, so that what is said of a kind does not rest on one place.
+static size_t place_by_chance(void) {
+  return (size_t)(((uint64_t)clock_ns() * 0x9e3779b97f4a7c15u) >> 32) % PLACES;
+}
+
 int64_t contention_run(int kind, const int64_t *cpus, int64_t n, int64_t outside, int64_t sample_ns,
                        int64_t samples, contention_account *accounts, int64_t *counted) {
   if (accounts == NULL || counted == NULL)
@@ -414,21 +422,22 @@ int64_t contention_run(int kind, const int64_t *cpus, int64_t n, int64_t outside
   int64_t error = check(kind, cpus, n, outside, sample_ns, samples);
   if (error)
     return error;
-  contention *all = aligned_alloc(APART, sizeof *all);
+  size_t each = sizeof(mcs_node) + APART; // and a counter
+  size_t bytes = sizeof(contention) + (size_t)n * each + PLACES * APART;
   contender *threads = calloc((size_t)n, sizeof *threads);
-  mcs_node *nodes = aligned_alloc(APART, (size_t)n * sizeof *nodes);
-  unsigned char *counters = aligned_alloc(APART, (size_t)n * APART);
-  if (all == NULL || threads == NULL || nodes == NULL || counters == NULL) {
+  unsigned char *memory =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (threads == NULL || memory == MAP_FAILED) {
     error = failed(MEMORY, ENOMEM);
   } else {
-    memset(nodes, 0, (size_t)n * sizeof *nodes);
-    memset(counters, 0, (size_t)n * APART);
+    unsigned char *begin = memory + place_by_chance() * APART;
+    contention *all = (contention *)begin;
     *all = (contention){
-        .counters = counters,
+        .nodes = (mcs_node *)(begin + sizeof *all),
+        .counters = begin + sizeof *all + (size_t)n * sizeof(mcs_node),
         .apart = kind == ONE_LINE          ? WORD
                  : kind == NEIGHBOUR_LINES ? LINE
                                            : APART,
-        .nodes = nodes,
         .n = n,
         .outside = outside,
         .samples = samples,
@@ -439,9 +448,8 @@ int64_t contention_run(int kind, const int64_t *cpus, int64_t n, int64_t outside
     error = run_all(all, threads, cpus, sample_ns, counted);
     pthread_mutex_destroy(&all->mutex);
   }
-  free(counters);
-  free(nodes);
+  if (memory != MAP_FAILED)
+    munmap(memory, bytes);
   free(threads);
-  free(all);
   return error;
 }
