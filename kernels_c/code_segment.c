@@ -47,7 +47,7 @@
  * bundle = ["program"]
  * [variants.compiled] # with the compiled switch, which takes the compiler several seconds
  * flags = ["-O2", "-DCODE_SWITCH"]
- * bundle = ["library", "program"]
+ * bundle = []
  * [variants.compiled.pieces]
  * file = "code_segment_piece.inc"
  * count = 16

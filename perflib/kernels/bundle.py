@@ -83,6 +83,11 @@ class Bundle:
         """What is said of a build that is not in the bundle, where no compiler is, either."""
         if words := self.lacking.get(wanted.key):
             return MeasurementError(f"where the bundle {self.folder} was made, {words}")
+        if (wanted.variant, wanted.executable) not in wanted.source.bundled():
+            return UserError(
+                f"{wanted} is in no bundle, and there is no C compiler here: install gcc, or "
+                "choose what does not need it"
+            )
         options = [f"--kernel {wanted.source.name}"]
         options += [f"--copies {wanted.copies}"] if wanted.copies is not None else []
         options += [

@@ -17,7 +17,7 @@ from perflib import kernels
 from perflib.kernels import bundle, bundling, levels
 from perflib.kernels.cache import compiled
 from perflib.kernels.levels import BASELINE, LEVELS
-from perflib.kernels.sources import Request, request
+from perflib.kernels.sources import Request, Source, request
 from perflib.model import paths
 from perflib.model.errors import MeasurementError, UserError
 
@@ -162,6 +162,15 @@ def test_what_is_nowhere_is_named_with_the_command_that_builds_it(made: Path) ->
     ) as e:
         kernels.build("copied", copies=5)
     assert str(e.value).endswith(f"perflib build {made} --kernel copied --copies 5")
+
+
+@pytest.mark.usefixtures("node")
+def test_what_no_bundle_has_takes_a_compiler(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the command that would not build it."""
+    monkeypatch.setattr(Source, "bundled", lambda _: iter(()))
+    with pytest.raises(UserError, match="is in no bundle, and there is no C compiler here") as e:
+        kernels.build("small", define={"ANSWER": 7})
+    assert str(made) not in str(e.value)
 
 
 @pytest.mark.usefixtures("node")
