@@ -294,7 +294,8 @@ def _check_size(samples: pd.DataFrame, columns: Sequence[Column]) -> None:
     keys = [column.name for column in columns if column.role == "key" and column.name in samples]
     if "round" not in keys:
         return
-    others = [key for key in keys if key != "round"]
+    # A trial goes on, repeat by repeat, where others take its core: few rounds may have many.
+    others = [key for key in keys if key not in ("round", "repeat")]
     configurations = samples.groupby(others).ngroups if others else 1
     rounds = samples["round"].nunique()
     check_cells({"rounds": rounds, "configurations": configurations}, len(samples))

@@ -141,7 +141,9 @@ class Recording:
         threads = pd.DataFrame({name: table[name] for name in ("tid", "pid")})
         threads["name"] = pd.Series(names, dtype=object)
         threads["start_ns"], threads["end_ns"] = table["start_ns"], table["end_ns"]
-        locks = [Lock(**{**lock, "beside": tuple(lock["beside"])}) for lock in meta.pop("locks")]
+        locks = [
+            Lock(**{**lock, "beside": tuple(lock.get("beside", ()))}) for lock in meta.pop("locks")
+        ]
         try:
             text = _read(folder / "stacks.txt").decode(errors="surrogateescape")
         except OSError as error:
