@@ -32,6 +32,8 @@ CANNOT_SEE = (
 )
 
 
+_LEAST_SIMULATED_S = 2.0  # less is not worth the start of an emulator
+
 Paddings = Annotated[
     list[Annotated[int, Field(ge=0, le=65536)]],
     BeforeValidator(split_items),
@@ -86,6 +88,15 @@ class LayoutParams(Params):
     layouts: int = parameter(
         0, "fresh layouts in a round; 0: as many as the program's time lets", ge=0, le=64
     )
+    simulated_s: float | None = parameter(
+        None,
+        "how long 4K aliases and instruction-TLB misses are simulated afterwards, in the layouts "
+        "without ASLR (none: a fifth of the budget, if that is 2 s or more; 0: not); it takes "
+        "QEMU, and 20 to 80 times the program's time a layout",
+        "s",
+        ge=0,
+        le=10**5,
+    )
     events: int = parameter(2, "job=program: how many events it simulates", ge=1, le=10**6)
     iterations: int = parameter(
         40_000_000, "job=aliasing: iterations of its loop, some ns each", ge=1, le=10**9
@@ -95,6 +106,14 @@ class LayoutParams(Params):
     )
     job_command: str = JOB_COMMAND
     job_timeout_s: float = JOB_TIMEOUT_S
+
+    @property
+    def simulating_s(self) -> float:
+        """How long layouts are simulated; 0: not at all."""
+        if self.simulated_s is not None:
+            return self.simulated_s
+        fifth = self.budget_s / 5
+        return fifth if fifth >= _LEAST_SIMULATED_S else 0.0
 
     @model_validator(mode="after")
     def _job_is_whole(self) -> Self:
@@ -159,7 +178,9 @@ class Layout(Experiment):
         "levels": "the program's time on each level, compared with the mean",
         "layouts": "each layout that was started twice: its two times",
         "builds": "both builds in each layout, compared",
-        "counters": "what was counted, by how strongly it goes with the time over layouts",
+        "counters": "what was counted, or simulated, by how strongly it goes with the time over "
+        "layouts",
+        "simulated": "simulated 4K aliases and instruction-TLB misses of each layout",
     }
     plots = {
         "factors": "the largest difference of each factor, and the levels",

@@ -122,6 +122,7 @@ def tables_of(table: LayoutTable) -> dict[str, Callable[[], pd.DataFrame]]:
         "layouts": partial(_layouts, table),
         "builds": partial(_builds, table),
         "counters": table.counters,
+        "simulated": lambda: table.simulated,
     }
 
 
@@ -137,7 +138,8 @@ def levels(run: Run) -> pd.DataFrame:
 
 def table_of(run: Run) -> LayoutTable:
     """The run's samples as arrays."""
-    return LayoutTable(run.samples, run.params["response"])
+    simulated = run.provenance.get("simulated") or {}
+    return LayoutTable(run.samples, run.params["response"], simulated.get("rows", ()))
 
 
 def _factors(table: LayoutTable) -> pd.DataFrame:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from perflib.experiments.layout import LayoutParams
 
 __all__ = [
+    "CARRIED",
+    "COUNTED",
     "FACTORS",
     "Factor",
     "Layout",
@@ -70,6 +72,12 @@ FACTORS = {
         Factor("node", "memory_node", "the memory's NUMA node", "node {}"),
     )
 }
+
+
+CARRIED = ("environment", "argv0", "link_order", "allocator")
+"""The factors that a start under an emulator has, too."""
+COUNTED = ("4K aliases", "iTLB misses")
+"""What is counted there, in 1000 instructions."""
 
 
 def levels(params: LayoutParams) -> tuple[dict[str, list[Any]], dict[str, str]]:

@@ -16,13 +16,14 @@ from perflib.experiments.layout import CANNOT_SEE
 from perflib.experiments.layout.factors import base_environment_bytes, conditions, draw, levels
 from perflib.experiments.layout.programs import Programs, argv_of, builds_of, counters_of
 from perflib.experiments.layout.relink import check_link_line
+from perflib.experiments.layout.simulated import simulated_counts
 from perflib.experiments.layout.table import LayoutTable
 from perflib.experiments.layout.trials import Start
 from perflib.instruments.counters.groups import countable
 from perflib.machine.scratch import scratch
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns, Status, frame_of
-from perflib.model.errors import MeasurementError
+from perflib.model.errors import MeasurementError, PerflibError
 from perflib.stats.layouts import needed_pairs
 
 if TYPE_CHECKING:
@@ -174,6 +175,21 @@ def _foretold(params: LayoutParams, plan: Mapping[str, Any]) -> list[str]:
     return [said]
 
 
+def _simulated(
+    params: LayoutParams, session: Session, programs: Programs, folder: Path
+) -> dict[str, Any]:
+    """Counts of the layouts that had starts without ASLR; by the factors, or by the parameter."""
+    factors, rows = session.plan["factors"], frame_of(session.journal.trials)
+    if "aslr" not in rows and params.aslr:
+        msg = "every start had random addresses (ASLR), and an emulator has none"
+        raise MeasurementError(msg)
+    if "aslr" in rows:
+        rows = rows[rows["aslr"] == "off"]
+    starts = zip(rows["build"], rows["layout"], strict=True)
+    layouts = [(build, draw(factors, params.seed, int(number))) for build, number in starts]
+    return simulated_counts(params, programs, folder, session.plan["environment_bytes"], layouts)
+
+
 def layout_number(fresh: int, apart: int, round_: int, slot: int) -> int:
     """Which layout a place of a round starts: fresh ones, then those of an earlier round again.
 
@@ -217,5 +233,10 @@ def take(params: LayoutParams, session: Session) -> str:
         count = 2 * fresh * len(builds)
         stopped = session.rounds(params, count, trial, half_width, least_s=_LEAST_S)
         session.provenance |= programs.provenance()
+        if params.simulating_s and stopped != "interrupted":
+            try:
+                session.provenance["simulated"] = _simulated(params, session, programs, folder)
+            except PerflibError as error:
+                said.append(f"nothing is simulated: {error}")
     session.problems += [*said, *problems]
     return stopped

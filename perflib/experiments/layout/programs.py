@@ -97,14 +97,10 @@ class Programs:
         round_: int | None = None,
     ) -> Start:
         """Run a build to its end in a layout; in a round it is counted, one set a round."""
-        program, *arguments = self._argv[build]
-        program = self._linked[layout["link_order"]] if "link_order" in layout else program
-        if "argv0" in layout:
-            program = self._link(program, build, layout["argv0"])
         wanted = conditions(self._params, layout, self._plan["environment_bytes"])
         counts = bool(self._sets) and round_ is not None
         made = start(
-            [program, *arguments],
+            self.command(build, layout),
             wanted,
             self._folder,
             cpus=self._plan["cpus"],
@@ -117,6 +113,14 @@ class Programs:
                 {"requested": asdict(wanted), "obtained": made.obtained, "violated": made.violated}
             )
         return made
+
+    def command(self, build: str, layout: Layout) -> list[str]:
+        """The command line of a build in a layout."""
+        program, *arguments = self._argv[build]
+        program = self._linked[layout["link_order"]] if "link_order" in layout else program
+        if "argv0" in layout:
+            program = self._link(program, build, layout["argv0"])
+        return [program, *arguments]
 
     def _link(self, program: str, build: str, more_bytes: int) -> str:
         """A link to a program, in a folder whose name makes all programs' paths equally long."""

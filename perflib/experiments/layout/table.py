@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.experiments.layout import Layout
-from perflib.experiments.layout.factors import FACTORS, Factor
+from perflib.experiments.layout.factors import CARRIED, COUNTED, FACTORS, Factor
 from perflib.framework.samples import round_starts, usable
 from perflib.stats.interval import NO_INTERVAL, Interval, percent, percent_of
 from perflib.stats.intervals import t_interval, time_blocks
@@ -60,12 +62,21 @@ class Effect:
 
 
 class LayoutTable:
-    """The samples of one run; the response is the log of CPU time or of wall time."""
+    """The samples of one run; the response is the log of CPU time or of wall time.
 
-    def __init__(self, samples: pd.DataFrame, response: str = "cpu") -> None:
+    ``simulated``: what `perflib.experiments.layout.simulated` counted, a row a layout.
+    """
+
+    def __init__(
+        self,
+        samples: pd.DataFrame,
+        response: str = "cpu",
+        simulated: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         rows = usable(samples).reset_index(drop=True)
         numbers = np.unique(rows["round"])
         self.rows = rows
+        self._simulated = simulated
         self.trials = len(samples)
         self.rounds: Ints = np.searchsorted(numbers, rows["round"]).astype(np.int64)
         self.layouts: Ints = np.asarray(rows["layout"], dtype=np.int64)
@@ -228,31 +239,68 @@ class LayoutTable:
         Both are compared with their rounds and averaged over a layout's starts. ``p``: see
         `shifted_correlations`.
 
+        Simulated counts are of layouts without ASLR only, and compared with those layouts' times.
+
         Returns
         -------
-        ``counter``, ``median`` of the starts, ``correlation`` (Pearson) and ``p``; the strongest
-        first, NaN where all starts count the same.
+        ``counter``, ``source`` (measured, simulated), ``median`` of the starts, ``correlation``
+        (Pearson) and ``p``; the strongest first, NaN where all starts count the same.
         """
         known = {column.name for column in Layout.columns}
         names = [
             name for name in self.rows.columns
             if name not in known and pd.api.types.is_numeric_dtype(self.rows[name])
         ]  # fmt: skip
-        counts = self.rows[names].astype(np.float64)
-        beside = counts - counts.groupby(self._group).transform("mean")
-        typical = beside.groupby(self.layouts).mean().to_numpy(np.float64)
-        begun = pd.Series(self.rounds).groupby(self.layouts).min().to_numpy()
+        measured = self.rows[names].astype(np.float64)
+        parts = [self._ranked(measured, "measured")]
+        simulated = self._simulated_of_starts()
+        if len(simulated) > 1:
+            parts.append(self._ranked(simulated, "simulated"))
+        table = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+        return table.sort_values("correlation", key=abs, ascending=False, ignore_index=True)
+
+    def _ranked(self, counts: pd.DataFrame, source: str) -> pd.DataFrame:
+        """Counts of some starts, by their rows' index, beside the times of the same starts."""
+        at = counts.index.to_numpy()
+        group, layouts = self._group[at], self.layouts[at]
+        beside = counts - counts.groupby(group).transform("mean")
+        typical = beside.groupby(layouts).mean().to_numpy(np.float64)
+        times = pd.Series(self.beside[at]).groupby(layouts).mean().to_numpy(np.float64)
+        begun = pd.Series(self.rounds[at]).groupby(layouts).min().to_numpy()
         order = np.argsort(begun, kind="stable")
-        correlation, p = shifted_correlations(typical.T[:, order], self._by_layout[0][order])
-        table = pd.DataFrame(
+        correlation, p = shifted_correlations(typical.T[:, order], times[order])
+        return pd.DataFrame(
             {
-                "counter": names,
+                "counter": list(counts),
+                "source": source,
                 "median": counts.median().to_numpy(np.float64),
                 "correlation": correlation,
                 "p": p,
             }
         )
-        return table.sort_values("correlation", key=abs, ascending=False, ignore_index=True)
+
+    def _simulated_of_starts(self) -> pd.DataFrame:
+        """Of the starts without ASLR whose layout was simulated: its counts."""
+        frame = pd.DataFrame(list(self._simulated))
+        names = [name for name in COUNTED if name in frame]
+        if frame.empty or not names:
+            return pd.DataFrame()
+        columns = {FACTORS[name].column: name for name in CARRIED if name in frame}
+        keys = ["build", *columns]
+        rows = self.rows
+        if "aslr" in rows:
+            rows = rows[rows["aslr"] == "off"]
+        if not set(keys) <= set(rows):
+            return pd.DataFrame()
+        counts = frame.rename(columns={name: column for column, name in columns.items()})
+        counts = counts.set_index(keys)[names]
+        found = rows[keys].join(counts, on=keys)[names].dropna()
+        return found.rename(columns={name: f"{name} / 1000 instructions" for name in names})
+
+    @cached_property
+    def simulated(self) -> pd.DataFrame:
+        """A row a simulated layout: its counts in 1000 instructions, its factors."""
+        return pd.DataFrame(list(self._simulated))
 
     # --- two builds ------------------------------------------------------------------------------
 
