@@ -46,6 +46,9 @@ _MOST_KIB = {
     "counters": (260, 128),
     "memory_load": (64, 33),
     "contention": (48, 24),
+    "data_tlb": (155, 32),
+    "coherence": (140, 32),
+    "erasure_coding": (136, 32),
 }
 _MOST_OTHER_KIB = (210, 32)
 _LEAST_ROUNDS = 2
