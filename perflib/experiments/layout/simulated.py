@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perflib.experiments.aliasing.environment.addresses import PAGE
-from perflib.experiments.aliasing.environment.starts import read_line
 from perflib.experiments.layout.factors import CARRIED, COUNTED, conditions
 from perflib.experiments.layout.trials import start
 from perflib.instruments.simulators.models import HASWELL_ITLB, HASWELL_STORES, itlb_of_this_machine
@@ -37,6 +36,8 @@ _ALIASING = "alias_environment"
 _ITERATIONS = 100_000  # of the aliasing loop: it is emulated some 20 times as slowly
 _SHIFT_ITERATIONS = "64"
 _ROUNDED = 16  # bytes, on a stack
+_PAGE = 4096
+_OF_THE_STACK = re.compile(r"\binc=(\d+)")  # the address of one of its variables
 
 
 def simulated_counts(
@@ -172,11 +173,20 @@ class _Shifts:
         argv[-1] += "x" * ((residue - _on_stack(argv, self._base_bytes)) % _ROUNDED)
         file = Path(argv[-1])
         start(argv, self._wanted, self._folder)
-        native = int(read_line(file.read_text(), self._program)["inc"])
+        native = _address(file)
         environment = self._wanted.process_environment()
         qemu_counts(argv, store_buffer=HASWELL_STORES, environment=environment)
-        simulated = int(read_line(file.read_text(), "the simulated program")["inc"])
-        return (simulated - native) % PAGE
+        return (_address(file) - native) % _PAGE
+
+
+def _address(file: Path) -> int:
+    """Where the program says that its stack was."""
+    said = file.read_text()
+    found = _OF_THE_STACK.search(said)
+    if found is None:
+        msg = f"the program says nothing of its stack: {said[:80]!r}"
+        raise MeasurementError(msg)
+    return int(found[1])
 
 
 def _on_stack(argv: Sequence[str], environment_bytes: int) -> int:
