@@ -82,7 +82,12 @@ def test_two_builds_are_started_in_the_same_layouts(
     monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
     a, b = compiled(tmp_path, "a", 400), compiled(tmp_path, "longer_name", 100)
     run = measured(
-        job="command", job_command=str(a), other_command=str(b), factors="argv0,aslr", layouts=3
+        job="command",
+        job_command=str(a),
+        other_command=str(b),
+        factors="argv0,aslr",
+        layouts=3,
+        budget_s=4.0,  # beside other programs a round of less may be cut short
     )
     by_layout = run.samples.groupby(["round", "layout"])
     assert (by_layout["build"].nunique() == 2).all()
