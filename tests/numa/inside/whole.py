@@ -7,7 +7,7 @@ import pytest
 from perflib import experiments
 from perflib.experiments.core_pairs.claims import GROUPS
 from perflib.experiments.core_pairs.coherence.claims import AT_ONCE
-from perflib.experiments.core_pairs.coherence.names import STATES, WITH_THIRD
+from perflib.experiments.core_pairs.coherence.names import USUAL_STATES, WITH_THIRD
 from tests.numa.layouts import Layout
 
 EVENTS = 3
@@ -36,7 +36,7 @@ def test_coherence_prepares_states_by_a_third_core(layout: Layout) -> None:
     cores = set(range(len(layout.nodes)))
     used = run.samples[run.samples["ok"] & (run.samples["control"] == "")]
     assert (used["proven"] == 1).all()
-    assert set(used["state"]) - {""} == set(STATES), "all states can be made with four cores"
+    assert set(used["state"]) - {""} == set(USUAL_STATES), "all states can be made with four cores"
     pairs = {(owner, requester) for owner in cores for requester in cores - {owner}}
     for state in WITH_THIRD:
         mine = used[used["state"] == state]
