@@ -33,7 +33,7 @@
  * link = ["-lpthread"]
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE // sched_getcpu, RUSAGE_THREAD
+#define _GNU_SOURCE // sched_getcpu
 #endif
 #include <limits.h>
 #include <linux/futex.h>
@@ -44,7 +44,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "common/bracket.h"
@@ -72,6 +71,8 @@ int64_t contention_run(int kind, const int64_t *cpus, int64_t n, int64_t outside
 
 #include "common/pinned.h"
 #include "common/spin_pause.h"
+#include "common/switches.h"
+#include "common/text_pages.h"
 
 enum {
   OWN_LINES,
@@ -87,8 +88,8 @@ enum {
   FUTEX,
   KINDS
 };
-enum { ARGUMENT = 1, MEMORY, CORE, THREAD, LATE };
-enum { PLACES = 1024 }; // of 256 bytes, in which all of it may begin
+enum { CORE = TEXT_MAP + 1, THREAD, LATE }; // stages, after those of the arguments and the memory
+enum { PLACES = 1024 };                     // of 256 bytes, in which all of it may begin
 enum { APART = 256, LINE = 64, WORD = 8, MOST_SAMPLES = 100000, MOST_OUTSIDE = 1000000000 };
 enum { POLL_NS = 20000, START_NS = 500000000 };
 enum { BEGIN_NS = 100000, PREPARE_NS = 30000 }; // the caller, who set it, has left its core by then
@@ -127,8 +128,6 @@ typedef struct {
   int64_t number;
   pthread_t thread;
 } contender;
-
-static inline int64_t failed(int stage, int error) { return (int64_t)stage * 65536 + error; }
 
 // --- the locks -----------------------------------------------------------------------------------
 
@@ -277,12 +276,6 @@ static int64_t contend(contention *all, int64_t number) {
   return operations;
 }
 
-static int64_t involuntary_switches(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
 static void *contender_main(void *argument) {
   contender *mine = argument;
   contention *all = mine->all;
@@ -351,7 +344,7 @@ static void open_phase(contention *all, int phase) {
 // what others need, and the caller has a limit of its own.
 static int64_t conduct(contention *all, int64_t sample_ns, int64_t *counted) {
   if (!await_ready(all, all->n, START_NS))
-    return failed(LATE, ETIMEDOUT);
+    return text_failed(LATE, ETIMEDOUT);
   for (int64_t sample = 0; sample < all->samples; sample++) {
     int64_t before = counted_now(all);
     all->begin_ns = clock_ns() + BEGIN_NS;
@@ -376,7 +369,7 @@ static int64_t start_all(contention *all, contender *threads, const int64_t *cpu
     error = start_pinned(&thread->thread, (int)cpus[*started], contender_main, thread);
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return error ? failed(error == EINVAL ? CORE : THREAD, error) : 0;
+  return error ? text_failed(error == EINVAL ? CORE : THREAD, error) : 0;
 }
 
 static int64_t run_all(contention *all, contender *threads, const int64_t *cpus, int64_t sample_ns,
@@ -395,16 +388,16 @@ static int64_t check(int kind, const int64_t *cpus, int64_t n, int64_t outside, 
                      int64_t samples) {
   if (kind < 0 || kind >= KINDS || cpus == NULL || n < 1 || outside < 0 || sample_ns < 1 ||
       samples < 1)
-    return failed(ARGUMENT, EINVAL);
+    return text_failed(TEXT_ARGUMENT, EINVAL);
   if (n > PINNED_MOST || outside > MOST_OUTSIDE || sample_ns > MOST_SAMPLE_NS ||
       samples > MOST_SAMPLES)
-    return failed(ARGUMENT, ERANGE);
+    return text_failed(TEXT_ARGUMENT, ERANGE);
   for (int64_t i = 0; i < n; i++) {
     if (cpus[i] < 0 || cpus[i] >= PINNED_MOST)
-      return failed(CORE, EINVAL);
+      return text_failed(CORE, EINVAL);
     for (int64_t j = 0; j < i; j++)
       if (cpus[i] == cpus[j])
-        return failed(CORE, EINVAL);
+        return text_failed(CORE, EINVAL);
   }
   return 0;
 }
@@ -418,7 +411,7 @@ static size_t place_by_chance(void) {
 int64_t contention_run(int kind, const int64_t *cpus, int64_t n, int64_t outside, int64_t sample_ns,
                        int64_t samples, contention_account *accounts, int64_t *counted) {
   if (accounts == NULL || counted == NULL)
-    return failed(ARGUMENT, EINVAL);
+    return text_failed(TEXT_ARGUMENT, EINVAL);
   int64_t error = check(kind, cpus, n, outside, sample_ns, samples);
   if (error)
     return error;
@@ -428,7 +421,7 @@ int64_t contention_run(int kind, const int64_t *cpus, int64_t n, int64_t outside
   unsigned char *memory =
       mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (threads == NULL || memory == MAP_FAILED) {
-    error = failed(MEMORY, ENOMEM);
+    error = text_failed(TEXT_MAP, ENOMEM);
   } else {
     unsigned char *begin = memory + place_by_chance() * APART;
     contention *all = (contention *)begin;

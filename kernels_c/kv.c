@@ -38,16 +38,16 @@
  * bundle = ["program"]
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE // sched_getcpu, RUSAGE_THREAD
+#define _GNU_SOURCE // sched_getcpu
 #endif
 #include <pthread.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "common/bracket.h"
 #include "common/kv_tables.h"
 #include "common/kv_transport.h"
+#include "common/switches.h"
 
 // @interface
 typedef struct {
@@ -231,12 +231,6 @@ static void kv_simulate(kv_state *s, kv_event *out) {
   out->truncated = s->truncated;
 }
 
-static int64_t kv_switches(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
 static kv_state kv_begin(uint64_t seed, int64_t event) {
   return (kv_state){.volumes = kv_volumes,
                     .volume_count = kv_volume_count,
@@ -254,13 +248,13 @@ int64_t kv_run(uint64_t seed, const int64_t *events, int64_t count, kv_event *ou
     kv_event *e = &out[i];
     kv_state state = kv_begin(seed, events[i]);
     e->event = events[i];
-    int64_t switches = kv_switches(), cpu = sched_getcpu();
+    int64_t switches = involuntary_switches(), cpu = sched_getcpu();
     int64_t cpu_time = bracket_cpu_ns();
     e->start_ns = clock_ns();
     kv_simulate(&state, e);
     e->time_ns = clock_ns() - e->start_ns;
     e->cpu_time_ns = bracket_cpu_ns() - cpu_time;
-    e->involuntary_switches = kv_switches() - switches;
+    e->involuntary_switches = involuntary_switches() - switches;
     e->cpu = sched_getcpu() == cpu ? cpu : -1;
   }
   return 0;

@@ -45,13 +45,12 @@
  * flags = ["-O2"]
  */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE // RUSAGE_THREAD, sched_getcpu
+#define _GNU_SOURCE // sched_getcpu
 #endif
 #ifndef __x86_64__
 #error "this kernel's loop and fences are written for x86-64: it cannot be built for this processor"
 #endif
 #include <stdint.h>
-#include <sys/resource.h>
 
 #include "common/bracket.h"
 
@@ -100,6 +99,7 @@ int64_t chase_page_reach(int backing, uint64_t seed, double *out, uint64_t *rang
 
 #include "common/page_reach.h"
 #include "common/pinned.h"
+#include "common/switches.h"
 #include "common/text_pages.h"
 
 enum {
@@ -345,12 +345,6 @@ static inline uint64_t chase_loads(uint64_t at, int64_t loads) {
 // Loads neither begin before nor end after the times that are read beside it.
 static inline void chase_fence(void) { __asm__ volatile("lfence" ::: "memory"); }
 
-static int64_t chase_switches(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
 int64_t chase_run(chase_array *array, int cpu, int64_t warm_loads, int64_t loads, int64_t repeats,
                   chase_sample *out) {
   if (array == NULL || cpu < -1 || warm_loads < 0 || loads < 1 || repeats < 1 || out == NULL)
@@ -365,7 +359,7 @@ int64_t chase_run(chase_array *array, int cpu, int64_t warm_loads, int64_t loads
   uint64_t at = chase_loads(array->at, warm_loads);
   for (int64_t i = 0; i < repeats; i++) {
     chase_sample *one = &out[i];
-    int64_t switches = chase_switches();
+    int64_t switches = involuntary_switches();
     int on = sched_getcpu();
     if (i == 0)
       bracket_begin(&one->sample);
@@ -378,7 +372,7 @@ int64_t chase_run(chase_array *array, int cpu, int64_t warm_loads, int64_t loads
     one->loads = loads;
     one->reached_bytes = at - array->begin;
     one->cpu = on == sched_getcpu() ? on : -1;
-    one->involuntary_switches = chase_switches() - switches;
+    one->involuntary_switches = involuntary_switches() - switches;
   }
   array->at = at;
   unpin_thread(&thread);

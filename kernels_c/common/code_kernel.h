@@ -14,11 +14,11 @@
 #endif
 
 #include <pthread.h>
-#include <sys/resource.h>
 
 #include "branch_ring.h"
 #include "code_state.h"
 #include "page_reach.h"
+#include "switches.h"
 #include "text_pages.h"
 
 #define CODE_TEXT_OF(value) #value
@@ -356,12 +356,6 @@ static void (*code_runner(int pattern))(code_state *) {
   return code_dispatch;
 }
 
-static int64_t code_switches(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
 static void code_time(void (*go)(code_state *), code_state *s, int64_t warm_steps, int64_t steps,
                       int64_t samples, code_sample *out) {
   s->steps = warm_steps;
@@ -370,7 +364,7 @@ static void code_time(void (*go)(code_state *), code_state *s, int64_t warm_step
   for (int64_t i = 0; i < samples; i++) {
     code_sample *now = &out[i];
     s->steps = steps;
-    int64_t switches = code_switches();
+    int64_t switches = involuntary_switches();
     int cpu = sched_getcpu();
     if (i == 0)
       bracket_begin(&now->sample);
@@ -379,7 +373,7 @@ static void code_time(void (*go)(code_state *), code_state *s, int64_t warm_step
     go(s);
     bracket_end(&now->sample);
     now->cpu = sched_getcpu() == cpu ? cpu : -1;
-    now->involuntary_switches = code_switches() - switches;
+    now->involuntary_switches = involuntary_switches() - switches;
     now->steps = s->steps;
     now->first_ip = s->first_ip;
     now->last_ip = s->last_ip;

@@ -9,16 +9,16 @@
 #define COHERENCE_TEAM_H
 
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE // pthread_attr_setaffinity_np, RUSAGE_THREAD, sched_getcpu
+#define _GNU_SOURCE // pthread_attr_setaffinity_np, sched_getcpu
 #endif
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "core_clock.h"
+#include "switches.h"
 #include "text_pages.h"
 
 enum { REQUESTER, OWNER, THIRD, ROLES, NOBODY = -1 };
@@ -70,20 +70,14 @@ static inline void team_pass(team *t, int64_t turn) {
   __atomic_store_n(&t->turn, turn, __ATOMIC_RELEASE);
 }
 
-static inline int64_t team_involuntary(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
 // A thread begins on its sample, and says at each end of an act what became of it since.
 static inline void team_begin(team *t, int role, coherence_sample *sample) {
-  t->switches[role] = team_involuntary();
+  t->switches[role] = involuntary_switches();
   sample->cpus[role] = sched_getcpu();
 }
 
 static inline void team_note(team *t, int role, coherence_sample *sample) {
-  sample->involuntary_switches[role] = team_involuntary() - t->switches[role];
+  sample->involuntary_switches[role] = involuntary_switches() - t->switches[role];
   if (sample->cpus[role] != sched_getcpu())
     sample->cpus[role] = -1;
 }

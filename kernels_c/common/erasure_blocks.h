@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "bracket.h"
+#include "switches.h"
 
 enum { ERASURE_PAGE = 4096, ERASURE_MOST_OFFSET = 4 * ERASURE_PAGE, ERASURE_ALIGNED = 16 };
 enum { ERASURE_MOST_BLOCKS = 256 }; // of codes over bytes
@@ -135,12 +135,6 @@ int64_t erasure_checksums(uint64_t *out) {
   return 0;
 }
 
-static inline int64_t erasure_switches(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
 static int64_t erasure_encode_part(uint64_t begin, uint64_t bytes) {
   unsigned char *parts[ERASURE_MOST_BLOCKS];
   for (int b = 0; b < erasure_count(); b++)
@@ -158,7 +152,7 @@ int64_t erasure_encode(int64_t warm, int64_t repeats, uint64_t slice_bytes, eras
   int64_t error = 0, count = 0;
   for (int64_t i = 0; i < warm && error == 0; i++)
     error = codec_encode(erasure.blocks, whole);
-  int64_t switches = erasure_switches();
+  int64_t switches = involuntary_switches();
   int cpu = sched_getcpu();
   bracket timed;
   bracket_begin(&timed);
@@ -174,7 +168,7 @@ int64_t erasure_encode(int64_t warm, int64_t repeats, uint64_t slice_bytes, eras
     }
   *out = (erasure_sample){
       .slices = count,
-      .involuntary_switches = erasure_switches() - switches,
+      .involuntary_switches = involuntary_switches() - switches,
       .cpu = cpu == sched_getcpu() ? cpu : -1,
   };
   for (int b = erasure.data; b < erasure_count(); b++)

@@ -9,9 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include "bracket.h"
+#include "switches.h"
 
 enum { TWO_PAGE = 4096, TWO_MOST_OFFSET = 1 << 20 };
 enum { TWO_ARGUMENT = 1, TWO_MEMORY, TWO_LIBRARY, TWO_RESULT }; // stages of an answer
@@ -45,12 +45,6 @@ static inline int64_t two_others_ns(void) {
       least_ns = others_ns;
   }
   return least_ns;
-}
-
-static inline int64_t two_switches(void) {
-  struct rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
 }
 
 static inline void two_calls(const two_function *function, unsigned char *first,
@@ -111,7 +105,7 @@ static inline int64_t two_sweep(const two_function *function, const int64_t *off
     if (together)
       function->fill(function->context, first);
     two_calls(function, first, second, warm_calls);
-    int64_t switches = two_switches(), others_ns = two_others_ns();
+    int64_t switches = involuntary_switches(), others_ns = two_others_ns();
     int on = sched_getcpu();
     if (i > 0 && two_shares_probe(together, warm_calls, calls))
       bracket_next(&timed, &timed);
@@ -121,7 +115,7 @@ static inline int64_t two_sweep(const two_function *function, const int64_t *off
     bracket_end(&timed);
     on = on == sched_getcpu() ? on : -1;
     others_ns = two_others_ns() - others_ns;
-    switches = two_switches() - switches;
+    switches = involuntary_switches() - switches;
     out[i] = (offset_sample){
         .first = (uintptr_t)first,
         .second = (uintptr_t)second,

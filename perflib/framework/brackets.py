@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from perflib.stats.alone import Calibration
 
-__all__ = ["BRACKET_COLUMNS", "Told", "bracket_columns", "core_mhz", "tell"]
+__all__ = ["BRACKET_COLUMNS", "CHASE_COLUMNS", "Told", "bracket_columns", "core_mhz", "tell"]
 
 _ADDITIONS = 6400  # of the chain: BRACKET_ADDITIONS in bracket.h
 _UNKNOWN = -1  # what the kernel writes for a value that it could not get
@@ -61,6 +61,20 @@ BRACKET_COLUMNS = (
     ),
     Column("chain_after_ns", "number", "ns", "the same after", least=_UNKNOWN),
 )
+
+
+CHASE_COLUMNS = (
+    Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
+    Column(
+        "start_ns",
+        "integer",
+        "ns",
+        "when it began, on one clock for the whole run; without it rounds count alike",
+    ),
+    Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
+    *BRACKET_COLUMNS,
+)
+"""What every sample of a chase of loads has besides its loads and their time."""
 
 
 def bracket_columns(samples: NDArray[Any]) -> dict[str, list[Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -127,6 +127,24 @@ def split_items(value: object) -> object:
 AnyWords = Annotated[list[str], BeforeValidator(split_items)]
 Words = Annotated[AnyWords, Field(min_length=1)]
 Pairs = Annotated[dict[str, str], BeforeValidator(_read_pairs)]
+
+
+def known_names(
+    field: str, kind: str, names: Sequence[str], known: Sequence[str], alone: Sequence[str] = ()
+) -> None:
+    """Refuse a name that is not known, in a validator; one of ``alone`` may stand by itself.
+
+    Raises
+    ------
+    ValueError
+        Says which is nearest.
+    """
+    if len(names) == 1 and names[0] in alone:
+        return
+    for name in names:
+        if name not in known:
+            msg = f"{field}: {choose(kind, name, [*known, *alone])}"
+            raise ValueError(msg)
 
 
 class Params(BaseModel):

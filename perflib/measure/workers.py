@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from perflib.kernels import Build
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Worker
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "no_thread"]
 
 
 _DESCRIPTORS_EACH, _DESCRIPTORS_ELSEWHERE = 3, 512
@@ -24,6 +25,15 @@ def _allow_descriptors(wanted: int) -> None:
     if needed > soft != resource.RLIM_INFINITY:
         most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+def no_thread(what: Literal["core", "thread", "late"], number: int) -> str:
+    """Why a kernel's thread on a core of its own is not there; ``number``: errno."""
+    if what == "core":
+        return "a core cannot be used: it is offline, or this process may not run there (any more)"
+    if what == "late":
+        return "a thread did not get its core within half a second: another program keeps it"
+    return f"a thread cannot be started: {os.strerror(number)}"
 
 
 class Workers:

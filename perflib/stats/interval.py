@@ -25,6 +25,11 @@ _MOST_LOG = 700.0
 NO_INTERVAL = Interval(math.nan, math.nan, math.nan)  # nothing could be estimated
 
 
+def columns(name: str, found: Interval) -> dict[str, float]:
+    """An interval as a table has it: ``name``, ``name_low``, ``name_high``."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
+
+
 def percent(log_ratio: Interval) -> Interval:
     """A log ratio as the percentage by which a time is longer."""
     return Interval(*(percent_of(value) for value in log_ratio))

@@ -14,9 +14,8 @@ from pydantic import model_validator
 
 from perflib.experiments.contention.claims import CLAIMS
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Params, Words, budget, parameter, precision
+from perflib.framework.params import Params, Words, budget, known_names, parameter, precision
 from perflib.framework.schema import Column
-from perflib.model.errors import choose
 
 __all__ = [
     "COUNTERS",
@@ -66,10 +65,7 @@ class ContentionParams(Params):
 
     @model_validator(mode="after")
     def _kinds_exist(self) -> Self:
-        for name in self.kinds:
-            if name not in KINDS and self.kinds != ["all"]:
-                msg = f"kinds: {choose('kind', name, [*KINDS, 'all'])}"
-                raise ValueError(msg)
+        known_names("kinds", "kind", self.kinds, KINDS, alone=["all"])
         return self
 
     @property

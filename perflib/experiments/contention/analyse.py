@@ -24,7 +24,7 @@ from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason, Witness
-from perflib.stats.interval import NO_INTERVAL, Interval
+from perflib.stats.interval import NO_INTERVAL, Interval, columns
 
 __all__ = ["findings", "levels", "table_of", "tables"]
 
@@ -155,10 +155,6 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     return {"cost": partial(_cost, table), "shares": partial(_shares, table)}
 
 
-def _ends(name: str, found: Interval) -> dict[str, float]:
-    return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
-
-
 def _control(kind: str) -> str:
     """What a kind is compared with, by the same cores."""
     if kind in LOCKS:
@@ -178,11 +174,13 @@ def _cost(table: ContentionTable) -> pd.DataFrame:
                     "cpus": cpus,
                     "count": count,
                     "distance": table.distance[cpus],
-                    **_ends("operation_ns", table.operation_ns(kind, cpus)),
-                    **_ends("gap_ns", table.gap_ns(kind, cpus)),
-                    **_ends("over_alone_percent", table.more(kind, cpus, kind, table.alone, count)),
+                    **columns("operation_ns", table.operation_ns(kind, cpus)),
+                    **columns("gap_ns", table.gap_ns(kind, cpus)),
+                    **columns(
+                        "over_alone_percent", table.more(kind, cpus, kind, table.alone, count)
+                    ),
                     "control": _control(kind),
-                    **_ends("over_control_percent", table.more(kind, cpus, _control(kind), cpus)),
+                    **columns("over_control_percent", table.more(kind, cpus, _control(kind), cpus)),
                     "valid_percent": table.valid_percent(kind, cpus),
                 }
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from perflib.machine.hardware.topology import Topology, topology
 from perflib.measure.conditions import Conditions
 from perflib.measure.process import Out
 from perflib.measure.schedule import Columns
-from perflib.measure.workers import Workers
+from perflib.measure.workers import Workers, no_thread
 
 if TYPE_CHECKING:
     from perflib.experiments.contention import ContentionParams
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ContentionTrials", "core_sets", "distance", "plan", "take"]
 
 _ACCOUNT = record("contention", "contention_account")
-_CORE, _THREAD, _LATE = 3, 4, 5  # stages of the kernel's answers
+_NO_THREAD: Mapping[int, Literal["core", "thread", "late"]] = {3: "core", 4: "thread", 5: "late"}
 _BEGIN_S = 0.0001  # before each sample
 _GRACE_S = 10.0  # for threads that others keep from their cores
 _MOST_TIMES = 3  # as many repeats as requested, where others take the cores
@@ -163,12 +163,8 @@ def _explained(answer: int) -> str:
     if not answer:
         return ""
     stage, number = divmod(answer, 1 << 16)
-    if stage == _CORE:
-        return "a core cannot be used: it is offline, or this process may not run there (any more)"
-    if stage == _THREAD:
-        return f"a thread cannot be started: {os.strerror(number)}"
-    if stage == _LATE:
-        return "a thread did not get its core within half a second: another program keeps it"
+    if stage in _NO_THREAD:
+        return no_thread(_NO_THREAD[stage], number)
     return f"contention refused: {os.strerror(number)} (stage {stage})"
 
 

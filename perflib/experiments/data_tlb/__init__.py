@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, model_validator
 
 from perflib.experiments.data_tlb.claims import FIRST, SECOND, WAYS
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import CHASE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.page_claims import HUGE_PAGES
 from perflib.framework.params import Cores, Params, Words, budget, parameter, precision, split_items
@@ -156,15 +156,7 @@ class DataTlb(Experiment):
         Column("repeat", "integer", "", "number of the repeat on lines placed once", role="key"),
         Column("loads", "integer", "", "how many loads were timed"),
         Column("time_ns", "number", "ns", "wall time of all loads"),
-        Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
-        Column(
-            "start_ns",
-            "integer",
-            "ns",
-            "when it began, on one clock for the whole run; without it rounds count alike",
-        ),
-        Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
-        *BRACKET_COLUMNS,
+        *CHASE_COLUMNS,
         Column(
             "ok",
             "boolean",

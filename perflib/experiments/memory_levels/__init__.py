@@ -25,12 +25,11 @@ from perflib.experiments.memory_levels.claims import (
     UNCLAIMED,
     UNCLAIMED_NEXT,
 )
-from perflib.framework.brackets import BRACKET_COLUMNS
+from perflib.framework.brackets import CHASE_COLUMNS
 from perflib.framework.experiment import Experiment
 from perflib.framework.page_claims import HUGE_PAGES
-from perflib.framework.params import Cores, Params, Words, budget, parameter
+from perflib.framework.params import Cores, Params, Words, budget, known_names, parameter
 from perflib.framework.schema import Column
-from perflib.model.errors import choose
 
 __all__ = ["ORDERS", "MemoryLevels", "MemoryLevelsParams", "experiment"]
 
@@ -102,10 +101,7 @@ class MemoryLevelsParams(Params):
 
     @model_validator(mode="after")
     def _orders_exist(self) -> MemoryLevelsParams:
-        for name in self.orders:
-            if name not in ORDERS:
-                msg = f"orders: {choose('order', name, ORDERS)}"
-                raise ValueError(msg)
+        known_names("orders", "order", self.orders, ORDERS)
         return self
 
 
@@ -159,15 +155,7 @@ class MemoryLevels(Experiment):
         Column("loads", "integer", "", "how many loads were timed"),
         Column("time_ns", "number", "ns", "wall time of all loads"),
         Column("latency_cycles", "number", "", "the same in cycles of the core, not of its TSC"),
-        Column("core_mhz", "number", "MHz", "the core's frequency just before and after"),
-        Column(
-            "start_ns",
-            "integer",
-            "ns",
-            "when it began, on one clock for the whole run; without it rounds count alike",
-        ),
-        Column("involuntary_switches", "integer", "", "times the thread was pushed aside"),
-        *BRACKET_COLUMNS,
+        *CHASE_COLUMNS,
         Column(
             "ok",
             "boolean",

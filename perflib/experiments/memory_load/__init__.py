@@ -17,9 +17,16 @@ from pydantic import BeforeValidator, Field, model_validator
 from perflib.experiments.memory_load.claims import CLAIMS
 from perflib.framework.brackets import BRACKET_COLUMNS
 from perflib.framework.experiment import Experiment
-from perflib.framework.params import Params, Words, budget, parameter, precision, split_items
+from perflib.framework.params import (
+    Params,
+    Words,
+    budget,
+    known_names,
+    parameter,
+    precision,
+    split_items,
+)
 from perflib.framework.schema import Column
-from perflib.model.errors import choose
 
 __all__ = ["KINDS", "MemoryLoad", "MemoryLoadParams", "experiment"]
 
@@ -80,10 +87,7 @@ class MemoryLoadParams(Params):
 
     @model_validator(mode="after")
     def _kinds_exist(self) -> Self:
-        for name in self.kinds:
-            if name not in KINDS and self.kinds not in (["all"], ["none"]):
-                msg = f"kinds: {choose('kind', name, [*KINDS, 'all', 'none'])}"
-                raise ValueError(msg)
+        known_names("kinds", "kind", self.kinds, KINDS, alone=["all", "none"])
         return self
 
     @property

@@ -17,7 +17,7 @@ from perflib.framework.levels import levels_table
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Decision, Reason, Verdict, Witness
-from perflib.stats.interval import NO_INTERVAL, Interval
+from perflib.stats.interval import NO_INTERVAL, Interval, columns
 
 __all__ = ["findings", "levels", "peak_gb_s", "table_of", "tables"]
 
@@ -267,10 +267,6 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     }
 
 
-def _ends(name: str, found: Interval) -> dict[str, float]:
-    return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
-
-
 def _curve_frame(table: LoadTable) -> pd.DataFrame:
     """One row a pair of nodes and rate."""
     rows = [
@@ -279,9 +275,9 @@ def _curve_frame(table: LoadTable) -> pd.DataFrame:
             "cpu": curve.cpu,
             "load": rate.load,
             "rate_percent": rate.percent,
-            **_ends("gb_s", curve.moved(place)),
-            **_ends("latency_ns", curve.latency_ns(place)),
-            **_ends("rise_percent", curve.rise(place, curve.reference)),
+            **columns("gb_s", curve.moved(place)),
+            **columns("latency_ns", curve.latency_ns(place)),
+            **columns("rise_percent", curve.rise(place, curve.reference)),
         }
         for pair, curve in table.curves.items()
         for place, rate in enumerate(curve.rates)
@@ -300,10 +296,10 @@ def _summary(table: LoadTable, threshold: float) -> pd.DataFrame:
         most = [table.gb_s(cores).effect for cores in table.moved if Nodes(*cores[:2]) == pair]
         row: dict[str, Any] = pair._asdict()
         if curve is not None:
-            row |= _ends("idle_ns", curve.latency_ns(curve.place("idle")))
-            row |= _ends("loaded_ns", curve.latency_ns(curve.top))
-            row |= _ends("rise_percent", curve.rise(curve.top, curve.reference))
-            row |= _ends("knee_gb_s", curve.knee(threshold).gb_s)
+            row |= columns("idle_ns", curve.latency_ns(curve.place("idle")))
+            row |= columns("loaded_ns", curve.latency_ns(curve.top))
+            row |= columns("rise_percent", curve.rise(curve.top, curve.reference))
+            row |= columns("knee_gb_s", curve.knee(threshold).gb_s)
             most += [curve.moved(place).effect for place in curve.loaded]
         row["most_gb_s"] = max((one for one in most if math.isfinite(one)), default=math.nan)
         rows.append(row)
@@ -322,7 +318,7 @@ def _bandwidth_frame(table: LoadTable) -> pd.DataFrame:
     rows = [
         {
             **cores._asdict(),
-            **_ends("gb_s", table.gb_s(cores)),
+            **columns("gb_s", table.gb_s(cores)),
             "best_gb_s": table.best[cores],
             "valid_percent": table.valid_percent[cores],
         }

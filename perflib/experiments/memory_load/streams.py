@@ -6,9 +6,9 @@ See ``kernels_c/memory_load.c``.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from perflib.measure.conditions import Conditions
 from perflib.measure.pages.placement import misplaced, pages_by_node
 from perflib.measure.pages.text_backings import BACKINGS, explain
 from perflib.measure.process import Out, WorkerError
-from perflib.measure.workers import Workers
+from perflib.measure.workers import Workers, no_thread
 from perflib.model.errors import MeasurementError
 
 __all__ = ["ACCOUNT", "CHUNK_BYTES", "RESULT", "Streams", "moved_by"]
@@ -28,7 +28,8 @@ CHUNK_BYTES = 4096
 _ARENA = record("memory_load", "load_arena")
 ACCOUNT = record("memory_load", "load_account")
 RESULT = record("memory_load", "load_result")
-_ARGUMENT, _PINNING, _THREAD, _LATE = 1, 7, 8, 9  # stages of the kernel's answers
+_ARGUMENT = 1  # stages of the kernel's answers
+_NO_THREAD: Mapping[int, Literal["core", "thread", "late"]] = {7: "core", 8: "thread", 9: "late"}
 _PLACE_S, _CALL_S = 120.0, 30.0
 _MOVED = (1, 1, 1, 2, 2, 2, 3, 3)
 CACHE_CHUNKS = 2  # of three arrays, for each core: 24 KiB fit any first-level cache
@@ -180,12 +181,8 @@ def _explained(backing: str, answer: int) -> str:
     if not answer:
         return ""
     stage, number = divmod(answer, 1 << 16)
-    if stage == _PINNING:
-        return "a core cannot be used: it is offline, or this process may not run there (any more)"
-    if stage == _THREAD:
-        return f"a thread cannot be started: {os.strerror(number)}"
-    if stage == _LATE:
-        return "a thread did not get its core within half a second: another program keeps it"
+    if stage in _NO_THREAD:
+        return no_thread(_NO_THREAD[stage], number)
     if stage == _ARGUMENT or not backing:
         return f"memory_load refused: {os.strerror(number)} (stage {stage})"
     return explain(backing, answer)
