@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from perflib.experiments.contention.measure import ContentionTrials, core_sets, 
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png
 from perflib.machine.hardware.caches import Cache
-from perflib.machine.hardware.topology import Cpu, Topology
 from perflib.measure.process import WorkerError
 from perflib.model.errors import UserError
 from perflib.model.store import load, runs
 from tests.experiments.contention.contention_samples import SETS, SHARED_NS, run_of, samples
+from tests.experiments.topologies import places
 
 CPUS = sorted(os.sched_getaffinity(0))
 TINY: dict[str, Any] = {
@@ -74,19 +73,6 @@ def test_what_a_kind_is_compared_with_is_measured_too() -> None:
 
 
 # --- which cores ---------------------------------------------------------------------------------
-
-
-def places(
-    nodes: Mapping[int, int], siblings: Mapping[int, tuple[int, ...]] | None = None
-) -> Topology:
-    siblings = siblings or {}
-    return Topology(
-        tuple(
-            Cpu(cpu, cpu, 0, 0, node, siblings.get(cpu, (cpu,)), True, True, False)
-            for cpu, node in nodes.items()
-        ),
-        (),
-    )
 
 
 def last_level(*groups: tuple[int, ...]) -> tuple[Cache, ...]:

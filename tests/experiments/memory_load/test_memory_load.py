@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,14 @@ from perflib.experiments.memory_load.trials import (
 )
 from perflib.lab.theme import figures as figures_of
 from perflib.lab.theme import png
-from perflib.machine.hardware.topology import Cpu, Topology, topology
+from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import SAMPLE, Arrays
 from perflib.measure.process import WorkerError
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.run import Run
 from perflib.model.store import load, runs
 from tests.experiments.memory_load.load_samples import queue, run_of, samples
+from tests.experiments.topologies import places
 from tests.reference import memory_load as reference
 
 CPUS = sorted(os.sched_getaffinity(0))
@@ -126,19 +126,6 @@ def test_what_does_not_fit_into_memory_is_refused() -> None:
         array_bytes(4096, 1, 32 * MIB, 4 << 30)
     with pytest.raises(UserError, match="array_mib"):
         array_bytes(None, 1, 32 * MIB, 4 * MIB)
-
-
-def places(
-    nodes: dict[int, int], siblings: Mapping[int, tuple[int, ...]] | None = None
-) -> Topology:
-    siblings = siblings or {}
-    return Topology(
-        tuple(
-            Cpu(cpu, cpu, 0, 0, node, siblings.get(cpu, (cpu,)), True, True, False)
-            for cpu, node in nodes.items()
-        ),
-        (),
-    )
 
 
 def test_each_nodes_memory_is_paired_with_each_nodes_cores() -> None:
