@@ -192,11 +192,15 @@ class ContentionTable:
 
     @property
     def half_width(self) -> float:
-        """The widest, of false sharing with all cores, or of what was measured in its place."""
+        """That of false sharing with all cores; the widest of what was measured in its place.
+
+        Infinite where nothing is compared: then there is no precision to reach.
+        """
         over = "own_lines" if "own_lines" in self.kinds else self.kinds[0]
         widths = [
             self.more(kind, self.all, over, self.all).half_width
             for kind in _first(self.kinds, ("one_line", "fetch_add", "cas"))
+            if kind != over
         ]
         known = [width if math.isfinite(width) else math.inf for width in widths]
         return max(known, default=math.inf)

@@ -34,9 +34,7 @@ def findings(run: Run) -> list[Finding]:
     """The control of page sizes; both levels on pages of 4 KiB, the first on pages of 2 MiB."""
     table, control = TlbTable(run.samples), PageControl.of(run)
     found = list(control.findings)
-    for backing in (*table.backings[:1], *table.huge[:1]):
-        if backing in {one.about["backing"] for one in found if "level" in one.about}:
-            continue
+    for backing in dict.fromkeys((*table.backings[:1], *table.huge[:1])):
         levels = (1, 2) if backing == SMALL_PAGES else (1,)
         prevented = None if backing == SMALL_PAGES else control.prevents(backing)
         found += [_entries(run, table, backing, level, prevented) for level in levels]

@@ -71,8 +71,7 @@ def simulated_counts(
     UserError, MeasurementError
         No QEMU, no start ended in time, or the first one failed.
     """
-    begin = time.monotonic()
-    deadline = begin + params.simulating_s
+    deadline = time.monotonic() + params.simulating_s
     shifts = _Shifts(params, folder, base_bytes)
     wanted = _distinct(layouts, params.seed)
     tlb = itlb_of_this_machine() or HASWELL_ITLB

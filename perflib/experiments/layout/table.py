@@ -281,19 +281,16 @@ class LayoutTable:
 
     def _simulated_of_starts(self) -> pd.DataFrame:
         """Of the starts without ASLR whose layout was simulated: its counts."""
-        frame = pd.DataFrame(list(self._simulated))
-        names = [name for name in COUNTED if name in frame]
-        if frame.empty or not names:
+        if self.simulated.empty:
             return pd.DataFrame()
-        columns = {FACTORS[name].column: name for name in CARRIED if name in frame}
-        keys = ["build", *columns]
+        columns = {name: FACTORS[name].column for name in CARRIED if name in self.simulated}
+        keys, names = ["build", *columns.values()], list(COUNTED)
         rows = self.rows
         if "aslr" in rows:
             rows = rows[rows["aslr"] == "off"]
         if not set(keys) <= set(rows):
             return pd.DataFrame()
-        counts = frame.rename(columns={name: column for column, name in columns.items()})
-        counts = counts.set_index(keys)[names]
+        counts = self.simulated.rename(columns=columns).set_index(keys)[names]
         found = rows[keys].join(counts, on=keys)[names].dropna()
         return found.rename(columns={name: f"{name} / 1000 instructions" for name in names})
 

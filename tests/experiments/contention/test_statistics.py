@@ -192,6 +192,16 @@ def test_the_tables_hold_what_findings_say() -> None:
     assert set(levels["unit"]) == {"ns"}
 
 
+@pytest.mark.parametrize(
+    ("kinds", "known"),
+    [(KINDS, True), (("pthread", "mcs"), True), (("own_lines",), False), (("pthread",), False)],
+)
+def test_precision_is_of_a_comparison_or_never_reached(kinds: tuple[str, ...], known: bool) -> None:
+    """A kind beside itself differs by nothing, which is no precision."""
+    width = ContentionTable(samples(17, kinds=kinds)).half_width
+    assert 0 < width < math.inf if known else width == math.inf
+
+
 def test_a_core_that_never_got_a_turn_is_no_error() -> None:
     rows = samples(16, preempted=0.0)
     starved = (rows["cpu"] == 1) & (rows["kind"] == "pthread")
