@@ -93,15 +93,15 @@ class TlbTable:
             lines=samples["lines"].astype(str),
             stride=samples["stride"].fillna(1).astype(int) if "stride" in samples else 1,
         )
-        if missing := set(LINES) - set(samples["lines"]):
-            msg = (
-                f"lines: there are no samples of {' and '.join(sorted(missing))!r}, and what many "
-                f"pages cost is {LINES[0]!r} beside {LINES[1]!r}: measure both"
-            )
-            raise UserError(msg)
         self.samples = samples
         self.cores = sorted({int(cpu) for cpu in samples["cpu"]})
-        named = samples["backing"].unique()
+        named = [name for name in samples["backing"].unique() if self.pages(name)]
+        if not named:
+            msg = (
+                f"lines: no number of pages has samples of both {LINES[0]!r} and {LINES[1]!r}, and "
+                "what many pages cost is the one beside the other: measure both"
+            )
+            raise UserError(msg)
         self.backings = sorted(named, key=lambda name: (name != SMALL_PAGES, name))
         self._rounds = np.array(sorted(set(samples["round"])))
         self.blocks = time_blocks(round_starts(samples, self._rounds), len(self._rounds))
@@ -114,9 +114,10 @@ class TlbTable:
 
     @property
     def strides(self) -> list[int]:
-        """How far apart pages of 4 KiB were, ascending, but 1."""
+        """How far apart pages of 4 KiB were, ascending, but 1; none without stride 1."""
         mine = self.samples[self.samples["backing"] == SMALL_PAGES]
-        return sorted(set(mine["stride"]) - {1})
+        found = sorted(set(mine["stride"]) - {1}) if SMALL_PAGES in self.backings else []
+        return [stride for stride in found if self.pages(SMALL_PAGES, stride)]
 
     def pages(self, backing: str, stride: int = 1) -> list[int]:
         """The numbers of pages, ascending: of stride 1 those that both kinds of lines have."""

@@ -353,9 +353,22 @@ def test_a_table_of_the_required_columns_is_enough() -> None:
 
 def test_one_kind_of_lines_is_refused_in_a_sentence() -> None:
     table = MACHINES["oldest of all"].samples(rounds=2)
-    for kind, other in (("spread", "packed"), ("packed", "spread")):
-        with pytest.raises(UserError, match=f"lines: there are no samples of '{other}'"):
-            findings(run_of(table[table["lines"] == kind]))
+    spread, packed = (table[table["lines"] == kind] for kind in ("spread", "packed"))
+    apart = [spread[spread["pages"] < 64], packed[packed["pages"] >= 64]]
+    for one in (spread, packed, pd.concat(apart)):
+        with pytest.raises(UserError, match="lines: no number of pages has samples of both"):
+            findings(run_of(one))
+
+
+def test_pages_of_4_kib_that_are_far_apart_only_say_nothing_of_ways() -> None:
+    table = MACHINES["oldest of all"].samples(rounds=2)
+    packed = table["lines"] == "packed"
+    table.loc[~packed, "stride"] = 2
+    huge = table[table["stride"] != 2].assign(backing="madvise", stride=1)
+    huge = pd.concat([huge, huge.assign(lines="spread")])
+    found = by_subject(findings(run_of(pd.concat([table, huge]))))
+    assert "data TLB ways" not in found
+    assert not [subject for subject in found if "4 KiB" in subject]
 
 
 def test_the_parameters_that_the_analysis_uses_are_the_defaults() -> None:
