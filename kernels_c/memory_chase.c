@@ -59,7 +59,7 @@
 // a core that is offline or not allowed), 8 the check that the lines are one cycle.
 // @interface
 typedef struct {
-  uint64_t begin, end; /* what was mapped, in whole pages of 2 MiB */
+  uint64_t begin, end; /* what was mapped, in whole pages of 2 MiB or 1 GiB */
   uint64_t lines, line_bytes;
   uint64_t at; /* the line to be loaded next */
   int64_t cpu; /* where it was laid; -1 if the thread was moved meanwhile */
@@ -75,7 +75,8 @@ typedef struct {
 
 /* Lay lines of line_bytes (a power of two from 8 to 4096; of "spread" from 64 to 2 MiB) in an order
    (0 random, 1 page, 2 sequential, 3 lmbench, 4 window, 5 spread, which has no span) on pages of a
-   backing (1 4k, 2 thp, 3 collapse, 4 hugetlb), from a core (-1: wherever the thread is).
+   backing (1 4k, 2 thp, 3 collapse, 4 hugetlb, 5 hugetlb_1g), from a core (-1: wherever the thread
+   is).
    span_bytes (0: bytes): where it is more, each 4 KiB of the array lie somewhere in so much memory,
    all of which is mapped and touched. The array must be zero or one that was laid, which is
    released; there can be any number. It stays as it was if the arguments are wrong; if laying fails
@@ -253,22 +254,21 @@ static void chase_fill(unsigned char *copy, size_t bytes, const void *context) {
 static int64_t chase_lay_here(const chase_content *content, int backing, uint64_t seed,
                               chase_array *array) {
   int cpu = sched_getcpu();
-  size_t bytes = text_round_up(content->span_bytes);
-  unsigned char *copy =
-      backing == TEXT_HUGETLB ? text_map_hugetlb(bytes) : text_map(bytes, PROT_READ | PROT_WRITE);
+  size_t bytes = text_round_up(content->span_bytes), room = text_room(bytes, backing);
+  unsigned char *copy = text_map_for(bytes, backing);
   if (copy == NULL)
     return text_failed(TEXT_MAP, errno);
   int64_t failed = text_fill_copy(copy, bytes, backing, seed, chase_fill, content);
   // What is read-only is not joined in smaps with writable memory beside it.
-  if (!failed && mprotect(copy, bytes, PROT_READ) != 0)
+  if (!failed && mprotect(copy, room, PROT_READ) != 0)
     failed = text_failed(TEXT_PROTECT, errno);
   if (failed) {
-    munmap(copy, bytes);
+    munmap(copy, room);
     return failed;
   }
   *array = (chase_array){
       .begin = (uintptr_t)copy,
-      .end = (uintptr_t)copy + bytes,
+      .end = (uintptr_t)copy + room,
       .lines = content->lines,
       .line_bytes = content->line_bytes,
       .at = (uintptr_t)copy + chase_place(content, content->visits[0]),

@@ -309,7 +309,7 @@ static int64_t code_lay_locked(int pattern, int64_t n, int backing, uint64_t see
 }
 
 int64_t code_lay(int pattern, int64_t n, int backing, uint64_t seed, uint64_t *range) {
-  if (pattern < 0 || pattern >= CODE_PATTERNS || n < 1 || backing < 0 || backing >= TEXT_BACKINGS ||
+  if (pattern < 0 || pattern >= CODE_PATTERNS || n < 1 || backing < 0 || backing > TEXT_HUGETLB ||
       range == NULL)
     return text_failed(TEXT_ARGUMENT, EINVAL);
   if (n > code_most(pattern))
@@ -402,6 +402,8 @@ int64_t code_run(int64_t warm_steps, int64_t steps, int64_t samples, code_sample
 }
 
 int64_t code_page_reach(int backing, uint64_t seed, double *out, uint64_t *range) {
+  if (backing > TEXT_HUGETLB)
+    return text_failed(TEXT_ARGUMENT, EINVAL);
   return page_reach(backing, seed, out, range);
 }
 

@@ -3,8 +3,9 @@
 // In a virtual machine it need not be: an entry covers no more than the host's page behind it. So a
 // chain of dependent loads is timed, once through neighbouring lines and once through as many lines
 // in as many pages of 4 KiB; both fit into the first-level data cache. If the second takes longer
-// on pages of 2 MiB as it does on pages of 4 KiB, the host does not back them. Loads stand for
-// instructions here: their TLB is another, but their pages are the same.
+// on pages of 2 MiB as it does on pages of 4 KiB, the host does not back them. On pages of 1 GiB
+// the lines are 2 MiB apart: behind them may be pages of that size. Loads stand for instructions
+// here: their TLB is another, but their pages are the same.
 #ifndef PAGE_REACH_H
 #define PAGE_REACH_H
 
@@ -28,15 +29,16 @@ static inline void reach_fill(unsigned char *copy, size_t bytes, const void *con
 static inline int64_t reach_time(int backing, size_t apart, uint64_t seed, double *load_ns,
                                  uint64_t *range) {
   static unsigned char *last;
+  static size_t last_room;
   static branch_ring ring;
   ring_plan(&ring, REACH_LINES, apart, seed);
-  size_t bytes = text_round_up(REACH_LINES * TEXT_PAGE);
+  size_t bytes = text_round_up(REACH_LINES * (apart > TEXT_PAGE ? apart : TEXT_PAGE));
   if (last != NULL)
-    munmap(last, bytes);
-  unsigned char *copy = last =
-      backing == TEXT_HUGETLB ? text_map_hugetlb(bytes) : text_map(bytes, PROT_READ | PROT_WRITE);
+    munmap(last, last_room);
+  unsigned char *copy = last = text_map_for(bytes, backing);
   if (copy == NULL)
     return text_failed(TEXT_MAP, errno);
+  last_room = text_room(bytes, backing);
   int64_t failed = text_finish_copy(copy, bytes, backing, seed, reach_fill, &ring);
   if (!failed) {
     unsigned char *at = copy + (ring.at[ring.order[0]] & -8u);
@@ -50,7 +52,7 @@ static inline int64_t reach_time(int backing, size_t apart, uint64_t seed, doubl
     }
   }
   range[0] = (uintptr_t)copy;
-  range[1] = (uintptr_t)copy + bytes;
+  range[1] = (uintptr_t)copy + last_room;
   return failed;
 }
 
@@ -59,7 +61,8 @@ static inline int64_t page_reach(int backing, uint64_t seed, double *out, uint64
   if (backing <= TEXT_LOADED || backing >= TEXT_BACKINGS || out == NULL || range == NULL)
     return text_failed(TEXT_ARGUMENT, EINVAL);
   int64_t failed = reach_time(backing, RING_LINE, seed, &out[0], range);
-  return failed ? failed : reach_time(backing, TEXT_PAGE, seed, &out[1], range);
+  size_t apart = backing == TEXT_HUGETLB_1G ? TEXT_HUGE : TEXT_PAGE;
+  return failed ? failed : reach_time(backing, apart, seed, &out[1], range);
 }
 
 #endif

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define TEXT_HUGE ((size_t)2 << 20)
+#define TEXT_GIGANTIC ((size_t)1 << 30)
 #define TEXT_PAGE ((size_t)4096)
 
 // Newer than the headers of some systems that can do it.
@@ -37,7 +38,16 @@
 #define MAP_HUGE_SHIFT 26
 #endif
 
-enum { TEXT_LOADED, TEXT_4K, TEXT_THP, TEXT_COLLAPSE, TEXT_HUGETLB, TEXT_BACKINGS };
+// The last one is for data only: no code here is as large.
+enum {
+  TEXT_LOADED,
+  TEXT_4K,
+  TEXT_THP,
+  TEXT_COLLAPSE,
+  TEXT_HUGETLB,
+  TEXT_HUGETLB_1G,
+  TEXT_BACKINGS
+};
 enum { TEXT_ARGUMENT = 1, TEXT_MAP, TEXT_ADVISE, TEXT_COLLAPSING, TEXT_PROTECT, TEXT_MOVE };
 
 // Writes all of the copy; no page may stay zero (it could be the one that all processes share).
@@ -46,6 +56,12 @@ typedef void text_fill(unsigned char *copy, size_t bytes, const void *context);
 static inline int64_t text_failed(int stage, int error) { return stage * 65536 + error; }
 
 static inline size_t text_round_up(size_t bytes) { return (bytes + TEXT_HUGE - 1) & -TEXT_HUGE; }
+
+// What a mapping of so many bytes takes on pages of a backing.
+static inline size_t text_room(size_t bytes, int backing) {
+  size_t page = backing == TEXT_HUGETLB_1G ? TEXT_GIGANTIC : TEXT_HUGE;
+  return (bytes + page - 1) & -page;
+}
 
 // splitmix64: any seed will do, also 0.
 static inline uint64_t text_random(uint64_t *state) {
@@ -82,9 +98,14 @@ static inline unsigned char *text_map(size_t bytes, int protection) {
   return all + before;
 }
 
-static inline unsigned char *text_map_hugetlb(size_t bytes) {
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | 21 << MAP_HUGE_SHIFT;
-  unsigned char *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+// Room for so many bytes that can be written to; NULL, and errno, if there is none.
+static inline unsigned char *text_map_for(size_t bytes, int backing) {
+  size_t room = text_room(bytes, backing);
+  if (backing != TEXT_HUGETLB && backing != TEXT_HUGETLB_1G)
+    return text_map(room, PROT_READ | PROT_WRITE);
+  int size = backing == TEXT_HUGETLB ? 21 : 30; // log2 of the page's bytes
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | size << MAP_HUGE_SHIFT;
+  unsigned char *all = mmap(NULL, room, PROT_READ | PROT_WRITE, flags, -1, 0);
   return all == MAP_FAILED ? NULL : all;
 }
 
@@ -123,7 +144,7 @@ static inline int64_t text_fill_copy(unsigned char *copy, size_t bytes, int back
       return text_failed(TEXT_ADVISE, errno);
   }
   // A page that the pool has, but this process may not take, would be a SIGBUS when it is touched.
-  if (backing == TEXT_HUGETLB && madvise(copy, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
+  if (backing >= TEXT_HUGETLB && madvise(copy, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
     return text_failed(TEXT_MAP, errno);
   int error = backing == TEXT_4K ? text_touch_shuffled(copy, bytes, seed) : 0;
   if (error != 0)
@@ -138,7 +159,7 @@ static inline int64_t text_fill_copy(unsigned char *copy, size_t bytes, int back
 static inline int64_t text_finish_copy(unsigned char *copy, size_t bytes, int backing,
                                        uint64_t seed, text_fill *fill, const void *context) {
   int64_t failed = text_fill_copy(copy, bytes, backing, seed, fill, context);
-  if (!failed && mprotect(copy, bytes, PROT_READ | PROT_EXEC) != 0)
+  if (!failed && mprotect(copy, text_room(bytes, backing), PROT_READ | PROT_EXEC) != 0)
     failed = text_failed(TEXT_PROTECT, errno);
   return failed;
 }
@@ -147,8 +168,7 @@ static inline int64_t text_finish_copy(unsigned char *copy, size_t bytes, int ba
 // than TEXT_LOADED. 0, or stage * 65536 + errno: then the target is as it was.
 static inline int64_t text_lay(unsigned char *target, size_t bytes, int backing, uint64_t seed,
                                text_fill *fill, const void *context) {
-  unsigned char *copy =
-      backing == TEXT_HUGETLB ? text_map_hugetlb(bytes) : text_map(bytes, PROT_READ | PROT_WRITE);
+  unsigned char *copy = text_map_for(bytes, backing);
   if (copy == NULL)
     return text_failed(TEXT_MAP, errno);
   int64_t failed = text_finish_copy(copy, bytes, backing, seed, fill, context);

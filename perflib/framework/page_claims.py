@@ -12,20 +12,20 @@ HUGE_PAGES = Claim(
     subject="huge pages {backing}",
     quantity="what loads through many pages cost on huge pages",
     unit="percent of the 4 KiB pages' cost",
-    exact="a page of 2 MiB ({backing}) takes one entry of the TLB, not as many as the 4 KiB pages "
-    "in it",
+    exact="a page of {page} ({backing}) takes one entry of the TLB, not as many as the {smaller} "
+    "pages in it",
     direction="below",
     plain={
-        "supported": "a page of 2 MiB ({backing}) is one entry of the TLB here",
+        "supported": "a page of {page} ({backing}) is one entry of the TLB here",
         "refuted": "huge pages ({backing}) are not backed by the host: a load through many pages "
         "costs {estimate}",
-        "inconclusive": "whether a page of 2 MiB ({backing}) is one entry of the TLB stays open: "
+        "inconclusive": "whether a page of {page} ({backing}) is one entry of the TLB stays open: "
         "{estimate}",
     },
     reasons={
         "clear": "On them, as many lines cost the same on many pages.",
-        "excluded": "The host of this virtual machine has small pages behind them. What they save "
-        "is a shorter page walk, not entries of the TLB.",
+        "excluded": "The host of this virtual machine has smaller pages behind them. What they "
+        "save is a shorter page walk, not entries of the TLB.",
         "no_cost": "Not even on 4 KiB pages do more pages cost time here.",
     },
 )

@@ -2,7 +2,8 @@
 
 In a virtual machine it need not be: an entry covers no more than the host's page behind it. So,
 before the first trial, dependent loads are timed through lines side by side and through as many
-lines in pages of their own, on each kind of pages (``kernels_c/common/page_reach.h``).
+lines in pages of their own, on each kind of pages (``kernels_c/common/page_reach.h``). On pages of
+1 GiB the lines are 2 MiB apart: such pages may be behind them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perflib.framework.page_claims import HUGE_PAGES
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.text_backings import GIGANTIC_PAGES, SMALL_PAGES, page_words
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason
@@ -108,6 +109,10 @@ def _finding(backing: str, huge: Floats, small: Floats) -> Finding:
         share,
         _HALF,
         about={"backing": backing},
+        facts={
+            "page": page_words(backing),
+            "smaller": "2 MiB" if backing == GIGANTIC_PAGES else "4 KiB",
+        },
         prevented=None if seen.low > _LEAST_COST else Reason("no_cost"),
         evidence={
             "ns_few_and_many_pages": {

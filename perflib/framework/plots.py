@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from perflib.measure.pages.text_backings import page_words
 from perflib.model.escape import in_legend, shortened
 from perflib.model.run import recording_in
 
@@ -184,7 +185,8 @@ def pages(backing: str) -> str:
     """A kind of pages in words."""
     if backing == "loaded":
         return "pages as loaded"
-    return "4 KiB pages" if backing == "4k" else f"2 MiB pages ({backing})"
+    named = "" if backing in ("4k", "hugetlb_1g") else f" ({backing})"
+    return f"{page_words(backing)} pages{named}"
 
 
 def size_marks(

@@ -17,7 +17,7 @@ from perflib.kernels import build, record
 from perflib.measure.conditions import Conditions
 from perflib.measure.pages import smaps
 from perflib.measure.pages.placement import misplaced, pages_by_node
-from perflib.measure.pages.text_backings import BACKINGS, explain
+from perflib.measure.pages.text_backings import DATA_BACKINGS, explain
 from perflib.measure.process import Out, WorkerError
 from perflib.measure.workers import Workers
 from perflib.model.errors import MeasurementError, UserError, choose
@@ -95,14 +95,13 @@ class Arrays(Workers):
         """
         if order not in ORDERS:
             raise UserError(choose("order", order, ORDERS))
-        if backing not in BACKINGS or backing == "loaded":
-            known = [name for name in BACKINGS if name != "loaded"]
-            raise UserError(choose("backing", backing, known))
+        if backing not in DATA_BACKINGS:
+            raise UserError(choose("backing", backing, DATA_BACKINGS))
         self.release(key)
         worker = self[0]
         answer, (array,) = worker.call(
-            "chase_lay", ORDERS[order], bytes_, span_bytes, line_bytes, BACKINGS[backing], seed,
-            cpu, Out(_ARRAY, 1), timeout_s=_TIMEOUT_S,
+            "chase_lay", ORDERS[order], bytes_, span_bytes, line_bytes, DATA_BACKINGS[backing],
+            seed, cpu, Out(_ARRAY, 1), timeout_s=_TIMEOUT_S,
         )  # fmt: skip
         if answer:
             return _explained(backing, int(answer), cpu)
@@ -164,7 +163,7 @@ class Arrays(Workers):
         """
         worker = self[0]
         answer, (pair, where) = worker.call(
-            "chase_page_reach", BACKINGS[backing], seed, Out("f8", 2), Out("u8", 2),
+            "chase_page_reach", DATA_BACKINGS[backing], seed, Out("f8", 2), Out("u8", 2),
             timeout_s=_TIMEOUT_S,
         )  # fmt: skip
         if answer or self._violated(backing, int(where[0]), int(where[1])):

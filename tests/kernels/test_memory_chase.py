@@ -386,7 +386,7 @@ def test_core_that_there_is_not_is_refused(kernel: Kernel, array: Any, cpu: int)
         ({"line_bytes": 96, "bytes": 960}, errno.EINVAL),
         ({"line_bytes": 8192, "bytes": 8192}, errno.EINVAL),
         ({"backing": 0}, errno.EINVAL),
-        ({"backing": 5}, errno.EINVAL),
+        ({"backing": 6}, errno.EINVAL),
         ({"cpu": -2}, errno.EINVAL),
     ],
 )

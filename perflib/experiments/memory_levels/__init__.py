@@ -64,8 +64,8 @@ class MemoryLevelsParams(Params):
     )
     backings: Words = parameter(
         ["4k", "huge"],
-        "the pages that arrays lie on: 4k, thp, collapse, hugetlb, or 'huge', the first available "
-        "of thp and collapse; the run says which are not, and goes on",
+        "the pages that arrays lie on: 4k, thp, collapse, hugetlb, hugetlb_1g (of 1 GiB), or "
+        "'huge', the first available of thp and collapse; the run says which are not, and goes on",
     )
     smallest_kib: int = parameter(2, "the smallest array", "KiB", ge=1, le=1 << 20)
     largest_mib: int | None = parameter(

@@ -25,7 +25,7 @@ from perflib.experiments.memory_levels.claims import (
 )
 from perflib.experiments.memory_levels.table import MemoryTable, State, Statistic, tlb_reaches
 from perflib.framework.page_control import PageControl
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.text_backings import SMALL_PAGES, page_words
 from perflib.model.claim import Claim
 from perflib.model.finding import Finding
 from perflib.model.run import Run
@@ -404,7 +404,11 @@ def _pages(table: MemoryTable, threshold: float, control: PageControl) -> Findin
     return PAGES.decided(
         first,
         threshold,
-        facts={"array_bytes": table.sizes[places[0]], "order": order},
+        facts={
+            "array_bytes": table.sizes[places[0]],
+            "order": order,
+            "page": page_words(huge[0]),
+        },
         evidence={"percent_by_backing": {name: list(value) for name, value in effects.items()}},
         prevented=control.prevents(huge[0]),
         remarks=_read_off(table, state),

@@ -192,14 +192,14 @@ PAGES = Claim(
     name="pages",
     kind="description",
     subject="huge pages",
-    quantity="extra time of a load on 4 KiB pages, over 2 MiB pages",
+    quantity="extra time of a load on 4 KiB pages, over huge pages",
     unit="percent",
     exact="in arrays of {array_bytes:size} and more a load in the order '{order}' takes more than "
-    "{threshold:g} % longer on 4 KiB pages than on 2 MiB pages",
+    "{threshold:g} % longer on 4 KiB pages than on {page} pages",
     plain={
-        "supported": "a load takes longer on 4 KiB pages than on 2 MiB pages: {estimate}",
-        "refuted": "a load takes as long on 4 KiB pages as on 2 MiB pages: {estimate}",
-        "inconclusive": "a load on 4 KiB pages takes {estimate} longer than on 2 MiB pages, from "
+        "supported": "a load takes longer on 4 KiB pages than on {page} pages: {estimate}",
+        "refuted": "a load takes as long on 4 KiB pages as on {page} pages: {estimate}",
+        "inconclusive": "a load on 4 KiB pages takes {estimate} longer than on {page} pages, from "
         "which nothing follows",
     },
     reasons={**NOT_BACKED, **_SAMPLES},

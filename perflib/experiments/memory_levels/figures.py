@@ -23,7 +23,7 @@ _BROAD = 2.0  # levels that reach over less sizes than this factor are drawn wit
 _TLB_COLOUR, _LEVEL_COLOUR = "C4", "C3"
 _SHARED = 5  # the colour of the curve beside a busy sibling
 _COMPARED = {
-    "pages": "4 KiB over\n2 MiB pages",
+    "pages": "4 KiB over\nhuge pages",
     "random": "random over\nwindow",
     "sequential": "sequential over\nother orders",
 }

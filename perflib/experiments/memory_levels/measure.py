@@ -17,7 +17,7 @@ from perflib.machine.hardware.memory import free_bytes
 from perflib.machine.hardware.topology import topology
 from perflib.measure.arrays import LINE_BYTES, Arrays
 from perflib.measure.pages.backings import resolve
-from perflib.measure.pages.text_backings import BACKINGS, HUGE_PAGE_BYTES
+from perflib.measure.pages.text_backings import DATA_BACKINGS, HUGE_PAGE_BYTES
 from perflib.model.errors import MeasurementError, UserError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["half_width", "largest_bytes", "pilot", "plan", "sizes", "take", "warm_loads"]
 
 _KIB, _MIB = 1 << 10, 1 << 20
-_KNOWN = tuple(name for name in BACKINGS if name != "loaded")
 _LAPS = 10  # of the warm-up, as Derumigny and Thomas have it
 _BEYOND = 4  # the largest array, in last-level caches
 _UNKNOWN_MIB = 256  # the same, where no cache is known
@@ -174,7 +173,7 @@ def plan(params: MemoryLevelsParams) -> dict[str, Any]:
         "own_bytes": _OWN_BEYOND * max(own, default=0) or _UNKNOWN_OWN,
         "notes": notes,
         "hugetlb_pages": pages,
-        **resolve(params.backings, _KNOWN, pages, params.settings),
+        **resolve(params.backings, tuple(DATA_BACKINGS), pages, params.settings),
     }
 
 

@@ -18,7 +18,7 @@ from perflib.framework.schema import check_cells
 from perflib.machine.cpulist import parse_cpus
 from perflib.machine.hardware.known_tlbs import tlbs_of
 from perflib.machine.hardware.tlbs import reach_bytes
-from perflib.measure.pages.text_backings import SMALL_PAGES
+from perflib.measure.pages.text_backings import GIGANTIC_PAGES, SMALL_PAGES
 from perflib.model.run import Run
 from perflib.stats.compare import CoreComparison, compare_cores
 from perflib.stats.interval import Interval, percent
@@ -42,7 +42,7 @@ State = Literal["all", "alone", "shared"]
 _KNOWN, _LONG = 1.25, 1.4  # a level's latency to within a factor; what it reaches over at least
 _LEAST_SHARED = 0.02  # of the samples are beside a busy sibling, or nothing is said of them
 _CYCLES, _NS = "latency_cycles", "latency_ns"
-_BACKINGS = (SMALL_PAGES, "thp", "collapse", "hugetlb")
+_BACKINGS = (SMALL_PAGES, "thp", "collapse", "hugetlb", GIGANTIC_PAGES)
 
 
 def data_caches(machine: Mapping[str, Any], cpu: int) -> dict[str, int]:
@@ -252,7 +252,7 @@ class MemoryTable:
 
     @property
     def huge(self) -> list[str]:
-        """The backings of 2 MiB pages, the one that comparisons use first."""
+        """The backings of larger pages than 4 KiB, the one that comparisons use first."""
         return [name for name in self.backings if name != SMALL_PAGES]
 
     @property

@@ -214,6 +214,13 @@ _TABLE = (
         None,
     ),
     Knob(
+        "nr_hugepages_1g",
+        ("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages",),
+        "Pages of 1 GiB set aside for programs that ask for them by name.",
+        "Costs no time. After a while the kernel finds no 1 GiB of memory in one piece.",
+        None,
+    ),
+    Knob(
         "numa_balancing",
         ("proc/sys/kernel/numa_balancing",),
         "Unmaps pages to see who uses them, and moves them to that node.",

@@ -6,13 +6,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from perflib.machine.settings.changes import settings
-from perflib.measure.pages.text_backings import pool_pages, why_not
+from perflib.measure.pages.text_backings import (
+    GIGANTIC_PAGE_BYTES,
+    GIGANTIC_PAGES,
+    HUGE_PAGE_BYTES,
+    pool_pages,
+    why_not,
+)
 from perflib.model.errors import UserError, choose
 
 __all__ = ["resolve", "with_pool"]
 
 _FIRST_OF = ("thp", "collapse")  # what "huge" stands for
-_OF_THE_POOL = ("hugetlb", "hugectl")
+_SETTINGS = {
+    "hugetlb": "nr_hugepages",
+    "hugectl": "nr_hugepages",
+    GIGANTIC_PAGES: "nr_hugepages_1g",
+}
 
 
 def _nothing_lacks(_name: str) -> str:
@@ -35,7 +45,7 @@ def resolve(
     known
         All names but ``huge``.
     pages
-        How many pages of 2 MiB a backing that reserves them needs.
+        How many pages of 2 MiB a backing that reserves them needs; of 1 GiB, fewer follow from it.
     system
         The settings that the user requested: they may switch huge pages on or off.
     lacking
@@ -58,10 +68,10 @@ def resolve(
             raise UserError(msg)
         for name in _FIRST_OF if word == "huge" else [word]:
             with settings(system):
-                reason = why_not(name, pages_needed=pages)
+                reason = why_not(name, pages_needed=_pages_of(name, pages))
             reason = reason or lacking(name)
-            if name in _OF_THE_POOL:
-                reason = reason or _try_pool(system, pages)
+            if name in _SETTINGS:
+                reason = reason or _try_pool(system, name, pages)
             if not reason:
                 usable.append(name)
                 break
@@ -72,17 +82,25 @@ def resolve(
 def with_pool(system: Mapping[str, str], backings: Iterable[str], pages: int) -> dict[str, str]:
     """The settings that were requested, and the huge pages of a backing that reserves them."""
     changed = dict(system)
-    if set(_OF_THE_POOL) & set(backings):
-        total, free = pool_pages()
-        if free < pages:
-            changed.setdefault("nr_hugepages", str(total + pages - free))
+    for name in set(_SETTINGS) & set(backings):
+        total, free = pool_pages(name=name)
+        lacking = _pages_of(name, pages) - free
+        if lacking > 0:
+            changed.setdefault(_SETTINGS[name], str(total + lacking))
     return changed
 
 
-def _try_pool(system: Mapping[str, str], pages: int) -> str:
+def _pages_of(name: str, pages: int) -> int:
+    """How many pages of a backing hold so many of 2 MiB, and the control's one."""
+    if name != GIGANTIC_PAGES:
+        return pages
+    return -(-pages * HUGE_PAGE_BYTES // GIGANTIC_PAGE_BYTES) + 1
+
+
+def _try_pool(system: Mapping[str, str], name: str, pages: int) -> str:
     """Reserve the huge pages for a moment: the kernel may not find as many."""
     try:
-        with settings(with_pool(system, _OF_THE_POOL, pages)):
+        with settings(with_pool(system, [name], pages)):
             return ""
     except UserError as error:
         return str(error)

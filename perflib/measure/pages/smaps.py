@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from perflib.measure.pages.text_backings import GIGANTIC_PAGE_BYTES, GIGANTIC_PAGES, page_words
 from perflib.model.errors import MeasurementError, UserError, choose
 
 __all__ = ["TextPages", "backing_of", "read", "violated"]
@@ -35,6 +36,7 @@ _WHOLLY = {
     "thp": _TRANSPARENT,
     "collapse": _TRANSPARENT,
     "hugetlb": _RESERVED,
+    "hugetlb_1g": _RESERVED,
     "hugectl": (*_RESERVED, *_OF_FILES),
 }
 
@@ -61,7 +63,7 @@ class TextPages:
         The same by kind, as smaps names it (``AnonHugePages``); kinds of which there is nothing
         are left out.
     kernel_page_bytes
-        The largest page size by which a mapping is managed: 4096, or 2 MiB with hugetlb.
+        The largest page size by which a mapping is managed: 4096, or 2 MiB or 1 GiB with hugetlb.
     files
         The files that are mapped.
     """
@@ -186,9 +188,9 @@ def violated(requested: str, found: TextPages) -> str:
     ----------
     requested
         ``4k``: no huge page in any mapping that overlaps the range; ``thp`` and ``collapse``: all
-        on transparent huge pages; ``hugetlb``: all on pages of the reserved pool; ``hugectl``:
-        these, or a file on huge pages; ``loaded``: anything. All but ``loaded`` want the whole
-        range to be mapped.
+        on transparent huge pages; ``hugetlb`` and ``hugetlb_1g``: all on pages of that size of the
+        reserved pool; ``hugectl``: those of 2 MiB, or a file on huge pages; ``loaded``: anything.
+        All but ``loaded`` want the whole range to be mapped.
     found
         What the range lies on.
 
@@ -201,17 +203,20 @@ def violated(requested: str, found: TextPages) -> str:
         return ""
     if requested != "4k" and requested not in _WHOLLY:
         raise UserError(choose("page backing", requested, ["loaded", "4k", *_WHOLLY]))
-    size = "4 KiB" if requested == "4k" else "2 MiB"
-    start = f"requested pages of {size} ({requested})"
+    start = f"requested pages of {page_words(requested)} ({requested})"
     if found.mapped_bytes < found.range_bytes:
         gap = found.range_bytes - found.mapped_bytes
         return f"{start}, but {_kib(gap)} of the {_kib(found.range_bytes)} are not mapped"
     if requested == "4k":
         small = not found.huge_bytes and found.kernel_page_bytes <= _SMALL_PAGE_BYTES
         return "" if small else f"{start}, found {_description(found)}{_unasked(found)}"
-    if sum(found.by_kind.get(kind, 0) for kind in _WHOLLY[requested]) >= found.size_bytes:
-        return ""
-    return f"{start}, found {_description(found)}"
+    wholly = sum(found.by_kind.get(kind, 0) for kind in _WHOLLY[requested]) >= found.size_bytes
+    gigantic = found.kernel_page_bytes >= GIGANTIC_PAGE_BYTES
+    if not wholly:
+        return f"{start}, found {_description(found)}"
+    if gigantic != (requested == GIGANTIC_PAGES):
+        return f"{start}, found pages of {_kib(found.kernel_page_bytes)}"
+    return ""
 
 
 def _description(found: TextPages) -> str:

@@ -1,10 +1,11 @@
-"""The pages that code can be laid on: which can be had here, and why another cannot.
+"""The pages that code or data can be laid on: which can be had here, and why another cannot.
 
 ``loaded`` leaves the text as the loader mapped it. ``4k`` is a copy that is told not to become
 huge, ``thp`` one that the kernel may put on transparent huge pages when it is first touched,
 ``collapse`` one that the kernel is made to put there (MADV_COLLAPSE, Linux 6.1), ``hugetlb`` one
 on pages of the reserved pool. ``hugectl`` (of libhugetlbfs) does the last for a program's main
-executable, from outside.
+executable, from outside. ``hugetlb_1g``, for data only, has pages of 1 GiB from a pool of their
+own.
 """
 
 from __future__ import annotations
@@ -20,19 +21,48 @@ from perflib.machine.files import fields, integer, text
 from perflib.machine.settings.knobs import knob
 from perflib.model.errors import UserError, choose
 
-__all__ = ["BACKINGS", "HUGE_PAGE_BYTES", "SMALL_PAGES", "explain", "pool_pages", "why_not"]
+__all__ = [
+    "BACKINGS",
+    "DATA_BACKINGS",
+    "GIGANTIC_PAGES",
+    "GIGANTIC_PAGE_BYTES",
+    "HUGE_PAGE_BYTES",
+    "SMALL_PAGES",
+    "explain",
+    "page_words",
+    "pool_pages",
+    "why_not",
+]
 
 # The numbers by which the kernels' code_lay() knows them.
 BACKINGS: Mapping[str, int] = {"loaded": 0, "4k": 1, "thp": 2, "collapse": 3, "hugetlb": 4}
 SMALL_PAGES = "4k"  # with which the others are compared
-HUGE_PAGE_BYTES = 2 << 20
-
+GIGANTIC_PAGES = "hugetlb_1g"
 _PROGRAMS_ONLY = "hugectl"
+DATA_BACKINGS: Mapping[str, int] = {
+    **{name: number for name, number in BACKINGS.items() if name != "loaded"},
+    GIGANTIC_PAGES: 5,
+}
+HUGE_PAGE_BYTES = 2 << 20
+GIGANTIC_PAGE_BYTES = 1 << 30
+
 _THP = "sys/kernel/mm/transparent_hugepage"
-_POOL = "sys/kernel/mm/hugepages/hugepages-2048kB"
+_POOLS = {
+    "hugetlb": "sys/kernel/mm/hugepages/hugepages-2048kB",
+    _PROGRAMS_ONLY: "sys/kernel/mm/hugepages/hugepages-2048kB",
+    GIGANTIC_PAGES: "sys/kernel/mm/hugepages/hugepages-1048576kB",
+}
 _MADV_COLLAPSE = 25  # mmap of Python 3.11 has no name for it
 _COLLAPSE_SINCE = (6, 1)
-_DEFAULT_SIZE = "2048 kB"
+
+
+def page_words(backing: str) -> str:
+    """The size of a backing's pages in words.
+
+    >>> page_words("4k"), page_words("thp"), page_words("hugetlb_1g")
+    ('4 KiB', '2 MiB', '1 GiB')
+    """
+    return {SMALL_PAGES: "4 KiB", GIGANTIC_PAGES: "1 GiB"}.get(backing, "2 MiB")
 
 
 # --- beforehand ----------------------------------------------------------------------------------
@@ -51,11 +81,11 @@ def why_not(
     Parameters
     ----------
     name
-        One of `BACKINGS`, or ``hugectl``.
+        One of `BACKINGS` or `DATA_BACKINGS`, or ``hugectl``.
     root
         Where ``proc`` and ``sys`` are looked for.
     pages_needed
-        For ``hugetlb`` and ``hugectl``: how many pages of 2 MiB there must be (0: one).
+        For those of a pool: how many of its pages there must be (0: one).
     may_reserve
         Whether the pool may be enlarged, so that its size does not matter; ``None``: look whether
         this process may write to the setting.
@@ -72,17 +102,16 @@ def why_not(
     >>> why_not("4k")
     ''
     """
-    if name not in BACKINGS and name != _PROGRAMS_ONLY:
-        raise UserError(choose("page backing", name, [*BACKINGS, _PROGRAMS_ONLY]))
+    known = [*dict.fromkeys((*BACKINGS, *DATA_BACKINGS)), _PROGRAMS_ONLY]
+    if name not in known:
+        raise UserError(choose("page backing", name, known))
     if name in ("thp", "collapse"):
         return _no_transparent_pages(root) or (
             _thp_is_off(root) if name == "thp" else _no_collapse(root)
         )
-    if name in ("hugetlb", _PROGRAMS_ONLY):
-        if may_reserve is None:
-            may_reserve = os.access(root / "proc/sys/vm/nr_hugepages", os.W_OK)
+    if name in _POOLS:
         lacking = _no_hugectl(which) if name == _PROGRAMS_ONLY else ""
-        lacking = lacking or _small_pool(root, max(pages_needed, 1), may_reserve)
+        lacking = lacking or _small_pool(root, name, max(pages_needed, 1), may_reserve)
         return lacking or (_no_mount(root) if name == _PROGRAMS_ONLY else "")
     return ""
 
@@ -157,8 +186,8 @@ def _accepts(advice: int) -> bool:
 # --- the pool ------------------------------------------------------------------------------------
 
 
-def pool_pages(root: Path = Path("/")) -> tuple[int, int]:
-    """The pool of reserved 2 MiB pages: how many there are, and how many are still to be had.
+def pool_pages(root: Path = Path("/"), name: str = "hugetlb") -> tuple[int, int]:
+    """A backing's pool of reserved pages: how many there are, and how many are still to be had.
 
     A page that is free but promised to a mapping that has not touched it yet is not to be had.
     Both are 0 where this machine has no such pages.
@@ -170,40 +199,45 @@ def pool_pages(root: Path = Path("/")) -> tuple[int, int]:
     True
     """
     total, free, promised = (
-        integer(root / _POOL / name) or 0
-        for name in ("nr_hugepages", "free_hugepages", "resv_hugepages")
+        integer(root / _POOLS[name] / count) or 0
+        for count in ("nr_hugepages", "free_hugepages", "resv_hugepages")
     )
     # Read one after the other: somebody may have changed the pool in between.
     return total, min(total, max(0, free - promised))
 
 
-def _small_pool(root: Path, needed: int, may_reserve: bool) -> str:
-    if not (root / _POOL).is_dir():
+def _small_pool(root: Path, name: str, needed: int, may_reserve: bool | None) -> str:
+    pool, words = root / _POOLS[name], page_words(name)
+    if not pool.is_dir():
         return (
-            "this kernel reserves no pages of 2 MiB: it takes one that was built with "
+            f"this kernel reserves no pages of {words}: it takes one that was built with "
             "CONFIG_HUGETLBFS, on a processor (and a hypervisor) that has them"
         )
-    total, free = pool_pages(root)
+    total, free = pool_pages(root, name)
     overcommit, surplus = (
-        integer(root / _POOL / name) or 0
-        for name in ("nr_overcommit_hugepages", "surplus_hugepages")
+        integer(pool / count) or 0 for count in ("nr_overcommit_hugepages", "surplus_hugepages")
     )
     # The setting nr_hugepages means the default size, which the boot parameters may have changed.
-    default = fields(root / "proc/meminfo").get("Hugepagesize", _DEFAULT_SIZE) == _DEFAULT_SIZE
+    default = fields(root / "proc/meminfo").get("Hugepagesize", "2048 kB") == "2048 kB"
+    setting = "nr_hugepages_1g" if name == GIGANTIC_PAGES else "nr_hugepages" if default else ""
+    if may_reserve is None:
+        may_reserve = all(
+            os.access(path, os.W_OK) for path in knob(setting or "nr_hugepages").paths(root)
+        )
     to_be_had = free + max(0, overcommit - surplus)
-    if to_be_had >= needed or (may_reserve and default):
+    if to_be_had >= needed or (may_reserve and setting):
         return ""
     if total == 0:
-        state = f"the pool of huge pages is empty, and {needed} of 2 MiB are needed"
+        state = f"the pool of huge pages is empty, and {needed} of {words} are needed"
     else:
         state = (
-            f"{to_be_had} of the pool's {total} huge pages are free, and {needed} of 2 MiB are "
+            f"{to_be_had} of the pool's {total} huge pages are free, and {needed} of {words} are "
             "needed"
         )
     wanted = total + needed - to_be_had
-    if not default:
-        return f"{state}. As root: echo {wanted} | sudo tee /{_POOL}/nr_hugepages"
-    command = knob("nr_hugepages").command(str(wanted), root)
+    if not setting:
+        return f"{state}. As root: echo {wanted} | sudo tee /{_POOLS[name]}/nr_hugepages"
+    command = knob(setting).command(str(wanted), root)
     return (
         f"{state}. Root may reserve them: perflib does so by itself when it runs as root, and "
         f"gives them back; or: {command}"
@@ -252,7 +286,7 @@ _STAGES = {
     _MOVE: "to move the copy over the text (mremap)",
 }
 _EMPTY_POOL = (
-    "the pool of huge pages has too few left: name hugetlb in backings and run as root, and "
+    "the pool of huge pages has too few left: name it in backings and run as root, and "
     "perflib reserves what it needs and gives it back"
 )
 _NO_COLLAPSE = (
@@ -274,8 +308,8 @@ _MISALIGNED = (
 )
 _NO_RESERVED = "this kernel has no pool of huge pages (CONFIG_HUGETLBFS)"
 _LIMITED_POOL = (
-    "a control group allows this process no page of the pool (hugetlb.2MB.max), as containers do "
-    "that were not given any"
+    "a control group allows this process no page of the pool (hugetlb.2MB.max, hugetlb.1GB.max), "
+    "as containers do that were not given any"
 )
 _CAUSES: Mapping[tuple[int, int], str] = {
     (_ARGUMENT, errno.EINVAL): _MISALIGNED,
@@ -307,7 +341,11 @@ _CAUSES_OF_LOADED: Mapping[tuple[int, int], str] = {
     (_MAP, errno.ENOENT): _NO_FILE,
     (_MAP, errno.ESTALE): _NO_FILE,
 }
-_CAUSES_OF = {"hugetlb": _CAUSES_WITH_POOL, "loaded": _CAUSES_OF_LOADED}
+_CAUSES_OF = {
+    "hugetlb": _CAUSES_WITH_POOL,
+    GIGANTIC_PAGES: _CAUSES_WITH_POOL,
+    "loaded": _CAUSES_OF_LOADED,
+}
 
 
 def explain(name: str, answer: int) -> str:

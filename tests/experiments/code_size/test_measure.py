@@ -379,7 +379,7 @@ def test_a_pool_that_is_not_available_is_absent_with_its_reason(
 
     monkeypatch.setattr(backings, "why_not", lambda _name, pages_needed: "")  # noqa: ARG005
     monkeypatch.setattr(backings, "settings", Cannot)
-    monkeypatch.setattr(backings, "pool_pages", lambda: (3, 1))
+    monkeypatch.setattr(backings, "pool_pages", lambda name: (3, 1))  # noqa: ARG005
     made = plan(backings=["4k", "hugetlb"])
     assert made["absent"] == {"hugetlb": "{'nr_hugepages': '6'}: no memory"}
     assert made["backings"] == ["4k"]

@@ -22,7 +22,9 @@ from perflib.experiments.memory_levels.trials import Configuration, Trials
 from perflib.machine.settings.changes import settings
 from perflib.measure import arrays as memory_arrays
 from perflib.measure.arrays import SAMPLE, Arrays
-from perflib.measure.pages.text_backings import why_not
+from perflib.measure.pages import backings
+from perflib.measure.pages.backings import resolve, with_pool
+from perflib.measure.pages.text_backings import DATA_BACKINGS, why_not
 from perflib.measure.process import Worker, WorkerError
 from perflib.model.errors import MeasurementError, UserError
 from perflib.model.store import load, runs
@@ -31,6 +33,7 @@ from tests.experiments.memory_levels.memory_samples import KIB, MIB, REQUIRED, s
 CPUS = sorted(os.sched_getaffinity(0))
 CPU = CPUS[0]
 POOL = Path("/proc/sys/vm/nr_hugepages")
+GIGANTIC_POOL = Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages")
 TINY: dict[str, Any] = {
     "budget_s": 0.3, "largest_mib": 1, "smallest_kib": 16, "sizes_per_doubling": 1,
     "trial_ms": 0.05, "repeats": 2, "orders": ["window", "sequential"],
@@ -266,6 +269,30 @@ def test_the_pool_is_reserved_and_given_back() -> None:
     assert POOL.read_text() == before
     assert set(run.samples["backing"]) == {"hugetlb"}
     assert run.samples["ok"].all()
+
+
+def test_pages_of_1_gib_are_reserved_used_and_given_back() -> None:
+    absent = resolve(["hugetlb_1g"], tuple(DATA_BACKINGS), 4, {})["absent"]
+    if absent:
+        pytest.skip(absent["hugetlb_1g"])
+    before = GIGANTIC_POOL.read_text()
+    run = experiment.measure(params(backings="4k,hugetlb_1g"))
+    assert GIGANTIC_POOL.read_text() == before
+    assert set(run.samples["backing"]) == {"4k", "hugetlb_1g"}
+    assert run.samples["ok"].all()
+    control = {finding.about.get("backing"): finding for finding in experiment.analyse(run)}
+    assert "a page of 1 GiB" in control["hugetlb_1g"].claim
+
+
+def test_as_many_pages_of_1_gib_are_reserved_as_an_array_and_the_control_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pools = {"hugetlb": (5, 5), "hugetlb_1g": (2, 1)}
+    monkeypatch.setattr(backings, "pool_pages", lambda name: pools[name])
+    assert with_pool({}, ["4k", "hugetlb_1g"], 512) == {"nr_hugepages_1g": "3"}
+    assert with_pool({}, ["hugetlb", "hugetlb_1g"], 513) == {
+        "nr_hugepages": "513", "nr_hugepages_1g": "4",
+    }  # fmt: skip
 
 
 def test_another_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

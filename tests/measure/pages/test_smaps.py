@@ -20,6 +20,7 @@ MIB = 1 << 20
 BEGIN = 0x7F5A00000000
 END = BEGIN + 4 * MIB
 HUGE = ("thp", "collapse", "hugetlb", "hugectl")
+GIB = 1 << 30
 
 
 def mapping(
@@ -105,6 +106,20 @@ def test_each_kind_of_huge_page(kind: str, page_kib: int, fits: set[str]) -> Non
         f"requested pages of 4 KiB (4k), found {kind} 4096 KiB of 4096 KiB"
     )
     assert violated("loaded", found) == ""
+
+
+def test_pages_of_1_gib_are_no_pages_of_2_mib() -> None:
+    mapped = mapping(BEGIN, BEGIN + GIB, "", 1 << 20, Private_Hugetlb=1 << 20)
+    found = pages(mapped, end=BEGIN + GIB)
+    assert (found.kernel_page_bytes, found.huge_bytes) == (GIB, GIB)
+    assert violated("hugetlb_1g", found) == ""
+    assert violated("hugetlb", found) == (
+        "requested pages of 2 MiB (hugetlb), found pages of 1048576 KiB"
+    )
+    small = pages(mapping(BEGIN, END, "", 2048, Private_Hugetlb=4096))
+    assert violated("hugetlb_1g", small) == (
+        "requested pages of 1 GiB (hugetlb_1g), found pages of 2048 KiB"
+    )
 
 
 def test_a_library_that_is_already_on_huge_pages_is_named() -> None:

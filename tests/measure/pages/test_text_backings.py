@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from perflib.measure.pages import text_backings
-from perflib.measure.pages.text_backings import BACKINGS, explain, pool_pages, why_not
+from perflib.measure.pages.text_backings import (
+    BACKINGS,
+    DATA_BACKINGS,
+    explain,
+    pool_pages,
+    why_not,
+)
 from perflib.model.errors import UserError
 from tests.machine import trees
 
@@ -57,6 +63,7 @@ def test_the_numbers_are_those_of_the_kernels() -> None:
         ("collapse", 3),
         ("hugetlb", 4),
     ]
+    assert DATA_BACKINGS == {"4k": 1, "thp": 2, "collapse": 3, "hugetlb": 4, "hugetlb_1g": 5}
 
 
 def test_all_can_be_had(tmp_path: Path) -> None:
@@ -217,6 +224,22 @@ def test_a_machine_whose_default_is_1_gib(tmp_path: Path) -> None:
         assert sentence.endswith(f"As root: echo 4 | sudo tee /{POOL}/nr_hugepages")
 
 
+def test_the_pool_of_1_gib_is_another(tmp_path: Path) -> None:
+    machine(tmp_path)
+    assert "reserves no pages of 1 GiB" in reason("hugetlb_1g", tmp_path, may_reserve=True)
+    gigantic = f"{POOL.removesuffix('2048kB')}1048576kB"
+    counts = {name.replace(POOL, gigantic): count for name, count in pool(3, 1).items()}
+    machine(tmp_path, **pool(0, 0), **counts)
+    assert pool_pages(tmp_path, "hugetlb_1g") == (3, 1)
+    assert reason("hugetlb_1g", tmp_path, 1) == ""
+    assert reason("hugetlb_1g", tmp_path, 2) == (
+        "1 of the pool's 3 huge pages are free, and 2 of 1 GiB are needed. Root may reserve them: "
+        "perflib does so by itself when it runs as root, and gives them back; or: "
+        f"echo 4 | sudo tee /{gigantic}/nr_hugepages"
+    )
+    assert reason("hugetlb_1g", tmp_path, 2, may_reserve=True) == ""
+
+
 # --- hugectl -------------------------------------------------------------------------------------
 
 
@@ -249,7 +272,7 @@ def test_hugectl_where_others_may_write(tmp_path: Path) -> None:
     [
         ("thp", 1, errno.EINVAL, "the loader did not align the library to 2 MiB"),
         ("4k", 2, errno.ENOMEM, "there is not enough memory"),
-        ("hugetlb", 2, errno.ENOMEM, "name hugetlb in backings and run as root"),
+        ("hugetlb", 2, errno.ENOMEM, "name it in backings and run as root"),
         ("hugetlb", 2, errno.EINVAL, "CONFIG_HUGETLBFS"),
         ("hugetlb", 2, errno.EFAULT, "hugetlb.2MB.max"),
         ("hugetlb", 6, errno.EINVAL, "before 5.16"),
