@@ -27,10 +27,10 @@ from perflib.model.errors import choose
 __all__ = ["CANNOT_SEE", "Layout", "LayoutParams", "experiment"]
 
 CANNOT_SEE = (
-    "not varied: the working directory's path, which takes root, and the code's own addresses but "
-    "by ASLR and the order of linking (relink); the stack moves with the environment and the "
-    "program's name; the heap's offset is exact with glibc alone, for blocks below 128 KiB of the "
-    "first thread"
+    "not varied: the working directory's path (a longer one takes a second mount, and rename() "
+    "from one mount to the other fails), and the code's own addresses but by ASLR and the order of "
+    "linking (relink); the stack moves with the environment and the program's name; the heap's "
+    "offset is exact with glibc alone, for blocks below 128 KiB of the first thread"
 )
 
 

@@ -28,6 +28,15 @@ BLOCK = """
 int main(void) { printf("%lu\\n", (unsigned long)malloc(100)); usleep(US); return 0; }
 """
 
+LOOPS = """
+#include <stdlib.h>
+int main(void) {
+  unsigned long place = (unsigned long)malloc(100) % 4096;
+  for (volatile unsigned long i = 0; i < place * 10000; i++) ;
+  return 0;
+}
+"""
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +74,24 @@ def test_a_run_varies_it_beside_the_allocator(tmp_path: Path) -> None:
     assert "heap" in set(EXPERIMENT.derived(run)["factors"]()["factor"])
     (heap,) = (one for one in EXPERIMENT.analyse(run) if one.subject == "the heap's offset")
     assert heap.of.name == "layout_moves"
+
+
+def test_a_program_that_depends_on_it_is_found(tmp_path: Path) -> None:
+    """It loops the longer, the further its block lies in the page."""
+    (tmp_path / "loops.c").write_text(LOOPS)
+    program = tmp_path / "loops"
+    subprocess.run([compiler(), "-O1", "-o", program, tmp_path / "loops.c"], check=True)
+    run = measured(
+        job="command",
+        job_command=str(program),
+        factors="heap,environment",
+        aslr=False,
+        layouts=8,
+        budget_s=6.0,
+    )
+    table = EXPERIMENT.derived(run)["factors"]()
+    assert table["factor"][0] == "heap"
+    assert table["slowest"][0] == "3120 B further"
 
 
 def _allocators() -> list[Any]:
