@@ -51,9 +51,9 @@ def layout(
     """Say by how much layout alone moves a program's time.
 
     COMMAND runs again and again, each time in a random layout: size of the environment, length of
-    its name, order of its objects (--relink), address randomisation, allocator, huge pages, core.
-    Without COMMAND it is a loop that is known for it. It is a run of 'layout' like all others:
-    'perflib list layout' shows its parameters.
+    its name, order of its objects (--relink), offset of its heap, address randomisation, allocator,
+    huge pages, core. Without COMMAND it is a loop that is known for it. It is a run of 'layout'
+    like all others: 'perflib list layout' shows its parameters.
     """
     from perflib.cli.measure import measured
     from perflib.framework.jobs import command_template

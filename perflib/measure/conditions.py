@@ -19,7 +19,14 @@ from perflib.machine.cpulist import parse_cpus
 from perflib.machine.files import fields, text
 from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = ["Conditions", "check", "environment_bytes", "observe", "violated"]
+__all__ = [
+    "Conditions",
+    "check",
+    "environment_bytes",
+    "inherited_preload",
+    "observe",
+    "violated",
+]
 
 MemoryPolicy = Literal["default", "bind", "preferred", "interleave"]
 HugePages = Literal["default", "always", "never"]
@@ -124,6 +131,12 @@ def environment_bytes(environment: Mapping[str, str]) -> int:
     return sum(
         len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in environment.items()
     )
+
+
+def inherited_preload() -> tuple[str, ...]:
+    """What this process's own LD_PRELOAD names, and `Conditions` can name: files by whole paths."""
+    words = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    return tuple(word for word in words if Path(word).is_absolute() and Path(word).is_file())
 
 
 # --- before anything starts --------------------------------------------------------------------

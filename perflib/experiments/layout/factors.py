@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from perflib.experiments.layout.relink import orders
+from perflib.kernels import build
 from perflib.machine.files import text
 from perflib.machine.libraries.allocators import chosen
-from perflib.measure.conditions import Conditions, environment_bytes
-from perflib.model.errors import UserError
+from perflib.measure.conditions import Conditions, check, environment_bytes, inherited_preload
+from perflib.model.errors import PerflibError, UserError
 
 if TYPE_CHECKING:
     from perflib.experiments.layout import LayoutParams
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 Layout = Mapping[str, Any]
+_HEAP_OFFSET = "PERFLIB_HEAP_OFFSET"
 _TUNABLES = "GLIBC_TUNABLES"
 _MALLOC_HUGE = "glibc.malloc.hugetlb=1"
 _THP = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -66,6 +68,7 @@ FACTORS = {
         Factor("argv0", "name_bytes", "the length of the program's name", "{} B longer"),
         Factor("link_order", "link_order", "the order in which objects are linked", "order {}"),
         Factor("aslr", "aslr", "address randomisation (ASLR)", "ASLR {}"),
+        Factor("heap", "heap_bytes", "the heap's offset", "{} B further"),
         Factor("allocator", "allocator", "the allocator", "{}"),
         Factor("huge_pages", "huge_pages", "transparent huge pages", "huge pages: {}"),
         Factor("cpu", "cpu", "the core", "cpu{}"),
@@ -74,7 +77,7 @@ FACTORS = {
 }
 
 
-CARRIED = ("environment", "argv0", "link_order", "allocator")
+CARRIED = ("environment", "argv0", "link_order", "heap", "allocator")
 """The factors that a start under an emulator has, too."""
 COUNTED = ("4K aliases", "iTLB misses")
 """What is counted there, in 1000 instructions."""
@@ -144,6 +147,18 @@ def _aslr(_params: LayoutParams) -> tuple[list[Any], str]:
     return ["off", "on"], ""
 
 
+def _heap(_params: LayoutParams) -> tuple[list[Any], str]:
+    try:
+        check(Conditions(preload=(_heap_library(),)))
+    except PerflibError as error:  # no compiler, or a path that LD_PRELOAD cannot name
+        return [], str(error)
+    return [0, 1040, 2080, 3120], ""
+
+
+def _heap_library() -> str:
+    return str(build("heap_offset").library)
+
+
 def _allocator(params: LayoutParams) -> tuple[list[Any], str]:
     found, absent = chosen(params.allocators)
     if len(found) < 2:
@@ -175,6 +190,7 @@ _HERE = {
     "argv0": _argv0,
     "link_order": _link_order,
     "aslr": _aslr,
+    "heap": _heap,
     "allocator": _allocator,
     "huge_pages": _huge_pages,
     "cpu": _cpu,
@@ -195,20 +211,16 @@ def base_environment_bytes(params: LayoutParams, factors: Mapping[str, list[Any]
     """An environment's size in which every layout without padding has room."""
     if params.environment_bytes is not None:
         return params.environment_bytes
-    layouts = [{name: level} for name, found in factors.items() for level in found]
-    both = {
-        "allocator": max(
-            factors.get("allocator", [{"path": ""}]), key=lambda one: len(one["path"])
-        ),
-        "huge_pages": "malloc" if "malloc" in factors.get("huge_pages", []) else "default",
+
+    def least_bytes(layout: Layout) -> int:
+        environment = _conditions(params, layout).process_environment()
+        return environment_bytes({**environment, "PERFLIB_PADDING": ""})
+
+    largest = {
+        name: max(found, key=lambda level: least_bytes({name: level}))
+        for name, found in factors.items()
     }
-    sizes = [
-        environment_bytes(
-            {**_conditions(params, layout).process_environment(), "PERFLIB_PADDING": ""}
-        )
-        for layout in (*layouts, both)
-    ]
-    return -(-(max(sizes) + _ROOM_BYTES) // 16) * 16
+    return -(-(least_bytes(largest) + _ROOM_BYTES) // 16) * 16
 
 
 def conditions(params: LayoutParams, layout: Layout, base_bytes: int) -> Conditions:
@@ -223,6 +235,10 @@ def _conditions(params: LayoutParams, layout: Layout) -> Conditions:
         wanted = replace(wanted, aslr=layout["aslr"] == "on")
     if path := layout.get("allocator", {}).get("path"):
         wanted = replace(wanted, preload=(path,))
+    if "heap" in layout:  # the library named first is initialised last: the allocator is ready
+        preload = (_heap_library(), *(wanted.preload or inherited_preload()))
+        offset = {_HEAP_OFFSET: f"{layout['heap']:08d}"}  # of one length
+        wanted = replace(wanted, preload=preload, environment={**wanted.environment, **offset})
     pages = layout.get("huge_pages", "default")
     if pages == "never":
         wanted = replace(wanted, huge_pages="never")

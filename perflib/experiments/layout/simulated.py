@@ -2,8 +2,8 @@
 
 Where a machine has no counters, an emulator counts what a layout changes: loads that look like
 earlier stores in their low 12 bits, and code that an instruction TLB misses. It has the
-environment, the program's name, the order of linking and the allocator of a layout, and it never
-randomises addresses: so only layouts without ASLR have a count.
+environment, the program's name, the order of linking, the heap's offset and the allocator of a
+layout, and it never randomises addresses: so only layouts without ASLR have a count.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ A job that runs already is left as it is; for one that we start see `perflib.mea
 
 from __future__ import annotations
 
-import os
 import tempfile
 import threading
 import time
@@ -20,7 +19,7 @@ from perflib.instruments.threads.preload.backend import Preloaded, States
 from perflib.instruments.threads.recording import Recording
 from perflib.instruments.threads.settings import Settings
 from perflib.machine.processes import is_gone
-from perflib.measure.conditions import Conditions
+from perflib.measure.conditions import Conditions, inherited_preload
 from perflib.measure.job import Ran, Started, run_alone
 from perflib.model.errors import MeasurementError, UserError, choose
 
@@ -238,15 +237,9 @@ def _with(conditions: Conditions, variables: Mapping[str, str]) -> Conditions:
     """Conditions with a backend's variables; its library comes behind those that are wanted."""
     own = dict(variables)
     libraries = tuple(own.pop("LD_PRELOAD", "").split())
-    inherited = () if conditions.preload else tuple(_inherited_preload())
+    inherited = () if conditions.preload else inherited_preload()
     return replace(
         conditions,
         preload=(*conditions.preload, *inherited, *libraries) if libraries else conditions.preload,
         environment={**conditions.environment, **own},
     )
-
-
-def _inherited_preload() -> list[str]:
-    """What this process's own LD_PRELOAD names, and `Conditions` can name: files by whole paths."""
-    words = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
-    return [word for word in words if Path(word).is_absolute() and Path(word).is_file()]

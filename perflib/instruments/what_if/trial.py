@@ -14,7 +14,7 @@ from pathlib import Path
 from perflib import kernels
 from perflib.instruments.what_if.shared import Target, read, written
 from perflib.machine.processes import is_gone
-from perflib.measure.conditions import Conditions
+from perflib.measure.conditions import Conditions, inherited_preload
 from perflib.measure.job import Ran, run_alone
 from perflib.measure.process import WorkerError
 
@@ -138,7 +138,7 @@ def run_trial(
         wanted = conditions or Conditions()
         wanted = replace(
             wanted,
-            preload=(*(wanted.preload or _inherited()), str(library)),
+            preload=(*(wanted.preload or inherited_preload()), str(library)),
             environment={**wanted.environment, _VARIABLE: str(shared)},
         )
         ran = run_alone(argv, wanted, cpus=cpus, timeout_s=timeout_s, seen=seen)
@@ -192,11 +192,6 @@ def _check(ran: Ran, numbers: dict[str, int]) -> None:
     else:
         return
     raise WorkerError(msg)
-
-
-def _inherited() -> tuple[str, ...]:
-    words = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
-    return tuple(word for word in words if Path(word).is_absolute() and Path(word).is_file())
 
 
 def _names(path: Path) -> tuple[str, ...]:
