@@ -21,6 +21,7 @@ __all__ = ["core_difference", "latency", "plots", "ratios"]
 _KIB = 1024
 _BROAD = 2.0  # levels that reach over less sizes than this factor are drawn without their numbers
 _TLB_COLOUR, _LEVEL_COLOUR = "C4", "C3"
+_LINES = ("-", "--", ":", "-.")  # by kind of pages
 _SHARED = 5  # the colour of the curve beside a busy sibling
 _COMPARED = {
     "pages": "4 KiB over\nhuge pages",
@@ -60,7 +61,7 @@ def latency(frame: pd.DataFrame, levels: pd.DataFrame) -> Figure:
             if samples == "shared":
                 _curve(axes, curve, columns, f"{label}, sibling busy", _SHARED)
             else:
-                _curve(axes, curve, columns, label, i, hollow=backing != backings[0])
+                _curve(axes, curve, columns, label, i, style=backings.index(backing))
     alone = "; core alone unless said" if "alone" in set(frame["samples"]) else ""
     _log_axis(axes, beside=3.5)
     _levels(axes, levels)
@@ -117,7 +118,8 @@ def ratios(frame: pd.DataFrame, levels: pd.DataFrame, reaches: dict[str, int]) -
         if not ascending:
             size_marks(axes, reaches, colour=_TLB_COLOUR, style="--")
         axes.legend(ncols=2, **ABOVE)
-    panels[0].set_title("Latency of one order or page size over another", pad=28)
+    rows = -(-len(panels[0].get_legend_handles_labels()[0]) // 2)
+    panels[0].set_title("Latency of one order or page size over another", pad=12 + 16 * rows)
     panels[-1].set_xlabel("size of the array")
     return figure
 
@@ -151,13 +153,13 @@ def _curve(
     label: str,
     place: int,
     *,
-    hollow: bool = False,
+    style: int = 0,
 ) -> None:
     colour = f"C{place}"
     intervals(
         axes, curve["array_bytes"] / _KIB, *(curve[name] for name in columns), label=label,
         fmt=MARKS[place % len(MARKS)], capsize=2, lw=1.2, color=colour,
-        ls="--" if hollow else "-", mfc="white" if hollow else colour,
+        ls=_LINES[style % len(_LINES)], mfc="white" if style else colour,
     )  # fmt: skip
 
 
