@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -20,7 +21,7 @@ from perflib.experiments.core_pairs.coherence.plan import (
     configurations_of,
     whats_of,
 )
-from perflib.experiments.core_pairs.coherence.planned import Deciding
+from perflib.experiments.core_pairs.coherence.planned import Deciding, undecided
 from perflib.experiments.core_pairs.coherence.table import COLUMNS
 from perflib.measure.schedule import frame_of
 
@@ -88,6 +89,47 @@ def test_all_pairs_come_once_and_then_those_within_groups() -> None:
     for round_ in range(1, 6):
         assert set(machine.visit(round_)) == within | ALWAYS
     assert len(within | ALWAYS) < len(EVERY) / 2 + len(ALWAYS)
+
+
+def cells_of(noise: NDArray[np.float64], rounds: int) -> Cells:
+    """Of two groups of 8 cores; ``noise``: how far the cells of each core scatter."""
+    generator = np.random.default_rng(1)
+    rows = [
+        (
+            round_, one, other,
+            100 * (1 if TWO[one] == TWO[other] else FAR)
+            * math.exp(max(noise[[one, other]]) * generator.standard_normal()),
+        )
+        for round_ in range(rounds) for one, other in EVERY
+    ]  # fmt: skip
+    return Cells(pd.DataFrame(rows, columns=["round", *COLUMNS.names]), COLUMNS)
+
+
+def test_a_group_is_visited_until_it_can_hide_nothing() -> None:
+    noise = np.where(TWO == 0, 0.01, 0.2)
+    settled: dict[tuple[int, ...], bool] = {}
+    second = {core: 1 for core in CORES if TWO[core] == 1}
+    assert undecided(cells_of(noise, 1), 0.05, {}) == dict(zip(CORES, TWO.tolist(), strict=True))
+    assert undecided(cells_of(noise, 2), 0.05, settled) == second
+    assert sorted(settled.values()) == [False, True]
+    assert undecided(cells_of(np.full(16, 0.01), 2), 0.05, {}) == {}
+
+
+def test_a_group_that_is_decided_is_left_alone_while_others_are_not() -> None:
+    machine = Machine(TWO, small=1.1)
+    machine.run()
+    counts = [len(one["columns"]["what"]) for one in machine.trials]
+    within = {pair for pair in EVERY if TWO[pair[0]] == TWO[pair[1]]}
+    assert counts[1] == len(within | ALWAYS)
+    assert len(ALWAYS) < counts[-1] < len(within) / 2
+
+
+def test_two_cores_are_visited_in_two_rounds() -> None:
+    noise = np.full(16, 0.01)
+    whole = cells_of(noise, 2).samples
+    two = whole[whole["owner_cpu"].isin([0, 1]) & whole["requester_cpu"].isin([0, 1])]
+    assert undecided(Cells(two[two["round"] == 0], COLUMNS), 0.05, {}) == {0: 0, 1: 0}
+    assert undecided(Cells(two, COLUMNS), 0.05, {}) == {}
 
 
 def test_the_groups_are_those_of_the_machine_and_it_ends() -> None:
