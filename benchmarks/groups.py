@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from perflib.experiments.core_pairs.cells import Cells
-from perflib.experiments.core_pairs.coherence.plan import always_visited
+from perflib.experiments.core_pairs.coherence.plan import always_visited, whats_of
 from perflib.experiments.core_pairs.coherence.planned import Deciding
 from perflib.experiments.core_pairs.coherence.table import COLUMNS
 from perflib.measure.schedule import frame_of
@@ -191,13 +191,15 @@ def planned(server: Server, seed: int, pair_s: float, everything_s: float) -> Ru
     every = list(itertools.permutations(range(cores), 2))
     near = [np.flatnonzero(server.levels[0][order] == group)[:2].tolist() for group in range(2)]
     always = always_visited([group for group in near if len(group) > 1])
+    whats = whats_of(["cas_one_line"], ["modified"], ["load"], 1)  # one thing, and everything
     trials: list[dict[str, Any]] = []
     deciding = Deciding(trials, "cas_one_line", always, _THRESHOLD_PERCENT)
     measured_s, computed_s, round_, enough = 0.0, 0.0, 0, False
     while not enough and measured_s <= 2 * _LIMIT_S:
         begin = time.process_time()
-        pairs = np.array(deciding.of_round(round_, every))
+        batches = deciding.batches(round_, every, whats)
         computed_s += time.process_time() - begin
+        pairs = np.array([pair for these, _ in batches for pair in these])
         count = len(pairs)
         rare = generator.random(count) < _TAIL_SHARE
         values = logs[pairs[:, 0], pairs[:, 1]] + _ROUND * generator.standard_normal()
@@ -213,7 +215,9 @@ def planned(server: Server, seed: int, pair_s: float, everything_s: float) -> Ru
             "ok": [True] * count,
         }
         trials.append({"round": round_, "position": 0, "columns": columns})
-        measured_s += count * pair_s + len(always) * everything_s
+        measured_s += sum(
+            len(these) * (everything_s if len(those) > 1 else pair_s) for these, those in batches
+        )
         begin = time.process_time()
         samples = frame_of(trials)
         enough = deciding.half_width(samples) == 0

@@ -2,19 +2,21 @@
 
 A round over all pairs of many cores shows groups that are far from each other: each core's cells
 are many. What it hides lies within these groups, whose cells are few. So only they are visited
-again, and each group only until it can hide no difference that counts.
+again, and each group only until it can hide no difference that counts, and is no half of another.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from perflib.experiments.core_pairs.cells import Cells
+from perflib.experiments.core_pairs.cells import Cells, PairColumns
 from perflib.experiments.core_pairs.coherence.plan import Pair, What
 from perflib.experiments.core_pairs.coherence.table import COLUMNS
 from perflib.measure.schedule import frame_of
@@ -22,34 +24,64 @@ from perflib.measure.schedule import frame_of
 __all__ = ["Deciding", "undecided"]
 
 _ROUNDS_BETWEEN = 4  # for which one decision holds, but for the first ones
+_ROUNDS_BETWEEN_WHOLE = 96  # a long run of few pairs would leave its matrix nearly empty
 
 
-def undecided(cells: Cells, least: float, settled: dict[tuple[int, ...], bool]) -> dict[int, int]:
-    """The group of each core, by its CPU, but for groups that need no more samples.
+def undecided(cells: Cells, least: float, settled: dict[tuple[int, ...], bool]) -> set[Pair]:
+    """The pairs within groups that need more samples, and within neighbours that may be one group.
 
-    Those were seen in two rounds or more, and have two cores or showed this: the cores of no half
-    are nearer to each other than to the other half by a log ratio of ``least``. ``settled`` keeps
-    what groups showed, by their number of samples and CPUs: most have no new ones.
+    A group needs no more once two rounds or more show that the cores of no half are nearer to each
+    other than to the other half by a log ratio of ``least``. A group and the one nearest to it need
+    no more once their own pairs show the same two: the partition of many cores that explains most
+    sometimes cuts one of its groups in halves, by noise. ``settled`` keeps what cores showed, by
+    their number of samples, CPUs and groups: most have no new samples.
     """
     from_, to, _ = cells.columns.names
     found = cells.groups(least=least)
-    waiting: dict[int, int] = {}
-    for number in range(found.count):
-        cpus = [cells.cpus[core] for core in np.flatnonzero(found.labels == number)]
-        inside = cells.samples[from_].isin(cpus) & cells.samples[to].isin(cpus)
-        key = int(inside.sum()), *cpus
-        if len(cells.rounds) > 1 and len(cpus) > 2 and key not in settled:
-            # Alone, so that its batches are of the rounds that visit it.
-            alone = Cells(cells.samples[inside], cells.columns)
-            seen = alone.groups(least=least)
-            settled[key] = len(alone.rounds) > 1 and seen.count == 1 and seen.bound < least
-        if len(cells.rounds) < 2 or not settled.get(key, True):
-            waiting |= dict.fromkeys(cpus, number)
+    sets: set[tuple[int, ...]] = {(number,) for number in range(found.count)}
+    if len(cells.rounds) > 1 and found.count > 1:
+        sets |= {(min(two), max(two)) for two in enumerate(_nearest(cells.matrix, found.labels))}
+    waiting: set[Pair] = set()
+    for numbers in sorted(sets):
+        places = np.flatnonzero(np.isin(found.labels, numbers))
+        cpus, labels = [cells.cpus[place] for place in places], found.labels[places]
+        inside = cells.samples[cells.samples[from_].isin(cpus) & cells.samples[to].isin(cpus)]
+        key = len(inside), *cpus, *(labels == labels[0]).tolist()
+        if len(cells.rounds) > 1 and key not in settled:
+            settled[key] = len(cpus) < 3 or _shows(inside, cells.columns, labels, least)
+        if not settled.get(key, False):
+            waiting.update(itertools.permutations(cpus, 2))
     return waiting
 
 
+def _shows(
+    samples: pd.DataFrame, columns: PairColumns, labels: NDArray[np.int64], least: float
+) -> bool:
+    """Whether these samples alone, in batches of their own rounds, show these groups."""
+    if samples["round"].nunique() < 2:
+        return False
+    found = Cells(samples, columns).groups(least=least)
+    if labels.min() == labels.max():
+        return found.count == 1 and found.bound < least
+    if found.labels.shape != labels.shape:
+        return False  # no sample of a core is left
+    same, expected = (one[:, None] == one for one in (found.labels, labels))
+    return bool((same == expected).all())
+
+
+def _nearest(latency: NDArray[np.float64], labels: NDArray[np.int64]) -> list[int]:
+    """The group that is nearest to each, by its mean."""
+    member = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
+    seen = np.isfinite(latency)
+    sums = member.T @ np.where(seen, latency, 0.0) @ member
+    counts = member.T @ seen @ member
+    mean = (sums + sums.T) / np.maximum(counts + counts.T, 1)
+    mean[(counts + counts.T == 0) | np.eye(len(mean), dtype=bool)] = np.inf
+    return [int(number) for number in np.argmin(mean, axis=1)]
+
+
 class Deciding:
-    """The pairs of each round: all in the first, then those within a group that is undecided.
+    """The pairs of each round: all in the first (and rarely later), then those that are undecided.
 
     Parameters
     ----------
@@ -58,7 +90,7 @@ class Deciding:
     what
         Whose matrix shows the groups.
     always
-        Pairs that are visited in each round, and of which everything is measured.
+        Pairs of which everything is measured, in each round after which it is decided.
     threshold_percent
         A smaller difference does not count.
     """
@@ -74,39 +106,39 @@ class Deciding:
         self._what = what
         self._always = always
         self._threshold = math.log1p(threshold_percent / 100)
-        self._known: dict[int, dict[int, int] | None] = {}
+        self._known: dict[int, set[Pair] | None] = {}
         self._settled: dict[tuple[int, ...], bool] = {}
 
     def of_round(self, round_: int, pairs: Sequence[Pair]) -> list[Pair]:
         """Those of the pairs that are visited in a round."""
-        if not round_:
+        if round_ % _ROUNDS_BETWEEN_WHOLE == 0:
             return list(pairs)
-        group = self._after(_decided(round_ - 1))
-        if group is None:
-            return list(pairs)
-        return [
-            (one, other)
-            for one, other in pairs
-            if (one, other) in self._always or (one in group and group[one] == group.get(other))
-        ]
+        waiting = self._after(_decided(round_ - 1))
+        always = self._whole(round_)
+        return [pair for pair in pairs if waiting is None or pair in waiting or pair in always]
 
     def batches(
         self, round_: int, pairs: Sequence[Pair], whats: Sequence[What]
     ) -> list[tuple[list[Pair], Sequence[What]]]:
         """What is measured of which: everything of a few pairs, of the others what shows groups."""
         visited = self.of_round(round_, pairs)
-        few = [pair for pair in visited if pair in self._always]
-        others = [pair for pair in visited if pair not in self._always]
+        whole = self._whole(round_)
+        few = [pair for pair in visited if pair in whole]
+        others = [pair for pair in visited if pair not in whole]
         shown = [what for what in whats if what.name == self._what]
         return [(these, those) for these, those in ((few, whats), (others, shown)) if these]
+
+    def _whole(self, round_: int) -> frozenset[Pair]:
+        """Of which pairs everything is measured: later rounds take little time beside that."""
+        return self._always if _decided(round_) == round_ else frozenset()
 
     def half_width(self, samples: pd.DataFrame) -> float:
         """0 once every group is decided; before that infinite."""
         waiting = self._after(_decided(int(samples["round"].max())))
-        return 0.0 if waiting == {} else math.inf
+        return math.inf if waiting is None or waiting else 0.0
 
-    def _after(self, round_: int) -> dict[int, int] | None:
-        """The groups that are undecided after this round; ``None``: nothing could be used yet."""
+    def _after(self, round_: int) -> set[Pair] | None:
+        """The pairs that are undecided after this round; ``None``: nothing could be used yet."""
         if round_ not in self._known:
             taken = [one for one in self._trials if one["round"] <= round_ and "columns" in one]
             samples = frame_of(taken)
