@@ -43,7 +43,7 @@ _SHOWN = 80  # characters of a value in a sentence
 # An analysis makes arrays of all rounds by all configurations, NaN where there is no sample.
 # Of those a complete table has one a row; below the first number nobody minds.
 _CELLS_ALWAYS = 100_000
-_CELLS_A_ROW = 100
+_CELLS_A_ROW = 200
 _CONFIGURATIONS_ALWAYS = 1000  # of more, most must come in more than one round
 _FEWEST_VALUES = 5  # different ones of what was measured
 _ENOUGH_ROWS = 20  # to expect so many

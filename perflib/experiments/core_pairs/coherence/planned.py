@@ -24,7 +24,7 @@ from perflib.measure.schedule import frame_of
 __all__ = ["Deciding", "undecided"]
 
 _ROUNDS_BETWEEN = 4  # for which one decision holds, but for the first ones
-_ROUNDS_BETWEEN_WHOLE = 96  # a long run of few pairs would leave its matrix nearly empty
+_ROUNDS_BETWEEN_WHOLE = 160  # a long run of few pairs would leave its matrix nearly empty
 
 
 def undecided(cells: Cells, least: float, settled: dict[tuple[int, ...], bool]) -> set[Pair]:
