@@ -5,9 +5,9 @@ from the whole downwards. For a set of cores it tries partitions (average linkag
 of groups, then each core moved to the group that it is nearest to) and takes the one for which
 "same group or not" explains most of the matrix, beside what single cores add to all their cells.
 Is that more than noise could give the best of as many partitions? Matrices of pure noise tell,
-searched in the same way. If so, the same is asked of each group. What is left are the smallest
-groups; pairs of them, whose means are precise now, are put into as few classes of distance as their
-scatter allows.
+searched in the same way (``perflib.stats.partitions``). If so, the same is asked of each group.
+What is left are the smallest groups; pairs of them, whose means are precise now, are put into as
+few classes of distance as their scatter allows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,22 @@ from scipy.spatial.distance import squareform
 from perflib.stats.few_cores import ALPHA, beyond_own, both_ways, few_leaves
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import robust_mean, t_interval
+from perflib.stats.partitions import (
+    Split,
+    best_split,
+    freedom_of,
+    residual_of,
+    score_of,
+    scores_of_noise,
+    scores_of_shuffled,
+    seen_of,
+)
 
 __all__ = ["Groups", "find_groups"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _LEAST_CORES = 4  # of which two and two can differ: less cannot be told from single slow cores
-_NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
-_DRAWS = 100  # of matrices without groups
 _CLEAR = 1e-8  # no kind of noise gives a p value below
 _GAPS = 0.75  # the share of known pairs from which on a matrix counts as whole
 _SKEW = 0.5  # the most that the scores of noise have, in the smallest matrices
@@ -78,15 +86,6 @@ class Groups:
     def count(self) -> int:
         """How many groups there are, the smallest ones counted."""
         return int(self.labels.max(initial=-1)) + 1
-
-
-class _Split(NamedTuple):
-    """The best partition of a set of cores: what it explains, in units of a pair's variance."""
-
-    labels: Ints
-    gain: float
-    variance: float
-    apart: float  # log ratio between cells of two groups and of one
 
 
 def find_groups(latency: Floats, confidence: float = 0.95, least: float = 0.02) -> Groups:
@@ -198,134 +197,9 @@ def _robust_excess(blocks: int) -> float:
     return float((means**2).sum() / plain)
 
 
-def _seen(pairs: Floats) -> NDArray[np.bool_]:
-    """The pairs that are known; the diagonal is none."""
-    seen = np.isfinite(pairs)
-    np.fill_diagonal(seen, val=False)
-    return seen
-
-
-@lru_cache(maxsize=64)
-def _solution(cores: int, known: bytes) -> Floats:
-    """Least squares: what cores add to their cells, from the sums of each core's known cells."""
-    normal = np.frombuffer(known, dtype=bool).reshape(cores, cores).astype(np.float64)
-    np.fill_diagonal(normal, normal.sum(axis=1))
-    return np.asarray(np.linalg.pinv(normal, rcond=1e-9, hermitian=True))
-
-
-def _residual(pairs: Floats) -> Floats:
-    """What a symmetric matrix is beyond what single cores add to all their cells.
-
-    The diagonal and missing cells are 0.
-    """
-    seen = _seen(pairs)
-    known = np.where(seen, pairs, 0.0)
-    core = _solution(len(pairs), seen.tobytes()) @ known.sum(axis=1)
-    return np.where(seen, known - core[:, None] - core, 0.0)
-
-
-def _freedom(seen: NDArray[np.bool_]) -> int:
-    """Of what cores and one partition leave unexplained; of a whole matrix, n (n - 3) / 2 - 1."""
-    return int(seen.sum()) // 2 - len(seen) - 1
-
-
-def _best_split(pairs: Floats, error: float) -> _Split | None:
-    """The partition into groups of two or more cores that explains most of a residual."""
-    seen, residual = _seen(pairs), _residual(pairs)
-    cores = len(residual)
-    distance = residual - residual.min()
-    np.fill_diagonal(distance, 0.0)
-    tree = linkage(squareform(distance, checks=False), "average")
-    total = float((residual**2).sum()) / 2
-    best: tuple[float, float, Ints] | None = None
-    tried = set()
-    for number in _NUMBERS:
-        if number > cores // 2:
-            break
-        labels = _moved(residual, fcluster(tree, number, "maxclust") - 1)
-        if labels is None or (key := labels.tobytes()) in tried:
-            continue
-        tried.add(key)
-        same = (labels[:, None] == labels).astype(np.float64)
-        indicator = _residual(np.where(seen, same, np.nan))
-        power = float((indicator**2).sum()) / 2
-        if power < 1e-9:
-            continue
-        apart = -float((residual * indicator).sum()) / 2 / power
-        if apart > 0 and (best is None or apart**2 * power > best[0]):
-            best = apart**2 * power, apart, labels
-    if best is None:
-        return None
-    variance = max((total - best[0]) / _freedom(seen), error, 1e-12)
-    return _Split(best[2], best[0] / variance, variance, best[1])
-
-
-def _moved(residual: Floats, labels: Ints) -> Ints | None:
-    """Cores moved to the groups that they are nearest to, until they stay; ``None`` for one group.
-
-    Groups that are left with one core are given up.
-    """
-    cores = np.arange(len(labels))
-    for _ in range(10):
-        _, labels = np.unique(labels, return_inverse=True)
-        member = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
-        sizes = member.sum(axis=0)
-        if (sizes > 1).sum() < 2:
-            return None
-        others = sizes - member  # a core is not compared with itself
-        away = np.divide(
-            residual @ member, others, out=np.full_like(others, np.inf), where=others > 0
-        )
-        away[:, sizes < 2] = np.inf
-        nearest = np.argmin(away, axis=1)
-        stays = away[cores, labels] <= away[cores, nearest]
-        moved = np.where(stays & np.isfinite(away[cores, labels]), labels, nearest)
-        if (moved == labels).all():
-            break
-        labels = moved
-    _, labels, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    return labels if len(sizes) > 1 and sizes.min() > 1 else None
-
-
-def _score(gain: float, seen: NDArray[np.bool_], looks: int) -> float:
-    """What a gain is on the normal scale, if the partition had been given beforehand (F test)."""
-    freedom = max(_freedom(seen), (looks - 1) * (int(seen.sum()) // 2))
-    return -float(distributions.norm.ppf(distributions.f.sf(gain, 1, freedom).clip(1e-300, 1.0)))
-
-
-@lru_cache(maxsize=256)
-def _scores_of_noise(cores: int, known: bytes, looks: int) -> tuple[float, float]:
-    """Mean and standard deviation of the best partition's score in matrices of pure noise."""
-    generator = np.random.default_rng([cores, looks])
-    seen = np.frombuffer(known, dtype=bool).reshape(cores, cores)
-    freedom = (looks - 1) * (int(seen.sum()) // 2)
-    scores: list[float] = []
-    while len(scores) < max(_DRAWS, 3000 // cores):  # small matrices' scores scatter more
-        noise = np.triu(generator.standard_normal((cores, cores)), 1)
-        error = float(generator.chisquare(freedom)) / freedom if freedom else 0.0
-        split = _best_split(np.where(seen, noise + noise.T, np.nan), error)
-        if split is not None:
-            scores.append(_score(split.gain, seen, looks))
-    return float(np.mean(scores)), float(np.std(scores))
-
-
-def _scores_of_shuffled(pairs: Floats) -> tuple[float, float]:
-    """The same of a matrix's own cells, exchanged at random: their noise need not be normal."""
-    seen, residual = _seen(pairs), _residual(pairs)
-    generator = np.random.default_rng(len(pairs))
-    places = np.nonzero(np.triu(seen))
-    scores = []
-    for _ in range(_DRAWS):
-        shuffled = np.full_like(residual, np.nan)
-        shuffled[places] = generator.permutation(residual[places])
-        split = _best_split(np.where(np.isnan(shuffled), shuffled.T, shuffled), 0.0)
-        scores.append(0.0 if split is None else _score(split.gain, seen, 1))
-    return float(np.mean(scores)), float(np.std(scores))
-
-
-def _is_block_noise(split: _Split, error: float, seen: NDArray[np.bool_], looks: int) -> bool:
+def _is_block_noise(split: Split, error: float, seen: NDArray[np.bool_], looks: int) -> bool:
     """Whether what a split leaves is what blocks say; if not, cells differ in all blocks alike."""
-    freedom = _freedom(seen), (looks - 1) * (int(seen.sum()) // 2)
+    freedom = freedom_of(seen), (looks - 1) * (int(seen.sum()) // 2)
     if freedom[1] == 0:
         return False
     return split.variance <= error * float(distributions.f.ppf(0.9999, *freedom))
@@ -347,17 +221,17 @@ def _leaves(blocks: Floats, usual: Floats, cores: Ints, least: float) -> tuple[l
         split, p, enough = None, 1.0, ALPHA * own.size / max(cores.size, 1)
         pairs = usual[np.ix_(own, own)]
         error, looks = _block_error(blocks[:, own][:, :, own], pairs)
-        seen = _seen(pairs)
-        if own.size >= _LEAST_CORES and _freedom(seen) > 0:
-            split = _best_split(pairs, error)
+        seen = seen_of(pairs)
+        if own.size >= _LEAST_CORES and freedom_of(seen) > 0:
+            split = best_split(pairs, error)
         if split is not None:
             counted = looks if _is_block_noise(split, error, seen, looks) else 1
             # A few gaps change little, and each matrix has others: they are not worth a simulation.
             alike = seen if seen.mean() < _GAPS else ~np.eye(own.size, dtype=bool)
-            score = _score(split.gain, seen, counted)
-            p = _p_of(score, _scores_of_noise(own.size, alike.tobytes(), counted))
+            score = float(score_of(np.array(split.gain), seen, counted))
+            p = _p_of(score, scores_of_noise(own.size, alike.tobytes(), counted))
             if counted == 1 and _CLEAR < p <= enough:
-                p = max(p, _p_of(score, _scores_of_shuffled(pairs)))
+                p = max(p, _p_of(score, scores_of_shuffled(pairs)))
             first_p = p if own.size == cores.size else first_p
         if split is None or split.apart < least or p > enough:
             leaves.append(own)
@@ -386,7 +260,7 @@ def _described(
     variance = max(noise[0], float(np.nansum(left**2)) / 2 / max(freedom, 1))
     # A cell that was measured more often than most counts for more.
     looks = np.isfinite(pairs).sum(axis=0).astype(np.float64)
-    looks[~_seen(usual)] = np.nan
+    looks[~seen_of(usual)] = np.nan
     if np.isfinite(looks).any():
         counts = counts * _group_pairs(looks, labels, np.mean)[0] / np.nanmedian(looks)
     kinds, number = _classes(means, counts, variance, least)
@@ -533,11 +407,11 @@ def _bound(
     split = None
     if cores.size >= _LEAST_CORES:
         pairs = usual[np.ix_(cores, cores)]
-        split = _best_split(pairs, noise[0]) if _freedom(_seen(pairs)) > 0 else None
+        split = best_split(pairs, noise[0]) if freedom_of(seen_of(pairs)) > 0 else None
     if split is not None:
         half = np.arange(cores.size) < cores.size // 2
         same = (half[:, None] == half).astype(np.float64)
-        power = float((_residual(np.where(_seen(pairs), same, np.nan)) ** 2).sum()) / 2
+        power = float((residual_of(same, seen_of(pairs)) ** 2).sum()) / 2
         z = float(distributions.norm.ppf(confidence))
         return (math.sqrt(split.gain) + z) * math.sqrt(split.variance / power)
     if cores.size < _LEAST_CORES and np.isfinite(logs[:, cores, cores]).all(axis=1).any():

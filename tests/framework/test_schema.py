@@ -127,6 +127,8 @@ def test_a_key_that_numbers_its_rows_makes_no_huge_array() -> None:
     with pytest.raises(UserError, match=r"2000 configurations \(cpu\): hardly any"):
         check(numbered)
     assert len(check(numbered.assign(round=0))) == rows  # one round has each once
+    again = numbered.assign(round=1)[:10]
+    assert len(check(pd.concat([numbered.assign(round=0), again]))) == rows + 10
     check_cells({"rounds": 1000, "cores": 100}, 1)
     with pytest.raises(UserError, match=r"1000 rounds by 200 cores are 2e.05 cells, and only 9"):
         check_cells({"rounds": 1000, "cores": 200}, 9)

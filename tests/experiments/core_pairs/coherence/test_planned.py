@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -20,7 +22,7 @@ from perflib.experiments.core_pairs.coherence.plan import (
     configurations_of,
     whats_of,
 )
-from perflib.experiments.core_pairs.coherence.planned import Deciding
+from perflib.experiments.core_pairs.coherence.planned import Deciding, undecided
 from perflib.experiments.core_pairs.coherence.table import COLUMNS
 from perflib.measure.schedule import frame_of
 
@@ -79,15 +81,74 @@ class Machine:
 
 
 TWO = np.arange(16) // 8
+WITHIN = {pair for pair in EVERY if TWO[pair[0]] == TWO[pair[1]]}
 
 
 def test_all_pairs_come_once_and_then_those_within_groups() -> None:
     machine = Machine(TWO)
     assert machine.visit(0) == EVERY
-    within = {pair for pair in EVERY if TWO[pair[0]] == TWO[pair[1]]}
-    for round_ in range(1, 6):
-        assert set(machine.visit(round_)) == within | ALWAYS
-    assert len(within | ALWAYS) < len(EVERY) / 2 + len(ALWAYS)
+    for round_ in range(1, 5):
+        assert set(machine.visit(round_)) == WITHIN | ALWAYS
+    assert set(machine.visit(5)) == WITHIN
+    assert len(WITHIN | ALWAYS) < len(EVERY) / 2 + len(ALWAYS)
+
+
+def cells_of(noise: NDArray[np.float64], rounds: int) -> Cells:
+    """Of two groups of 8 cores; ``noise``: how far the cells of each core scatter."""
+    generator = np.random.default_rng(1)
+    rows = [
+        (
+            round_, one, other,
+            100 * (1 if TWO[one] == TWO[other] else FAR)
+            * math.exp(max(noise[[one, other]]) * generator.standard_normal()),
+        )
+        for round_ in range(rounds) for one, other in EVERY
+    ]  # fmt: skip
+    return Cells(pd.DataFrame(rows, columns=["round", *COLUMNS.names]), COLUMNS)
+
+
+def test_a_group_is_visited_until_it_can_hide_nothing() -> None:
+    noise = np.where(TWO == 0, 0.01, 0.2)
+    assert undecided(cells_of(noise, 1), 0.05, {}) == WITHIN
+    settled: dict[tuple[int, ...], bool] = {}
+    waiting = undecided(cells_of(noise, 2), 0.05, settled)
+    assert waiting == {pair for pair in WITHIN if TWO[pair[0]] == 1}
+    assert sorted(settled.values()) == [False, True, True]
+    assert undecided(cells_of(np.full(16, 0.01), 2), 0.05, {}) == set()
+
+
+def test_neighbours_that_alone_are_one_group_are_visited_together() -> None:
+    """A partition that cuts one group too many is found out, since the pairs between come again."""
+    cells = cells_of(np.full(16, 0.01), 2)
+    found = cells.groups(least=0.05)
+    first = [core for core in CORES if TWO[core] == 0]
+    labels = found.labels.copy()
+    labels[first[:4]] = 2
+    cells._found[0.95, 0.05] = dataclasses.replace(found, labels=labels)
+    assert undecided(cells, 0.05, {}) == set(itertools.permutations(first, 2))
+
+
+def test_a_group_that_is_decided_is_left_alone_while_others_are_not() -> None:
+    machine = Machine(TWO, small=1.1)
+    machine.run()
+    counts = [len(one["columns"]["what"]) for one in machine.trials]
+    assert counts[1] == len(WITHIN | ALWAYS)
+    assert len(ALWAYS) < counts[-1] < len(WITHIN) / 2
+
+
+def test_a_long_run_visits_all_pairs_again() -> None:
+    machine = Machine(TWO)
+    machine.run()
+    whole = [round_ for round_ in range(400) if machine.deciding.of_round(round_, EVERY) == EVERY]
+    assert whole == [0, 160, 320]
+
+
+def test_two_cores_are_visited_in_two_rounds() -> None:
+    noise = np.full(16, 0.01)
+    whole = cells_of(noise, 2).samples
+    two = whole[whole["owner_cpu"].isin([0, 1]) & whole["requester_cpu"].isin([0, 1])]
+    assert undecided(Cells(two[two["round"] == 0], COLUMNS), 0.05, {}) == {(0, 1), (1, 0)}
+    assert undecided(Cells(two, COLUMNS), 0.05, {}) == set()
 
 
 def test_the_groups_are_those_of_the_machine_and_it_ends() -> None:
@@ -150,6 +211,10 @@ def test_everything_is_measured_of_few_pairs_only() -> None:
     assert [what.name for what in main] == ["cas_one_line"]
     machine.visit(0)
     assert machine.deciding.batches(1, [(2, 12)], whats) == []
+    for round_ in range(1, 5):
+        machine.visit(round_)
+    assert len(machine.deciding.batches(4, [(0, 1)], whats)[0][1]) == len(whats)
+    assert [main for _, main in machine.deciding.batches(5, [(0, 1)], whats)] == [main]
 
 
 def test_all_pairs_are_planned_both_ways_without_coarse_rounds() -> None:
