@@ -14,16 +14,11 @@
  * The two functions of the interface feed a recorded trace to the same models, for comparison with
  * tests/reference/tlb.py. Nothing is timed: the checksum is the count.
  *
- * QEMU's header (qemu-plugin.h) is not packaged everywhere; the few functions used are declared
- * here from its documentation (docs/devel/tcg-plugins, API version 1, QEMU 6 to 8.2; what is
- * used has not changed in version 2, QEMU 9 and later). They are weak, so that the library can
- * also be opened without QEMU.
- *
  * @kernel
- * flags = ["-O2", "-DQEMU_COUNTERS_API=1"]
+ * flags = ["-O2", "-DQEMU_API=1"]
  * link = ["-lpthread"]
  * [variants.api2]
- * flags = ["-O2", "-DQEMU_COUNTERS_API=2"]
+ * flags = ["-O2", "-DQEMU_API=2"]
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -51,6 +46,8 @@ int64_t qemu_counters_tlb(const uint64_t *pages, int64_t count, int64_t entries,
 int64_t qemu_counters_aliases(const qemu_counters_access *accesses, int64_t count, int64_t stores,
                               int64_t window, uint8_t *aliased);
 // @end
+
+#include "common/qemu_plugin.h"
 
 // --- the TLB -----------------------------------------------------------------------------------
 
@@ -201,35 +198,6 @@ int64_t qemu_counters_aliases(const qemu_counters_access *accesses, int64_t coun
   return aliases;
 }
 
-// --- what is used of QEMU's plugin API ---------------------------------------------------------
-
-#define QC_API __attribute__((weak)) extern
-enum { QC_NO_REGISTERS = 0, QC_READ_WRITE = 3 };
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-typedef void qc_executed(unsigned cpu, void *data);
-typedef void qc_accessed(unsigned cpu, uint32_t info, uint64_t address, void *data);
-QC_API void qemu_plugin_register_vcpu_init_cb(uint64_t id, void (*call)(uint64_t, unsigned));
-QC_API void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id,
-                                                  void (*call)(uint64_t, struct qemu_plugin_tb *));
-QC_API void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb, qc_executed *call,
-                                                 int registers, void *data);
-QC_API void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn, qc_executed *call,
-                                                   int registers, void *data);
-QC_API void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *insn, qc_accessed *call,
-                                             int registers, int accesses, void *data);
-QC_API void qemu_plugin_register_atexit_cb(uint64_t id, void (*call)(uint64_t, void *), void *data);
-QC_API size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-QC_API struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t i);
-QC_API uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
-QC_API void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
-QC_API size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
-QC_API unsigned qemu_plugin_mem_size_shift(uint32_t info);
-QC_API bool qemu_plugin_mem_is_store(uint32_t info);
-
-extern const int qemu_plugin_version; // QEMU refuses a plugin of a version it does not know
-const int qemu_plugin_version = QEMU_COUNTERS_API;
-
 // --- counting ----------------------------------------------------------------------------------
 
 // A place in the program: where a block of instructions begins, where fetching enters another
@@ -257,10 +225,7 @@ static int64_t qc_entries, qc_ways, qc_page_shift, qc_second_entries, qc_second_
 static char qc_out[4096];
 static uint64_t qc_guest_base;
 
-static void qc_give_up(const char *why) {
-  fprintf(stderr, "qemu_counters: %s\n", why);
-  _exit(125);
-}
+static void qc_give_up(const char *why) { qp_give_up("qemu_counters", why); }
 
 static void qc_cpu_starts(uint64_t id, unsigned number) {
   (void)id;
@@ -341,41 +306,27 @@ static void qc_translated(uint64_t id, struct qemu_plugin_tb *tb) {
       char *host = qemu_plugin_insn_haddr(insn);
       if (host != NULL)
         qc_guest_base = (uint64_t)(uintptr_t)host - address;
-      qemu_plugin_register_vcpu_tb_exec_cb(tb, qc_block_starts, QC_NO_REGISTERS,
+      qemu_plugin_register_vcpu_tb_exec_cb(tb, qc_block_starts, QP_NO_REGISTERS,
                                            qc_new_place(insn, first, count));
       page = first;
     }
     for (uint64_t other = first; qc_entries && other <= last; other++)
       if (other != page) {
-        qemu_plugin_register_vcpu_insn_exec_cb(insn, qc_fetched, QC_NO_REGISTERS,
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, qc_fetched, QP_NO_REGISTERS,
                                                qc_new_place(insn, other, i));
         page = other;
       }
     if (qc_stores)
-      qemu_plugin_register_vcpu_mem_cb(insn, qc_memory, QC_NO_REGISTERS, QC_READ_WRITE,
+      qemu_plugin_register_vcpu_mem_cb(insn, qc_memory, QP_NO_REGISTERS, QP_READ_WRITE,
                                        qc_new_place(insn, first, i));
   }
 }
 
 // --- the result --------------------------------------------------------------------------------
 
-static void qc_write_maps(FILE *out) {
-  FILE *maps = fopen("/proc/self/maps", "r");
-  char line[8192];
-  while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
-    if (strchr(line, '/') != NULL)
-      fprintf(out, "map %s", line);
-  if (maps != NULL)
-    fclose(maps);
-}
-
 static void qc_write(uint64_t id, void *data) {
   (void)id, (void)data;
-  char path[sizeof qc_out + 32];
-  snprintf(path, sizeof path, "%s.%d", qc_out, (int)getpid()); // a forked child has its own
-  FILE *out = fopen(path, "w");
-  if (out == NULL)
-    qc_give_up("the file of counts cannot be written");
+  FILE *out = qp_open("qemu_counters", qc_out);
   uint64_t instructions = 0, loads = 0, stores = 0, threads = 0;
   for (int i = 0; i < QC_CPUS; i++)
     if (qc_cpus[i] != NULL) {
@@ -387,7 +338,7 @@ static void qc_write(uint64_t id, void *data) {
   fprintf(out, "instructions %" PRIu64 "\nloads %" PRIu64 "\nstores %" PRIu64 "\n", instructions,
           loads, stores);
   fprintf(out, "guest_base %" PRIu64 "\n", qc_guest_base);
-  qc_write_maps(out);
+  qp_write_maps(out);
   for (const qc_place *place = qc_places; place != NULL; place = place->next)
     if (place->misses || place->aliases)
       fprintf(out, "place %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", place->address,
@@ -419,7 +370,6 @@ static int qc_option(const char *text) {
   return 1;
 }
 
-extern int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv);
 int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv) {
   (void)info;
   for (int i = 0; i < argc; i++)
