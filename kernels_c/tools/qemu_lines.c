@@ -6,10 +6,9 @@
  * thread had to fetch a line because another had written to it (a transfer). A transfer is false
  * sharing if no other thread wrote the 4-byte words that were accessed last: the line alone moved.
  *
- * Model: each thread has a core with an infinite cache. Transfers are those of the order in which
- * the emulator ran the threads. A bound says how many there could have been within each 100 ms, had
- * the threads taken turns at each access: the sum over threads of the lesser of its accesses and
- * the others' writes. The emulator's order is no processor's, so the truth lies between, or beyond.
+ * Model: each thread has a core with an infinite cache, and threads that want a line at the same
+ * time take turns at it, access by access. No core gives a line away so soon: the transfers are the
+ * most that the program can have, and they hardly depend on what else the machine does.
  *
  * Kept constant: all accesses are seen, an access as QEMU makes it (a vector in parts of 8 bytes).
  * Of a line's time with its first thread nothing is kept. What was written to a line is the
@@ -22,28 +21,27 @@
  * flags = ["-O2", "-DQEMU_API=2"]
  */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 // @interface
 typedef struct {
   uint64_t address, bytes;
   int64_t thread, is_store;
-  uint64_t time_ns;
 } qemu_lines_access;
 
 typedef struct {
-  uint64_t line, transfers, false_transfers, at_most;
+  uint64_t line, transfers, false_transfers;
 } qemu_lines_line;
 
-// Feeds recorded accesses to the same model: the lines that threads share, by address, at most so
-// many; their number. -1: out of bounds or out of memory.
+// Feeds recorded accesses to the same model: the lines that threads share, most transfers first, at
+// most so many; their number. -1: out of bounds or out of memory.
 int64_t qemu_lines_shared(const qemu_lines_access *accesses, int64_t count, qemu_lines_line *lines,
                           int64_t most);
 // @end
@@ -55,23 +53,21 @@ enum {
   QL_BYTES = 1 << QL_SHIFT,
   QL_WORDS = QL_BYTES / 4,
   QL_THREADS = 4096,
-  QL_SHARDS = 256
+  QL_SHARDS = 4096
 };
-static const uint64_t ql_epoch_ns = 100000000;
 
 // --- the model ---------------------------------------------------------------------------------
 
 // What one thread did to a line.
 typedef struct {
   uint32_t thread;
-  uint64_t accesses, writes;             // ever
-  uint64_t epoch_accesses, epoch_writes; // in this epoch
-  uint64_t touched, written;             // bytes, a bit each
-  uint64_t place, votes;                 // the instruction of most accesses, if one has most
+  uint64_t accesses, writes;
+  uint64_t touched, written; // bytes, a bit each
+  uint64_t place, votes;     // the instruction of most accesses, if one has most
 } ql_share;
 
 typedef struct {
-  uint64_t line, transfers, false_transfers, at_most, epoch;
+  uint64_t line, transfers, false_transfers;
   uint64_t holders; // threads (modulo 64) that have the line as it is
   int written;
   uint16_t writer[QL_WORDS]; // of each word: the thread that wrote it last + 1; 0: none
@@ -87,8 +83,8 @@ typedef struct {
 
 // Lines by address, in parts that are locked each by itself.
 typedef struct {
-  char locked;
-  uint64_t count, room; // room: a power of two
+  uint32_t next, served; // tickets
+  uint64_t count, room;  // room: a power of two
   ql_slot *slots;
 } ql_shard;
 
@@ -141,20 +137,6 @@ static ql_share *ql_share_of(ql_line *line, uint32_t thread) {
   return &line->shares[line->count++];
 }
 
-// What is past can no longer interleave with what comes.
-static void ql_end_epoch(ql_line *line, uint64_t epoch) {
-  uint64_t writes = 0;
-  for (uint32_t i = 0; i < line->count; i++)
-    writes += line->shares[i].epoch_writes;
-  for (uint32_t i = 0; i < line->count; i++) {
-    ql_share *share = &line->shares[i];
-    uint64_t others = writes - share->epoch_writes;
-    line->at_most += share->epoch_accesses < others ? share->epoch_accesses : others;
-    share->epoch_accesses = share->epoch_writes = 0;
-  }
-  line->epoch = epoch;
-}
-
 // Whether another thread wrote one of the words last.
 static int ql_is_true(const ql_line *line, uint64_t first, uint64_t last, uint32_t thread) {
   for (uint64_t word = first / 4; word <= last / 4; word++)
@@ -174,13 +156,11 @@ static void ql_use(ql_line *line, ql_share *share, uint64_t first, uint64_t last
   line->holders |= mine;
   uint64_t bytes = (~(uint64_t)0 >> (63 - (last - first))) << first;
   share->accesses++;
-  share->epoch_accesses++;
   share->touched |= bytes;
   if (is_store) {
     line->written = 1;
     line->holders = mine;
     share->writes++;
-    share->epoch_writes++;
     share->written |= bytes;
     for (uint64_t word = first / 4; word <= last / 4; word++)
       line->writer[word] = (uint16_t)(thread + 1);
@@ -190,19 +170,20 @@ static void ql_use(ql_line *line, ql_share *share, uint64_t first, uint64_t last
   share->votes += share->place == place ? 1 : (uint64_t)-1;
 }
 
-static uint64_t ql_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+// In the order of arrival, so that threads that run at the same time take turns: whoever had a
+// line last would get a simpler lock again and again, and the other thread none of its accesses in.
+static void ql_lock(ql_shard *shard) {
+  uint32_t mine = __atomic_fetch_add(&shard->next, 1, __ATOMIC_RELAXED);
+  for (uint32_t waits = 1; __atomic_load_n(&shard->served, __ATOMIC_ACQUIRE) != mine; waits++)
+    if (waits % 128 == 0)
+      sched_yield(); // whose turn it is may not have a core
 }
 
-// A part of an access that lies in one line; time_ns 0: now. 1: no memory.
-static int ql_add(uint64_t address, uint64_t bytes, int is_store, uint32_t thread, uint64_t place,
-                  uint64_t time_ns) {
+// A part of an access that lies in one line; 1: no memory.
+static int ql_add(uint64_t address, uint64_t bytes, int is_store, uint32_t thread, uint64_t place) {
   uint64_t line = address >> QL_SHIFT, first = address & (QL_BYTES - 1);
   ql_shard *shard = &ql_shards[(ql_hash(line) >> 56) % QL_SHARDS];
-  while (__atomic_test_and_set(&shard->locked, __ATOMIC_ACQUIRE))
-    ;
+  ql_lock(shard);
   int failed = 0;
   ql_slot *slot = ql_find(shard, line, thread);
   if (slot != NULL && slot->shared == NULL && slot->thread != thread) {
@@ -213,25 +194,22 @@ static int ql_add(uint64_t address, uint64_t bytes, int is_store, uint32_t threa
   if (slot == NULL || (slot->shared == NULL && slot->thread != thread)) {
     failed = 1;
   } else if (slot->shared != NULL) {
-    uint64_t epoch = (time_ns ? time_ns : ql_now_ns()) / ql_epoch_ns;
-    if (epoch != slot->shared->epoch)
-      ql_end_epoch(slot->shared, epoch);
     ql_share *share = ql_share_of(slot->shared, thread);
     failed = share == NULL;
     if (!failed)
       ql_use(slot->shared, share, first, first + bytes - 1, is_store, place);
   }
-  __atomic_clear(&shard->locked, __ATOMIC_RELEASE);
+  __atomic_store_n(&shard->served, shard->served + 1, __ATOMIC_RELEASE);
   return failed;
 }
 
 static int ql_access(uint64_t address, uint64_t bytes, int is_store, uint32_t thread,
-                     uint64_t place, uint64_t time_ns) {
+                     uint64_t place) {
   int failed = 0;
   while (bytes > 0) {
     uint64_t here = QL_BYTES - (address & (QL_BYTES - 1));
     here = here < bytes ? here : bytes;
-    failed |= ql_add(address, here, is_store, thread, place, time_ns);
+    failed |= ql_add(address, here, is_store, thread, place);
     address += here;
     bytes -= here;
   }
@@ -242,8 +220,6 @@ static int ql_by_transfers(const void *one, const void *other) {
   const ql_line *a = *(ql_line *const *)one, *b = *(ql_line *const *)other;
   if (a->transfers != b->transfers)
     return a->transfers < b->transfers ? 1 : -1;
-  if (a->at_most != b->at_most)
-    return a->at_most < b->at_most ? 1 : -1;
   return a->line < b->line ? -1 : a->line > b->line;
 }
 
@@ -260,12 +236,8 @@ static int64_t ql_shared(ql_line ***lines) {
   for (int i = 0; i < QL_SHARDS; i++)
     for (uint64_t at = 0; at < ql_shards[i].room; at++) {
       ql_line *line = ql_shards[i].slots[at].shared;
-      if (line == NULL)
-        continue;
-      ql_end_epoch(line, 0);
-      if (line->at_most < line->transfers) // one may have come over from the epoch before
-        line->at_most = line->transfers;
-      (*lines)[found++] = line;
+      if (line != NULL)
+        (*lines)[found++] = line;
     }
   qsort(*lines, (size_t)found, sizeof **lines, ql_by_transfers);
   return found;
@@ -292,15 +264,14 @@ int64_t qemu_lines_shared(const qemu_lines_access *accesses, int64_t count, qemu
   for (int64_t i = 0; i < count && !failed; i++) {
     const qemu_lines_access *one = &accesses[i];
     failed = one->thread < 0 || one->thread >= QL_THREADS ||
-             ql_access(one->address, one->bytes, one->is_store != 0, (uint32_t)one->thread, 0,
-                       one->time_ns + 1);
+             ql_access(one->address, one->bytes, one->is_store != 0, (uint32_t)one->thread, 0);
   }
   ql_line **shared = NULL;
   if (!failed)
     found = ql_shared(&shared);
   for (int64_t i = 0; shared != NULL && i < found && i < most; i++)
     lines[i] = (qemu_lines_line){shared[i]->line << QL_SHIFT, shared[i]->transfers,
-                                 shared[i]->false_transfers, shared[i]->at_most};
+                                 shared[i]->false_transfers};
   if (!failed && shared == NULL)
     found = -1;
   free(shared);
@@ -333,8 +304,7 @@ static void ql_block_starts(unsigned number, void *data) {
 
 static void ql_memory(unsigned number, uint32_t info, uint64_t address, void *data) {
   uint64_t bytes = (uint64_t)1 << qemu_plugin_mem_size_shift(info);
-  if (ql_access(address, bytes, qemu_plugin_mem_is_store(info), number, (uint64_t)(uintptr_t)data,
-                0))
+  if (ql_access(address, bytes, qemu_plugin_mem_is_store(info), number, (uint64_t)(uintptr_t)data))
     ql_give_up("no memory");
 }
 
@@ -370,8 +340,8 @@ static void ql_write(uint64_t id, void *data) {
   fprintf(out, "shared_lines %" PRId64 "\n", count);
   for (int64_t i = 0; i < count && i < QL_WRITTEN; i++) {
     const ql_line *line = lines[i];
-    fprintf(out, "line %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", line->line << QL_SHIFT,
-            line->transfers, line->false_transfers, line->at_most);
+    fprintf(out, "line %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", line->line << QL_SHIFT,
+            line->transfers, line->false_transfers);
     for (uint32_t j = 0; j < line->count; j++) {
       const ql_share *share = &line->shares[j];
       fprintf(out,

@@ -21,11 +21,17 @@ _CANNOT_SEE = (
     "threads take turns on one core, the kernel's own accesses are not seen"
 )
 
+_LINES_CANNOT_SEE = (
+    "simulated, 20 to 100 times as slow as the program: threads that want a line take turns at "
+    "each access, so a processor moves it less often; forked children are not seen"
+)
+
 
 @click.command(
     epilog=examples(
         "perflib simulate -- ls -R /usr",
         "perflib simulate --geometry here --geometry Haswell -- ./my-job --events 3",
+        "perflib simulate --lines -- ./my-threaded-job",
         'perflib simulate --geometry "here iTLB=64:8 dTLB=64:4 LL=8M:16" -- ./my-job',
     ),
 )
@@ -37,17 +43,23 @@ _CANNOT_SEE = (
     metavar="NAME",
     help="Whose caches and TLBs; several are compared.",
 )
+@click.option(
+    "--lines",
+    is_flag=True,
+    help="Which cache lines the program's threads share, in place of its misses.",
+)
 @parameter_option
 @preset_option
 @json_option
 def simulate(
     command: tuple[str, ...],
     geometries: tuple[str, ...],
+    lines: bool,
     assignments: tuple[str, ...],
     preset: str | None,
     as_json: bool,
 ) -> None:
-    """Show which functions miss caches and TLBs, without counters.
+    """Show which functions miss caches and TLBs, or which lines threads share; without counters.
 
     COMMAND runs under a simulator, once for its caches and once for its TLBs, until two
     simulations agree; without it that is the detector simulation. It is a run of 'simulate' like
@@ -61,6 +73,8 @@ def simulate(
         given = {"job": "command", "job_command": command_template(command)}
     if geometries:
         given["geometries"] = list(geometries)
+    if lines:
+        given["parts"] = ["lines"]
     if not quiet():
-        say(_CANNOT_SEE)
+        say(_LINES_CANNOT_SEE if lines else _CANNOT_SEE)
     measured("simulate", given, assignments, preset, as_json)

@@ -17,7 +17,9 @@ from perflib.framework.jobs import JOB_COMMAND, JOB_TIMEOUT_S, check_command
 from perflib.framework.params import Params, Words, budget, parameter, precision
 from perflib.framework.schema import Column
 
-__all__ = ["Simulate", "SimulateParams", "experiment"]
+__all__ = ["PARTS", "Simulate", "SimulateParams", "experiment"]
+
+PARTS = ("caches", "TLBs", "lines")
 
 
 class SimulateParams(Params):
@@ -36,7 +38,9 @@ class SimulateParams(Params):
         "followed by levels that are another, as 'here LL=8M:16 iTLB=64:8' (size or entries, ways)",
     )
     parts: Words = parameter(
-        ["caches", "TLBs"], "what is simulated, each in a run of its own: caches, TLBs"
+        ["caches", "TLBs"],
+        "what is simulated, each in a run of its own: caches, TLBs, lines (which cache lines its "
+        "threads share; takes QEMU)",
     )
     events: int = parameter(3, "job=program: how many events it simulates", ge=1, le=10**6)
     code_kib: int = parameter(
@@ -58,8 +62,8 @@ class SimulateParams(Params):
     @model_validator(mode="after")
     def _job_is_whole(self) -> Self:
         check_command(self.job, self.job_command)
-        if wrong := [one for one in self.parts if one not in ("caches", "TLBs")]:
-            msg = f"parts={wrong[0]!r} is none: caches, TLBs"
+        if wrong := [one for one in self.parts if one not in PARTS]:
+            msg = f"parts={wrong[0]!r} is none: {', '.join(PARTS)}"
             raise ValueError(msg)
         for name in ("geometries", "parts"):
             if len(set(getattr(self, name))) < len(getattr(self, name)):
@@ -85,13 +89,13 @@ class Simulate(Experiment):
             "part",
             "text",
             "",
-            "which run of the program: its caches, or its TLBs",
+            "which run of the program: its caches, its TLBs, or the lines that threads share",
             True,
             "key",
-            values=("caches", "TLBs"),
+            values=PARTS,
         ),
         Column("counter", "text", "", "what was counted", True, "key"),
-        Column("symbol", "text", "", "the function", True, "key"),
+        Column("symbol", "text", "", "the function; of lines, the variable", True, "key"),
         Column("source_file", "text", "", "its source; empty: not known", role="key"),
         Column(
             "simulated_count",
@@ -102,6 +106,16 @@ class Simulate(Experiment):
             "measured",
             least=0,
         ),
+        Column("function", "text", "", "of a thread: which accesses the line most", role="key"),
+        Column(
+            "thread",
+            "integer",
+            "",
+            "which uses a line; 0: the first, -1: all",
+            role="key",
+            least=-1,
+        ),
+        Column("bytes", "text", "", "those of a line that it touches or writes"),
         Column("tool", "text", "", "the simulator and its version"),
     )
     presets = {
@@ -112,6 +126,7 @@ class Simulate(Experiment):
     tables = {
         "misses": "each counter a thousand instructions of the program, by geometry",
         "functions": "each function's part of each counter, by geometry",
+        "lines": "the variables whose lines threads share: how often they move, who uses them",
         "geometries": "the caches and TLBs that were simulated",
     }
     plots = {

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from perflib.experiments.simulate.claims import MORE, OFTEN
+from perflib.experiments.simulate.claims import MORE, OFTEN, SHARED
 from perflib.framework.levels import levels_table
+from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from perflib.stats.decide import Reason
@@ -21,25 +22,29 @@ OTHERS = "(other functions)"  # what has too little of a counter to be a row of 
 _RARE = 0.01  # a thousand instructions: of so few misses it does not matter that they differ
 _MISSES = ["geometry", "counter", "per_1000", "low", "high", "simulated_count", "function"]
 _MISSES += ["share_percent"]
-_BASES = ("instructions", "loads", "stores", "branches")  # no misses
+# No misses.
+_BASES = ("instructions", "loads", "stores", "branches", LINES, ACCESSES, WRITES)
+_OF_LINES = (TRANSFERS, FALSE)
 
 
 def findings(run: Run) -> list[Finding]:
     """How frequent each kind of miss is; and of several geometries, which has more of them."""
     once = Reason("once") if run.samples["round"].nunique() < 2 else None
-    said = Reason("simulated", {"tool": _tool(run)})
-    found = [
-        OFTEN.decided(
-            Interval(row["per_1000"], row["low"], row["high"]),
-            run.params["often_per_1000"],
-            about={"geometry": row["geometry"], "counter": row["counter"]},
-            facts={"function": row["function"], "share": row["share_percent"] / 100},
-            evidence={"count": row["simulated_count"]},
-            prevented=once,
-            remarks=[said],
+    found = []
+    for row in misses(run).to_dict("records"):
+        of_lines = row["counter"] in _OF_LINES
+        about = {} if of_lines else {"geometry": row["geometry"]}
+        found.append(
+            (SHARED if of_lines else OFTEN).decided(
+                Interval(row["per_1000"], row["low"], row["high"]),
+                run.params["often_per_1000"],
+                about={**about, "counter": row["counter"]},
+                facts={"function": row["function"], "share": row["share_percent"] / 100},
+                evidence={"count": row["simulated_count"]},
+                prevented=once,
+                remarks=[Reason("turns" if of_lines else "simulated", {"tool": _tool(run)})],
+            )
         )
-        for row in misses(run).to_dict("records")
-    ]
     reference, *others = _geometry_names(run)
     for counter, values in _per_1000(run.samples).items():
         by_round = values.dropna().droplevel("part").unstack("geometry")
@@ -60,6 +65,7 @@ def tables(run: Run) -> dict[str, Callable[[], pd.DataFrame]]:
     return {
         "misses": lambda: misses(run),
         "functions": lambda: _functions(run.samples),
+        **({"lines": lambda: _lines(run.samples)} if "lines" in set(run.samples["part"]) else {}),
         "geometries": lambda: _geometries(run),
     }
 
@@ -144,6 +150,42 @@ def _functions(samples: pd.DataFrame) -> pd.DataFrame:
     table["share_percent"] = 100 * table["simulated_count"] / total.where(total > 0)
     order = ["geometry", "counter", "simulated_count"]
     return table.sort_values(order, ascending=[True, True, False], ignore_index=True)
+
+
+def _lines(samples: pd.DataFrame) -> pd.DataFrame:
+    """A row a thread and function of each variable; the means of the simulations.
+
+    ``transfers_per_1000`` and ``false_percent`` are the variable's.
+    """
+    mine = samples[samples["part"] == "lines"]
+    mine = mine.assign(simulated_count=mine["simulated_count"] / max(mine["round"].nunique(), 1))
+    counts = mine.groupby(["counter", "symbol"])["simulated_count"].sum()
+    of = {name: counts.get(name, pd.Series(dtype=float)) for name in (LINES, TRANSFERS, FALSE)}
+    total = counts.get("instructions", pd.Series(dtype=float)).sum()
+    keys = ["symbol", "thread", "function"]
+    used = mine[mine["counter"].isin((ACCESSES, WRITES))]
+    table = used.pivot_table(
+        index=keys, columns="counter", values="simulated_count", aggfunc="sum", fill_value=0.0
+    )
+    written = used[used["counter"] == WRITES].groupby(keys)["bytes"].first()
+    touched = used[used["counter"] == ACCESSES].groupby(keys)["bytes"].first()
+    symbols = table.index.get_level_values("symbol")
+    transfers = of[TRANSFERS].reindex(symbols).to_numpy()
+    table = pd.DataFrame(
+        {
+            "lines": of[LINES].reindex(symbols).to_numpy(),
+            "transfers_per_1000": 1000 * transfers / total,
+            "false_percent": 100 * of[FALSE].reindex(symbols).to_numpy() / transfers,
+            "accesses": table.get(ACCESSES, 0.0),
+            "writes": table.get(WRITES, 0.0),
+            "touches_bytes": touched.reindex(table.index),
+            "writes_bytes": written.reindex(table.index).fillna(""),
+        },
+        index=table.index,
+    ).reset_index()
+    return table.sort_values(
+        ["transfers_per_1000", "symbol", "thread"], ascending=[False, True, True], ignore_index=True
+    )
 
 
 def _geometries(run: Run) -> pd.DataFrame:

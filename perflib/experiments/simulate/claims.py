@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perflib.model.claim import Claim
 
-__all__ = ["CLAIMS", "MORE", "OFTEN"]
+__all__ = ["CLAIMS", "MORE", "OFTEN", "SHARED"]
 
 _ONCE = {"once": "It was simulated once: whether the program does the same again is not known."}
 
@@ -45,4 +45,27 @@ MORE = Claim(
     counted=True,
 )
 
-CLAIMS = (OFTEN, MORE)
+SHARED = Claim(
+    name="shared",
+    kind="description",
+    subject="{counter}",
+    quantity="simulated {counter} a thousand instructions",
+    unit="per 1000 instructions",
+    exact="the program has more than {threshold:g} {counter} a thousand instructions, if threads "
+    "that want a cache line at the same time take turns at it",
+    plain={
+        "supported": "{counter} may be frequent: {estimate}, most of them ({share:.0%}) of "
+        "{function}",
+        "refuted": "{counter} are rare: {estimate}",
+        "inconclusive": "{counter}: {estimate}, most of them ({share:.0%}) of {function}; whether "
+        "they are frequent stays open",
+    },
+    reasons={
+        **_ONCE,
+        "turns": "Simulated by {tool}: threads take turns at each access, so a processor has "
+        "fewer. The table 'lines' says who uses which bytes.",
+    },
+    counted=True,
+)
+
+CLAIMS = (OFTEN, MORE, SHARED)

@@ -12,6 +12,8 @@ from perflib.framework.jobs import copies_for, job_template
 from perflib.instruments.joblog.jobrun import job_argv
 from perflib.instruments.simulators.cachegrind import cachegrind_counts
 from perflib.instruments.simulators.geometry import geometry
+from perflib.instruments.simulators.lines import shared_lines
+from perflib.instruments.simulators.qemu import emulator
 from perflib.instruments.simulators.run import find_program
 from perflib.machine.describe import describe
 from perflib.measure.process import WorkerError
@@ -35,13 +37,15 @@ def plan(params: SimulateParams) -> dict[str, Any]:
         [which, part]
         for which, shape in enumerate(shapes)
         for part in params.parts
-        if part == "caches" or shape.tlbs
+        if part == "caches" or (part == "TLBs" and shape.tlbs) or (part == "lines" and not which)
     ]
     unknown = [one.name for one in shapes if "TLBs" in params.parts and not one.tlbs]
     if not trials:
         msg = f"{_give(unknown[0])}, or name a processor"
         raise UserError(msg)
-    find_program(_argv(params), None)  # a wrong job fails here
+    program = find_program(_argv(params), None)  # a wrong job fails here
+    if "lines" in params.parts:
+        emulator(program)
     return {
         "configurations": trials,
         "absent": {name: _give(name) for name in unknown},
@@ -65,21 +69,20 @@ def take(params: SimulateParams, session: Session) -> str:
 
     def trial(_round: int, which: int) -> Columns:
         words, part = params.geometries[trials[which][0]], trials[which][1]
+        given: dict[str, Any] = {"environment": environment, "timeout_s": params.job_timeout_s}
         try:
-            counts = cachegrind_counts(
-                argv,
-                geometry(words, machine),
-                tlbs=part == "TLBs",
-                environment=environment,
-                timeout_s=params.job_timeout_s,
-            )
+            if part == "lines":
+                table = shared_lines(argv, **given)
+            else:
+                shape = geometry(words, machine)
+                table = _largest(cachegrind_counts(argv, shape, tlbs=part == "TLBs", **given))
         except UserError:
             raise
         except PerflibError as error:
             if not session.journal.trials:  # not even once: another trial would fail, too
                 raise MeasurementError(str(error)) from error
             raise WorkerError(str(error)) from error
-        table = _largest(counts).assign(geometry=words, part=part)
+        table = table.assign(geometry=words, part=part)
         return {str(name): table[name].tolist() for name in table}
 
     session.problems += session.plan["absent"].values()

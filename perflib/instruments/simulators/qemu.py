@@ -24,9 +24,9 @@ else, and ``source`` begins with ``simulated:``. Measured counts are never mixed
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -42,8 +42,17 @@ from perflib.machine.libraries.elf import header, read_elf
 from perflib.machine.scratch import scratch
 from perflib.model.errors import MeasurementError, UserError, choose
 
-__all__ = ["COLUMNS", "QEMU_INSTALL", "Grouping", "qemu_counts"]
+__all__ = [
+    "COLUMNS",
+    "QEMU_INSTALL",
+    "Grouping",
+    "emulator",
+    "qemu_counts",
+    "read_lines",
+    "under_plugin",
+]
 
+T = TypeVar("T")
 COLUMNS = ("counter", "simulated_count", "symbol", "object", "place", "source", "tool", "model")
 Grouping = Literal["program", "symbol", "place"]
 _GROUPINGS = ("program", "symbol", "place")
@@ -100,25 +109,82 @@ def qemu_counts(
     """
     if by not in _GROUPINGS:
         raise UserError(choose("grouping (by=)", by, _GROUPINGS))
-    program = find_program(argv, environment)
-    qemu, version = _emulator(program)
-    with scratch() as folder:
-        out = folder / "counts"
-        plugin = ",".join([_plugin(version), *_options(out, tlb, store_buffer)])
-        line = [qemu, "-0", argv[0], "-plugin", plugin, str(program), *argv[1:]]
-        try:
-            pid = run_under(line, argv, environment=environment, timeout_s=timeout_s)
-        except SimulatorError as failure:
-            raise _explained(failure, version) from failure
-        counts = _read(out.with_name(f"counts.{pid}"))
-    return _table(counts, tlb, store_buffer, by, version)
+    options = _options(tlb, store_buffer)
+    lines, version = under_plugin("qemu_counters", argv, options, environment, timeout_s)
+    return _table(read_lines(lines, _counts), tlb, store_buffer, by, version)
 
 
 # --- the emulator ------------------------------------------------------------------------------
 
 
-def _emulator(program: Path) -> tuple[str, str]:
-    """The emulator for a program: its path, and its name with its version."""
+def under_plugin(
+    plugin: str,
+    argv: Sequence[str],
+    options: Sequence[str],
+    environment: Mapping[str, str] | None,
+    timeout_s: float,
+) -> tuple[list[str], str]:
+    """Run a program under one of our plugins: the lines that it wrote, and QEMU's version.
+
+    Raises
+    ------
+    UserError
+        No such program, or no QEMU.
+    MeasurementError
+        The program or QEMU failed, or left no whole file.
+    """
+    program = find_program(argv, environment)
+    qemu, version = emulator(program)
+    with scratch() as folder:
+        out = folder / "counts"
+        given = [_plugin(plugin, version), f"out={_comma(out)}", *options]
+        line = [qemu, "-0", argv[0], "-plugin", ",".join(given), str(program), *argv[1:]]
+        try:
+            pid = run_under(line, argv, environment=environment, timeout_s=timeout_s)
+        except SimulatorError as failure:
+            raise _explained(failure, version) from failure
+        try:
+            text = out.with_name(f"counts.{pid}").read_text(errors="surrogateescape")
+        except FileNotFoundError:
+            text = ""
+    lines = text.splitlines()
+    if not lines or not lines[-1].startswith("threads "):  # the last line says that it is whole
+        msg = (
+            "the simulated program left no counts: it was replaced by another program (exec), or "
+            "QEMU was killed. Name the program itself, not what starts it (env, nice, taskset)"
+        )
+        raise MeasurementError(msg)
+    return lines, version
+
+
+def read_lines(lines: list[str], read: Callable[[list[str]], T]) -> T:
+    """What a plugin's lines say; ``read`` raises ValueError or OverflowError where they are none.
+
+    Raises
+    ------
+    MeasurementError
+        The lines are damaged.
+    """
+    try:
+        return read(lines)
+    except (ValueError, OverflowError) as error:
+        msg = f"the simulated program's counts are damaged ({error}): simulate it again"
+        raise MeasurementError(msg) from error
+
+
+def _comma(path: Path) -> str:
+    """QEMU reads a doubled comma as one."""
+    return str(path).replace(",", ",,")
+
+
+def emulator(program: Path) -> tuple[str, str]:
+    """The emulator for a program: its path, and its name with its version.
+
+    Raises
+    ------
+    UserError
+        It is no program that can be emulated, or there is no emulator.
+    """
     try:
         found = header(program)
         script = found is None and program.read_bytes().startswith(b"#!")
@@ -138,16 +204,15 @@ def _emulator(program: Path) -> tuple[str, str]:
     return find_tool(f"qemu-{_MACHINES[found.machine]}", QEMU_INSTALL)
 
 
-def _plugin(version: str) -> str:
-    """The compiled plugin, for the plugin API of this QEMU; QEMU reads a doubled comma as one."""
+def _plugin(kernel: str, version: str) -> str:
+    """The compiled plugin, for the plugin API of this QEMU."""
     major = re.search(r" (\d+)", version)
     newer = major is not None and int(major[1]) >= 9
-    library = kernels.build("qemu_counters", variant="api2" if newer else None).library
-    return str(library).replace(",", ",,")
+    return _comma(kernels.build(kernel, variant="api2" if newer else None).library)
 
 
-def _options(out: Path, tlb: TlbModel | None, store_buffer: StoreBufferModel | None) -> list[str]:
-    options: dict[str, object] = {"out": str(out).replace(",", ",,")}
+def _options(tlb: TlbModel | None, store_buffer: StoreBufferModel | None) -> list[str]:
+    options: dict[str, object] = {}
     if tlb is not None:
         options |= {"entries": tlb.entries, "ways": tlb.ways}
         options["page_shift"] = tlb.page_bytes.bit_length() - 1
@@ -182,25 +247,6 @@ class _Counts(NamedTuple):
     places: pd.DataFrame
 
 
-def _read(path: Path) -> _Counts:
-    """Read what the plugin wrote; its last line says that it is whole."""
-    try:
-        lines = path.read_text(errors="surrogateescape").splitlines()
-    except FileNotFoundError:
-        lines = []
-    if not lines or not lines[-1].startswith("threads "):
-        msg = (
-            "the simulated program left no counts: it was replaced by another program (exec), or "
-            "QEMU was killed. Name the program itself, not what starts it (env, nice, taskset)"
-        )
-        raise MeasurementError(msg)
-    try:
-        return _counts(lines)
-    except (ValueError, OverflowError) as error:
-        msg = f"the simulated program's counts are damaged ({error}): simulate it again"
-        raise MeasurementError(msg) from error
-
-
 def _counts(lines: list[str]) -> _Counts:
     """The counts in the plugin's lines; ValueError and OverflowError where they are none."""
     totals: dict[str, int] = {}
@@ -209,9 +255,10 @@ def _counts(lines: list[str]) -> _Counts:
     for line in lines:
         kind, _, rest = line.partition(" ")
         if kind == "map":
-            extent, _, offset, _, _, file = rest.split(maxsplit=5)
+            extent, _, offset, _, _, *file = rest.split(maxsplit=5)
             start, _, end = extent.partition("-")
-            maps.append((int(start, 16), int(end, 16), int(offset, 16), file))
+            if file and file[0].startswith("/"):
+                maps.append((int(start, 16), int(end, 16), int(offset, 16), file[0]))
         elif kind == "place":
             places.append(tuple(map(int, rest.split())))
         else:
