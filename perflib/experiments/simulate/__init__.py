@@ -132,6 +132,7 @@ class Simulate(Experiment):
     plots = {
         "misses": "misses a thousand instructions, by geometry",
         "functions": "the functions with the most misses, by counter",
+        "lines": "how often the lines of each variable move between threads, and for nothing",
     }
 
     def unavailable(self) -> str:

@@ -16,15 +16,16 @@ from perflib.stats.decide import Reason
 from perflib.stats.interval import Interval
 from perflib.stats.intervals import t_interval
 
-__all__ = ["OTHERS", "findings", "levels", "misses", "spread_percent", "tables"]
+__all__ = ["OF_LINES", "OTHERS", "findings", "levels", "misses", "spread_percent", "tables"]
 
 OTHERS = "(other functions)"  # what has too little of a counter to be a row of its own
 _RARE = 0.01  # a thousand instructions: of so few misses it does not matter that they differ
+_THREADS = 3  # named in a sentence
 _MISSES = ["geometry", "counter", "per_1000", "low", "high", "simulated_count", "function"]
 _MISSES += ["share_percent"]
 # No misses.
 _BASES = ("instructions", "loads", "stores", "branches", LINES, ACCESSES, WRITES)
-_OF_LINES = (TRANSFERS, FALSE)
+OF_LINES = (TRANSFERS, FALSE)
 
 
 def findings(run: Run) -> list[Finding]:
@@ -32,14 +33,18 @@ def findings(run: Run) -> list[Finding]:
     once = Reason("once") if run.samples["round"].nunique() < 2 else None
     found = []
     for row in misses(run).to_dict("records"):
-        of_lines = row["counter"] in _OF_LINES
+        of_lines = row["counter"] in OF_LINES
         about = {} if of_lines else {"geometry": row["geometry"]}
         found.append(
             (SHARED if of_lines else OFTEN).decided(
                 Interval(row["per_1000"], row["low"], row["high"]),
                 run.params["often_per_1000"],
                 about={**about, "counter": row["counter"]},
-                facts={"function": row["function"], "share": row["share_percent"] / 100},
+                facts={
+                    "function": row["function"],
+                    "share": row["share_percent"] / 100,
+                    "who": _who(run.samples, row["function"]) if of_lines else "",
+                },
                 evidence={"count": row["simulated_count"]},
                 prevented=once,
                 remarks=[Reason("turns" if of_lines else "simulated", {"tool": _tool(run)})],
@@ -186,6 +191,17 @@ def _lines(samples: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(
         ["transfers_per_1000", "symbol", "thread"], ascending=[False, True, True], ignore_index=True
     )
+
+
+def _who(samples: pd.DataFrame, variable: str) -> str:
+    """Which threads write which bytes of a variable's lines, in words."""
+    table = _lines(samples)
+    mine = table[(table["symbol"] == variable) & (table["writes"] > 0)]
+    said = [
+        f"thread {row['thread']} writes bytes {row['writes_bytes']} in {row['function']}"
+        for row in mine.head(_THREADS).to_dict("records")
+    ]
+    return ", ".join(said) + (", ..." if len(mine) > _THREADS else "")
 
 
 def _geometries(run: Run) -> pd.DataFrame:

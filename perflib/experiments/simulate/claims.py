@@ -55,10 +55,9 @@ SHARED = Claim(
     "that want a cache line at the same time take turns at it",
     plain={
         "supported": "{counter} may be frequent: {estimate}, most of them ({share:.0%}) of "
-        "{function}",
+        "{function}: {who}",
         "refuted": "{counter} are rare: {estimate}",
-        "inconclusive": "{counter}: {estimate}, most of them ({share:.0%}) of {function}; whether "
-        "they are frequent stays open",
+        "inconclusive": "{counter}: {estimate}; whether they are frequent stays open",
     },
     reasons={
         **_ONCE,

@@ -10,8 +10,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from perflib.experiments.simulate.analyse import tables
+from perflib.experiments.simulate.analyse import OF_LINES, tables
 from perflib.framework.plots import log_ticks
+from perflib.model.escape import shortened
 
 if TYPE_CHECKING:
     from perflib.model.run import Run
@@ -19,15 +20,48 @@ if TYPE_CHECKING:
 __all__ = ["plots"]
 
 _FUNCTIONS = 12
+_NAME = 48  # letters
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
     """How each figure is drawn."""
     made = tables(run)
-    return {
-        "misses": lambda: _misses(made["misses"]()),
-        "functions": lambda: _functions(made["functions"](), made["misses"]()),
-    }
+    drawn = {}
+    if set(run.samples["part"]) != {"lines"}:
+        drawn["misses"] = lambda: _misses(_no_lines(made["misses"]()))
+        drawn["functions"] = lambda: _functions(made["functions"](), _no_lines(made["misses"]()))
+    if "lines" in made:
+        drawn["lines"] = lambda: _lines(made["lines"]())
+    return drawn
+
+
+def _no_lines(misses: pd.DataFrame) -> pd.DataFrame:
+    return misses[~misses["counter"].isin(OF_LINES)]
+
+
+def _lines(lines: pd.DataFrame) -> Figure:
+    """How often the lines of each variable move, and how much of it is false sharing."""
+    table = lines.drop_duplicates("symbol").head(_FUNCTIONS)
+    figure = Figure(figsize=(8.5, 1.8 + 0.34 * max(1, len(table))))
+    axes = figure.subplots()
+    axes.set_title("Cache lines that threads share", pad=24)
+    if table.empty:
+        axes.text(0.5, 0.5, "threads share no line", transform=axes.transAxes, ha="center")
+        return figure
+    rate = table["transfers_per_1000"].to_numpy(np.float64)
+    false = table["false_percent"].to_numpy(np.float64)
+    names = [shortened(str(name), _NAME) for name in table["symbol"]]
+    places = range(len(table))
+    axes.barh(places, rate, color="C0", label="of all transfers")
+    axes.barh(places, rate * false / 100, color="C1", label="of these, false sharing")
+    for place, one in zip(places, rate, strict=True):
+        axes.annotate(f"{one:.3g}", (one, place), (3, 0), textcoords="offset points", va="center")
+    axes.set_yticks(places, names)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_xlabel("transfers a thousand instructions, if threads take turns")
+    axes.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1), frameon=False, fontsize="small")
+    return figure
 
 
 def _misses(misses: pd.DataFrame) -> Figure:

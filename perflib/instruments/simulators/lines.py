@@ -9,7 +9,8 @@ access. A processor's core keeps a line for some accesses, so it moves less ofte
 A transfer is false sharing if none of the words that were accessed was written by another thread
 last (after Torrellas, Lam and Hennessy 1994, doi:10.1109/12.286299): only the line is shared.
 
-User mode only; a forked child is not seen. It takes 20 to 100 times as long as the
+What a thread did with a line before another one came is not counted, and threads that live for
+milliseconds may miss each other. User mode only; a forked child is not seen. It takes 20 to 100 times as long as the
 program alone, and a microsecond more for each turn that a thread waits for.
 """
 
@@ -129,7 +130,9 @@ def _read(text: list[str]) -> _Found:
             if not lines:
                 msg = "a thread without a line"
                 raise ValueError(msg)
-            lines[-1].shares.append(_Share(*map(int, rest.split())))
+            thread, accesses, writes, touched, written, place = map(int, rest.split())
+            share = _Share(thread, accesses, writes, touched, written, place)
+            lines[-1].shares.append(share)
         else:
             totals[kind] = int(rest)
     if lacking := {"guest_base", "instructions"} - totals.keys():
@@ -151,6 +154,9 @@ def _table(found: _Found) -> pd.DataFrame:
         rows.append((counter, symbol, function, thread, _ranges(mask), count))
 
     add("instructions", "", found.instructions)
+    if not groups:
+        add(TRANSFERS, "", 0)
+        add(FALSE, "", 0)
     order = sorted(groups, key=lambda name: -sum(one.transfers for one in groups[name]))
     for name in order[:_MOST]:
         mine = groups[name]

@@ -385,6 +385,8 @@ def test_another_qemu(
 def test_the_plugin_says_which_api_it_is_for() -> None:
     from perflib.instruments.simulators.qemu import _plugin
 
-    assert _plugin("qemu-x86_64 7.2.22") == str(kernels.build("qemu_counters").library)
+    assert _plugin("qemu_counters", "qemu-x86_64 7.2.22") == str(
+        kernels.build("qemu_counters").library
+    )
     newer = str(kernels.build("qemu_counters", variant="api2").library)
-    assert _plugin("qemu-x86_64 10.0.2") == newer
+    assert _plugin("qemu_counters", "qemu-x86_64 10.0.2") == newer
