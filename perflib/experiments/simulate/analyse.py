@@ -52,7 +52,7 @@ def findings(run: Run) -> list[Finding]:
         )
     reference, *others = _geometry_names(run)
     for counter, values in _per_1000(run.samples).items():
-        by_round = values.dropna().droplevel("part").unstack("geometry")
+        by_round = values.groupby(["round", "geometry"]).mean().unstack("geometry")
         if reference not in by_round or counter == "mispredicted branches":
             continue  # branches are predicted in the same way for all
         for other in (one for one in others if one in by_round):

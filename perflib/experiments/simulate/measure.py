@@ -72,10 +72,11 @@ def take(params: SimulateParams, session: Session) -> str:
         given: dict[str, Any] = {"environment": environment, "timeout_s": params.job_timeout_s}
         try:
             if part == "lines":
-                table = shared_lines(argv, **given)
+                table = shared_lines(argv, **given).assign(source_file="")
             else:
                 shape = geometry(words, machine)
                 table = _largest(cachegrind_counts(argv, shape, tlbs=part == "TLBs", **given))
+                table = table.assign(function="", thread=-1, bytes="")
         except UserError:
             raise
         except PerflibError as error:

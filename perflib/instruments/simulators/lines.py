@@ -10,8 +10,8 @@ A transfer is false sharing if none of the words that were accessed was written 
 last (after Torrellas, Lam and Hennessy 1994, doi:10.1109/12.286299): only the line is shared.
 
 What a thread did with a line before another one came is not counted, and threads that live for
-milliseconds may miss each other. User mode only; a forked child is not seen. It takes 20 to 100 times as long as the
-program alone, and a microsecond more for each turn that a thread waits for.
+milliseconds may miss each other. User mode only; a forked child is not seen. It takes 20 to 100
+times as long as the program alone, and a microsecond more for each turn that a thread waits for.
 """
 
 from __future__ import annotations

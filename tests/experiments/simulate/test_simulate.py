@@ -16,13 +16,15 @@ from perflib import experiments
 from perflib.experiments.simulate.analyse import spread_percent
 from perflib.framework.jobs import command_template
 from perflib.instruments.joblog.jobrun import job_argv
+from perflib.instruments.simulators.lines import ACCESSES, FALSE, LINES, TRANSFERS, WRITES
 from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from tests.cli.calling import call
-from tests.instruments.simulators.sim_programs import needs_valgrind
+from tests.instruments.simulators.sim_programs import needs_qemu, needs_valgrind, needs_x86
 
 SIMULATE = experiments.get("simulate")
+INSTRUCTIONS = "instructions"
 COUNTERS = {
     "caches": ("L1i misses", "L1d misses of loads", "mispredicted branches"),
     "TLBs": ("iTLB misses", "dTLB misses"),
@@ -130,6 +132,101 @@ def test_rounds_that_agree_are_precise() -> None:
     assert spread_percent(table.assign(simulated_count=changed)) == pytest.approx(10.0, rel=0.01)
 
 
+def line_samples(
+    transfers: int, false: float = 1.0, rounds: int = 4, spread: float = 0.1, seed: int = 1
+) -> pd.DataFrame:
+    """Two threads on one line, and a line that hardly moves; the order of threads differs."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for round_ in range(rounds):
+        off = max(0.0, 1 + spread * generator.standard_t(3))
+        many = round(transfers * off)
+        rows += [
+            (round_, INSTRUCTIONS, "", "", -1, "", 1_000_000),
+            (round_, LINES, "slots", "", -1, "", 1),
+            (round_, TRANSFERS, "slots", "", -1, "", many),
+            (round_, FALSE, "slots", "", -1, "", round(false * many)),
+            (round_, ACCESSES, "slots", "fill", 1, "0-7", 90_000),
+            (round_, WRITES, "slots", "fill", 1, "0-7", 40_000),
+            (round_, ACCESSES, "slots", "fill", 2, "8-15", 90_000),
+            (round_, WRITES, "slots", "fill", 2, "8-15", 40_000),
+            (round_, LINES, "start", "", -1, "", 1),
+            (round_, TRANSFERS, "start", "", -1, "", 2),
+            (round_, FALSE, "start", "", -1, "", 0),
+            (round_, ACCESSES, "start", "main", 0, "0-3", 2),
+        ]
+    names = ["round", "counter", "symbol", "function", "thread", "bytes", "simulated_count"]
+    table = pd.DataFrame(rows, columns=names)
+    return table.assign(
+        position=0, source_file="", geometry="here", part="lines", tool="qemu-x86_64 7"
+    )
+
+
+def test_whose_bytes_lie_on_a_line_that_moves_is_said() -> None:
+    found = {one.subject: one for one in analysed(line_samples(50_000, false=0.95))}
+    assert set(found) == {TRANSFERS, FALSE}
+    assert {one.verdict for one in found.values()} == {"supported"}
+    assert found[FALSE].effect == pytest.approx(47.5, rel=0.3)
+    assert found[FALSE].plain.endswith(
+        "of slots: thread 1 writes bytes 0-7 in fill, thread 2 writes bytes 8-15 in fill"
+    )
+    assert "take turns" in found[FALSE].reason
+
+
+def test_true_sharing_is_not_called_false() -> None:
+    found = {one.subject: one.verdict for one in analysed(line_samples(50_000, false=0.0))}
+    assert found == {TRANSFERS: "supported", FALSE: "refuted"}
+
+
+def test_null_lines_that_hardly_move_are_no_cause() -> None:
+    wrong = 0
+    for seed in range(40):
+        found = analysed(line_samples(200, seed=seed, spread=0.3))
+        wrong += any(one.verdict == "supported" for one in found)
+    assert wrong == 0
+
+
+def test_a_line_s_users_are_a_table_and_a_figure() -> None:
+    run = Run(
+        "made", "simulate", SIMULATE.params({"parts": ["lines"]}).model_dump(mode="json"),
+        line_samples(50_000, false=0.5), {},
+    )  # fmt: skip
+    table = SIMULATE.derived(run)["lines"]()
+    assert list(table["symbol"]) == ["slots", "slots", "start"]
+    assert list(table["thread"]) == [1, 2, 0]
+    assert table["false_percent"].iloc[0] == pytest.approx(50, abs=0.1)
+    assert list(table["writes_bytes"]) == ["0-7", "8-15", ""]
+    assert list(table["accesses"]) == [90_000, 90_000, 2]
+    figures = SIMULATE.figures(run)
+    assert set(figures) == {"lines"}
+    assert [label.get_text() for label in figures["lines"].axes[0].get_yticklabels()] == [
+        "slots", "start",
+    ]  # fmt: skip
+
+
+def test_a_program_whose_threads_share_nothing() -> None:
+    table = line_samples(0)
+    table = table[table["symbol"] == ""]
+    nothing = table.assign(counter=TRANSFERS, simulated_count=0)
+    run = Run(
+        "made", "simulate", SIMULATE.params({}).model_dump(mode="json"),
+        pd.concat([table, nothing], ignore_index=True), {},
+    )  # fmt: skip
+    (found,) = SIMULATE.analyse(run)
+    assert found.verdict == "refuted"
+    assert SIMULATE.derived(run)["lines"]().empty
+    assert SIMULATE.figures(run)["lines"].axes
+
+
+def test_lines_stand_beside_misses() -> None:
+    misses = samples({"here": 1.0}).assign(function="", thread=-1, bytes="")
+    both = pd.concat([misses, line_samples(50_000)], ignore_index=True)
+    counters = {one.about["counter"] for one in analysed(both)}
+    assert {TRANSFERS, FALSE, "L1i misses", "iTLB misses"} <= counters
+    run = Run("made", "simulate", SIMULATE.params({}).model_dump(mode="json"), both, {})
+    assert set(SIMULATE.figures(run)) == {"misses", "functions", "lines"}
+
+
 # --- what is asked -------------------------------------------------------------------------------
 
 
@@ -138,6 +235,7 @@ def test_rounds_that_agree_are_precise() -> None:
     [
         ({"parts": ["cache"]}, "parts='cache' is none"),
         ({"parts": ["caches", "caches"]}, "names one twice"),
+        ({"parts": ["line"]}, "parts='line' is none: caches, TLBs, lines"),
         ({"geometries": []}, "geometries"),
         ({"job": "command"}, "go together"),
         ({"job_command": "ls"}, "go together"),
@@ -179,7 +277,7 @@ def test_the_command_saves_a_run(
     more = [one for one in said["findings"] if one["claim"].find("L1d misses of loads") >= 0]
     assert more
     tables = SIMULATE.derived(run)
-    assert set(tables) == set(SIMULATE.tables)
+    assert set(tables) == set(SIMULATE.tables) - {"lines"}
     assert {"L1i", "L1d", "LL", "iTLB"} <= set(tables["geometries"]()["level"])
 
 
@@ -189,9 +287,31 @@ def _saved(run_id: str) -> Run:
     return load(run_id)
 
 
+@needs_qemu
+@needs_x86
+@needs_valgrind
+def test_the_command_finds_shared_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path))
+    assert call("simulate", "--lines", "-p", "budget_s=2", "--json", "--", "ls", "/") == 0
+    said = json.loads(capfd.readouterr().out)
+    assert set(SIMULATE.current(_saved(said["run"])).samples["part"]) == {"lines"}
+    nothing = {TRANSFERS: "refuted", FALSE: "refuted"}
+    assert {one["subject"]: one["verdict"] for one in said["findings"]} == nothing
+    both = ["-p", "parts=TLBs,lines", "--geometry", "Haswell"]
+    assert call("simulate", *both, "-p", "budget_s=2", "--json", "--", "ls", "/") == 0
+    said = json.loads(capfd.readouterr().out)
+    run = SIMULATE.current(_saved(said["run"]))
+    assert set(run.samples["part"]) == {"TLBs", "lines"}
+    assert {TRANSFERS, "Haswell: iTLB misses"} <= {one["subject"] for one in said["findings"]}
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (["--lines", "--", "no-such-program"], "no program 'no-such-program'"),
+        (["--lines", "-p", "parts=TLBs", "--", "ls"], "parts is given twice"),
         (["--geometry", "Haswel", "--", "ls"], "did you mean 'Haswell'"),
         (["--geometry", "Haswell", "--", "no-such-program"], "no program 'no-such-program'"),
         (["-p", "job=command", "--", "ls"], "job is given twice"),
