@@ -7,7 +7,7 @@ with an infinite cache, and threads that want a line at the same time take turns
 access. A processor's core keeps a line for some accesses, so it moves less often there.
 
 A transfer is false sharing if none of the words that were accessed was written by another thread
-last (after Torrellas, Lam and Hennessy 1994, doi:10.1109/12.286299): only the line is shared.
+last (after Torrellas, Lam and Hennessy 1994): only the line is shared.
 
 What a thread did with a line before another one came is not counted, and threads that live for
 milliseconds may miss each other. User mode only; a forked child is not seen. It takes 20 to 100
