@@ -65,7 +65,8 @@ class _Found:
     lines: list[_Line]
 
     def function(self, share: _Share) -> str:
-        return self.symbols.name(share.place + self.guest_base)
+        """Where a thread accesses a line most; of a file without symbols, the file."""
+        return self.symbols.name(share.place + self.guest_base).partition("+0x")[0]
 
     def name(self, line: _Line) -> str:
         """The variables on a line; of memory that has no name, the functions that write there."""
