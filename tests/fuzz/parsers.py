@@ -16,7 +16,7 @@ from perflib.instruments.joblog.joblog import parse
 from perflib.instruments.joblog.logformat import FORMATS
 from perflib.instruments.perf import script
 from perflib.instruments.perf.data import Field, PerfData
-from perflib.instruments.simulators import qemu
+from perflib.instruments.simulators import lines, qemu
 from perflib.instruments.simulators.models import StoreBufferModel, TlbModel
 from perflib.instruments.threads import concurrency, samples, states, waits
 from perflib.instruments.threads.formats import Selection
@@ -212,11 +212,26 @@ def _qemu_counts(folder: Path) -> Parser:
     )
 
     def use(path: Path) -> None:
-        counts = qemu._read(path)
+        counts = qemu.read_lines(qemu.whole_lines(path), qemu._counts)
         for by in ("program", "symbol", "place"):
             qemu._table(counts, TlbModel(64, 8), StoreBufferModel(42), by, "qemu 9")
 
     return Parser([seed], _file(folder / "counts", use), 0.02)
+
+
+@_parser
+def _qemu_lines(folder: Path) -> Parser:
+    seed = (
+        b"instructions 12345\nguest_base 139637976727552\n"
+        b"map 7f0000000000-7f0000002000 r-xp 00001000 fe:00 12   /usr/bin/job\nshared_lines 1\n"
+        b"line 4198400 12 3\nshare 0 9 3 255 15 4198500\nshare 1 8 2 65280 65280 4198504\n"
+        b"threads 2\n"
+    )
+
+    def use(path: Path) -> None:
+        lines._table(qemu.read_lines(qemu.whole_lines(path), lines._read))
+
+    return Parser([seed], _file(folder / "lines", use), 0.02)
 
 
 # --- recordings of threads ------------------------------------------------------------------------

@@ -125,22 +125,30 @@ def _read(text: list[str]) -> _Found:
         if kind == "map":
             maps.append(rest)
         elif kind == "line":
-            address, transfers, false = map(int, rest.split())
+            address, transfers, false = _numbers(rest)
             lines.append(_Line(address, transfers, false, []))
         elif kind == "share":
             if not lines:
                 msg = "a thread without a line"
                 raise ValueError(msg)
-            thread, accesses, writes, touched, written, place = map(int, rest.split())
+            thread, accesses, writes, touched, written, place = _numbers(rest)
             share = _Share(thread, accesses, writes, touched, written, place)
             lines[-1].shares.append(share)
         else:
-            totals[kind] = int(rest)
+            (totals[kind],) = _numbers(rest)
     if lacking := {"guest_base", "instructions"} - totals.keys():
         msg = f"no {', '.join(sorted(lacking))}"
         raise ValueError(msg)
     symbols = Symbols.from_maps("\n".join(maps))
     return _Found(totals["instructions"], symbols, totals["guest_base"], lines)
+
+
+def _numbers(words: str) -> list[int]:
+    found = [int(word) for word in words.split()]
+    if any(not 0 <= one < 1 << 64 for one in found):
+        msg = f"no counts of 64 bits: {words}"
+        raise ValueError(msg)
+    return found
 
 
 def _table(found: _Found) -> pd.DataFrame:

@@ -50,6 +50,7 @@ __all__ = [
     "qemu_counts",
     "read_lines",
     "under_plugin",
+    "whole_lines",
 ]
 
 T = TypeVar("T")
@@ -143,18 +144,28 @@ def under_plugin(
             pid = run_under(line, argv, environment=environment, timeout_s=timeout_s)
         except SimulatorError as failure:
             raise _explained(failure, version) from failure
-        try:
-            text = out.with_name(f"counts.{pid}").read_text(errors="surrogateescape")
-        except FileNotFoundError:
-            text = ""
-    lines = text.splitlines()
+        return whole_lines(out.with_name(f"counts.{pid}")), version
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines that a plugin wrote.
+
+    Raises
+    ------
+    MeasurementError
+        There are none, or not all.
+    """
+    try:
+        lines = path.read_text(errors="surrogateescape").splitlines()
+    except FileNotFoundError:
+        lines = []
     if not lines or not lines[-1].startswith("threads "):  # the last line says that it is whole
         msg = (
             "the simulated program left no counts: it was replaced by another program (exec), or "
             "QEMU was killed. Name the program itself, not what starts it (env, nice, taskset)"
         )
         raise MeasurementError(msg)
-    return lines, version
+    return lines
 
 
 def read_lines(lines: list[str], read: Callable[[list[str]], T]) -> T:
