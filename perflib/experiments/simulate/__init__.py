@@ -136,16 +136,19 @@ class Simulate(Experiment):
     }
 
     def unavailable(self) -> str:
-        """Whether there is a simulator."""
+        """Whether there is a simulator: valgrind, or QEMU for the lines alone."""
         from perflib.instruments.simulators.cachegrind import VALGRIND_INSTALL
+        from perflib.instruments.simulators.qemu import QEMU_INSTALL
         from perflib.instruments.simulators.run import find_tool
         from perflib.model.errors import UserError
 
-        try:
-            find_tool("valgrind", VALGRIND_INSTALL)
-        except UserError as error:
-            return str(error)
-        return ""
+        said = []
+        for tool, install in (("valgrind", VALGRIND_INSTALL), ("qemu-x86_64", QEMU_INSTALL)):
+            try:
+                find_tool(tool, install)
+            except UserError as error:
+                said.append(str(error))
+        return said[0] if len(said) > 1 else ""
 
 
 experiment = Simulate()

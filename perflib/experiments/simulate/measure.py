@@ -10,11 +10,11 @@ import pandas as pd
 from perflib.experiments.simulate.analyse import OTHERS, spread_percent
 from perflib.framework.jobs import copies_for, job_template
 from perflib.instruments.joblog.jobrun import job_argv
-from perflib.instruments.simulators.cachegrind import cachegrind_counts
+from perflib.instruments.simulators.cachegrind import VALGRIND_INSTALL, cachegrind_counts
 from perflib.instruments.simulators.geometry import geometry
 from perflib.instruments.simulators.lines import shared_lines
 from perflib.instruments.simulators.qemu import emulator
-from perflib.instruments.simulators.run import find_program
+from perflib.instruments.simulators.run import find_program, find_tool
 from perflib.machine.describe import describe
 from perflib.measure.process import WorkerError
 from perflib.measure.schedule import Columns
@@ -46,6 +46,8 @@ def plan(params: SimulateParams) -> dict[str, Any]:
     program = find_program(_argv(params), None)  # a wrong job fails here
     if "lines" in params.parts:
         emulator(program)
+    if set(params.parts) != {"lines"}:
+        find_tool("valgrind", VALGRIND_INSTALL)
     return {
         "configurations": trials,
         "absent": {name: _give(name) for name in unknown},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,12 @@ from perflib.model.errors import UserError
 from perflib.model.finding import Finding
 from perflib.model.run import Run
 from tests.cli.calling import call
-from tests.instruments.simulators.sim_programs import needs_qemu, needs_valgrind, needs_x86
+from tests.instruments.simulators.sim_programs import (
+    fake_tool,
+    needs_qemu,
+    needs_valgrind,
+    needs_x86,
+)
 
 SIMULATE = experiments.get("simulate")
 INSTRUCTIONS = "instructions"
@@ -285,6 +291,35 @@ def _saved(run_id: str) -> Run:
     from perflib.model.store import load
 
     return load(run_id)
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "why"),
+    [
+        ([], [], "valgrind is not on PATH"),
+        (["qemu-x86_64"], [], "valgrind is not on PATH"),
+        (["qemu-x86_64"], ["-p", "parts=caches,lines"], "valgrind is not on PATH"),
+        (["valgrind"], ["--lines"], "qemu-x86_64 is not on PATH. Install it"),
+    ],
+)
+def test_a_simulator_that_is_not_there_is_named(
+    there: list[str],
+    words: list[str],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name in there:
+        fake_tool(tmp_path, name, "echo version 1.0")
+    program = shutil.which("true")
+    assert program is not None
+    monkeypatch.setenv("PERFLIB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert call("simulate", "--geometry", "Haswell", *words, "--", program) == 2
+    assert why in capfd.readouterr().err
+    assert (SIMULATE.unavailable() == "") == bool(there)
+    assert not list(tmp_path.rglob("*.journal"))
 
 
 @needs_qemu
