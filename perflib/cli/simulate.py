@@ -59,11 +59,12 @@ def simulate(
     preset: str | None,
     as_json: bool,
 ) -> None:
-    """Show which functions miss caches and TLBs, or which lines threads share; without counters.
+    """Show which functions miss caches, or lines threads share.
 
-    COMMAND runs under a simulator, once for its caches and once for its TLBs, until two
-    simulations agree; without it that is the detector simulation. It is a run of 'simulate' like
-    all others: 'perflib list simulate' shows its parameters and the geometries.
+    COMMAND runs under a simulator, once for its caches and once for its TLBs, or (--lines) for the
+    cache lines that its threads share, until two simulations agree; without it that is the detector
+    simulation. It is a run of 'simulate' like all others: 'perflib list simulate' shows its
+    parameters and the geometries.
     """
     from perflib.cli.measure import measured
     from perflib.framework.jobs import command_template
