@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from perflib.measure.pages.text_backings import page_words
+from perflib.measure.pages.text_backings import GIGANTIC_PAGES, SMALL_PAGES, page_words
 from perflib.model.escape import in_legend, shortened
 from perflib.model.run import recording_in
 
@@ -185,7 +185,7 @@ def pages(backing: str) -> str:
     """A kind of pages in words."""
     if backing == "loaded":
         return "pages as loaded"
-    named = "" if backing in ("4k", "hugetlb_1g") else f" ({backing})"
+    named = "" if backing in (SMALL_PAGES, GIGANTIC_PAGES) else f" ({backing})"
     return f"{page_words(backing)} pages{named}"
 
 

@@ -14,12 +14,12 @@ from perflib.machine.hardware.tlbs import Tlb
 from perflib.model.errors import UserError, choose
 from perflib.model.sentences import size
 
-__all__ = ["HERE", "Geometry", "Level", "geometry", "named"]
+__all__ = ["HERE", "LINE_BYTES", "Geometry", "Level", "geometry", "named"]
 
 HERE = "here"
 _TABLE = Path(__file__).with_name("geometries.toml")
 _PAGE_BYTES = 4096
-_LINE_BYTES = 64
+LINE_BYTES = 64
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 _MOST_BYTES = 1 << 31  # of a cache: cachegrind counts its sets in an int
 _TLBS = {"iTLB": ("instruction",), "dTLB": ("data", "load")}
@@ -37,10 +37,10 @@ class Level:
 
     size_bytes: int
     ways: int
-    line_bytes: int = _LINE_BYTES
+    line_bytes: int = LINE_BYTES
 
     @classmethod
-    def fitted(cls, size_bytes: int, ways: int, line_bytes: int = _LINE_BYTES) -> Self:
+    def fitted(cls, size_bytes: int, ways: int, line_bytes: int = LINE_BYTES) -> Self:
         """Of about that size where the number of sets is no power of two: with more ways.
 
         >>> Level.fitted(30 << 20, 12)
@@ -139,7 +139,7 @@ def _level(word: str) -> tuple[str, Level]:
         what = "entries:ways, as iTLB=64:8" if is_tlb else "size:ways, as L1d=32K:8 or LL=8M:16"
         msg = f"{name}={numbers!r} is no geometry: write {what}"
         raise UserError(msg)
-    line = _PAGE_BYTES if is_tlb else _LINE_BYTES
+    line = _PAGE_BYTES if is_tlb else LINE_BYTES
     size_bytes = int(found[1]) * (_PAGE_BYTES if is_tlb else _UNITS[found[2]])
     ways = int(found[3])
     if not line * max(1, ways) <= size_bytes <= _MOST_BYTES or ways < 1:
@@ -178,7 +178,7 @@ def _cache(caches: Iterable[Mapping[str, Any]], kind: str, *, first: bool) -> Le
     if not ours or not (chosen := ours[0 if first else -1]).get("ways"):
         return None
     return Level.fitted(
-        min(chosen["size_bytes"], _MOST_BYTES), chosen["ways"], chosen["line_bytes"] or _LINE_BYTES
+        min(chosen["size_bytes"], _MOST_BYTES), chosen["ways"], chosen["line_bytes"] or LINE_BYTES
     )
 
 

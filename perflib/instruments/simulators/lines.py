@@ -24,6 +24,7 @@ from typing import Any
 
 import pandas as pd
 
+from perflib.instruments.simulators.geometry import LINE_BYTES
 from perflib.instruments.simulators.qemu import read_lines, under_plugin
 from perflib.instruments.threads.symbols import Symbols
 
@@ -34,7 +35,6 @@ FALSE = "false line transfers"
 LINES = "shared lines"
 ACCESSES = "accesses to shared lines"
 WRITES = "writes to shared lines"
-_LINE_BYTES = 64
 _NAMED = 3  # variables or functions in a name
 _MOST = 40  # groups of lines
 
@@ -71,7 +71,7 @@ class _Found:
     def name(self, line: _Line) -> str:
         """The variables on a line; of memory that has no name, the functions that write there."""
         begin = line.address + self.guest_base
-        variables = self.symbols.objects_within(begin, begin + _LINE_BYTES)
+        variables = self.symbols.objects_within(begin, begin + LINE_BYTES)
         writers = sorted({self.function(one) for one in line.shares if one.writes})
         named = variables or writers
         words = ", ".join(named[:_NAMED]) + (", ..." if len(named) > _NAMED else "")
@@ -195,7 +195,7 @@ def _ranges(mask: int) -> str:
     """
     found: list[str] = []
     first = None
-    for byte in range(_LINE_BYTES + 1):
+    for byte in range(LINE_BYTES + 1):
         inside = bool(mask >> byte & 1)
         if inside and first is None:
             first = byte
