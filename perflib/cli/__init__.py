@@ -103,9 +103,17 @@ def cli() -> None:
     """Why is this machine, this core, this buffer slower than it should be?"""
 
 
-def _terminate(*_: object) -> None:
+class _Interrupted(KeyboardInterrupt):
+    """A signal asked for the end.
+
+    A class of its own: Python remembers a bare KeyboardInterrupt that leaves an ``exec`` (as
+    imports of named tuples and data classes do), and kills itself at its end although we caught it.
+    """
+
+
+def _interrupt(*_: object) -> None:
     """SIGTERM and SIGHUP as Ctrl-C: what was measured is kept."""
-    raise KeyboardInterrupt
+    raise _Interrupted
 
 
 def _keep_everybody_out() -> None:
@@ -116,9 +124,11 @@ def _keep_everybody_out() -> None:
 
 
 def _catch_signals() -> None:
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it
-        signal.signal(signal.SIGHUP, _terminate)
+        signal.signal(signal.SIGHUP, _interrupt)
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:  # a shell's "&" ignores it
+        signal.signal(signal.SIGINT, _interrupt)
 
 
 def _fault_of_the_machine(error: BaseException | None) -> str:

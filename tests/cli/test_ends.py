@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +77,27 @@ def test_a_terminal_that_closes_interrupts_unless_it_is_ignored(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == (said, status)
     assert ("interrupted" in done.stderr) == (status == 1)
+
+
+INTERRUPTED = """
+import os, signal, sys
+from perflib import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def command(**_):
+    exec("os.kill(os.getpid(), signal.{number})", globals())
+    print("went on")
+cli.cli = command
+cli.main([])
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_a_signal_within_an_exec_ends_like_any_other(number: str, tmp_path: Path) -> None:
+    # Python itself executes strings while it imports; as "-m" it would kill itself afterwards
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED.format(number=number))
+    argv = [sys.executable, "-m", "interrupted"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path[1:]])}
+    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1, ended.stderr
+    assert ended.stdout == ""
+    assert ended.stderr == "perflib: interrupted; 'perflib runs' shows what was kept\n"
