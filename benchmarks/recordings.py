@@ -4,6 +4,7 @@
     python benchmarks/recordings.py guests WORK
     python benchmarks/recordings.py keep WORK NAME TITLE
     python benchmarks/recordings.py add WORK NAME [--kib 72]
+    python benchmarks/recordings.py pack
 
 ``measure`` runs the notebooks on this machine as they are, solutions open, each with a store of its
 own below WORK: all runs that a notebook makes are recorded, its exercises' too. Keep the machine
@@ -11,12 +12,14 @@ quiet meanwhile. ``guests`` runs `numa` in simulated machines of two and four NU
 WORK then has a folder for each. ``keep`` writes the runs of a WORK as the recorded machine NAME
 into the package. A run that is too large for its share is cut to its first rounds, which is what a
 smaller budget would have measured; its remarks say so. Names of the host and of users do not stay.
-``add`` puts runs beside those that are there.
+``add`` puts runs beside those that are there. ``pack`` writes all that are there once more, as
+small as Parquet can be without losing a bit: `keep` and `add` do so themselves.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import shutil
@@ -25,6 +28,10 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from perflib import experiments
 from perflib.batch import batch
@@ -35,7 +42,6 @@ from perflib.model.run import Run
 from perflib.model.store import load, write_run
 
 _TARGET = Path(recordings.__file__).parent
-_FORM = "COMPRESSION zstd, COMPRESSION_LEVEL 22, PARQUET_VERSION v2"
 # What a run may take in the package: all together stay below 6 MiB. First the notebook's own run,
 # then each of its exercises'.
 _MOST_KIB = {
@@ -52,6 +58,17 @@ _MOST_KIB = {
 }
 _MOST_OTHER_KIB = (210, 32)
 _LEAST_ROUNDS = 2
+_DICTIONARY = "RLE_DICTIONARY"
+_ONE = 1 << 26  # bytes and rows: one page a column, one group of rows
+_WHOLE: dict[str, Any] = {
+    "compression": "zstd",
+    "compression_level": 22,
+    "data_page_size": _ONE,
+    "data_page_version": "2.0",
+    "dictionary_pagesize_limit": _ONE,
+    "store_schema": False,
+    "write_statistics": False,
+}
 _GUEST_S = 900.0
 
 
@@ -113,7 +130,8 @@ def add(work: Path, name: str, most_kib: float | None = None) -> None:
         limit_kib = most_kib or (exercise if tag else own)
         kept = _nobody(_cut(run, limit_kib * 1024))
         kept.provenance["tag"] = tag
-        write_run(kept, target / f"{kept.id}.parquet", {}, _FORM)
+        write_run(kept, target / f"{kept.id}.parquet", {})
+        pack(target / f"{kept.id}.parquet")
         if (beside := path.with_suffix(".recordings")).is_dir():
             shutil.copytree(beside, target / f"{kept.id}.recordings")
         found = experiments.get(kept.experiment).analyse(kept)
@@ -157,17 +175,49 @@ def _first(run: Run, last: int) -> Run:
 
 def _size(run: Run) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        write_run(run, Path(folder) / "run.parquet", {}, _FORM)
-        return (Path(folder) / "run.parquet").stat().st_size
+        path = Path(folder) / "run.parquet"
+        write_run(run, path, {})
+        pack(path)
+        return path.stat().st_size
+
+
+def pack(path: Path) -> None:
+    """Write a run's file once more: each column in the encoding that makes it smallest."""
+    table = pq.read_table(path)
+    encodings = {name: _smallest(table.select([name])) for name in table.column_names}
+    path.write_bytes(_written(table, encodings, table.schema.metadata))
+
+
+def _smallest(column: pa.Table) -> str:
+    (name,), (kind,) = column.column_names, column.schema.types
+    possible = [_DICTIONARY, "PLAIN"]
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        possible.append("BYTE_STREAM_SPLIT")
+    if pa.types.is_integer(kind):
+        possible.append("DELTA_BINARY_PACKED")
+    return min(possible, key=lambda one: len(_written(column, {name: one}, {})))
+
+
+def _written(table: pa.Table, encodings: dict[str, str], texts: dict[bytes, bytes]) -> bytes:
+    others = {name: one for name, one in encodings.items() if one != _DICTIONARY}
+    dictionary = [name for name in encodings if name not in others]
+    with io.BytesIO() as out:
+        with pq.ParquetWriter(
+            out, table.schema, use_dictionary=dictionary, column_encoding=others, **_WHOLE
+        ) as writer:
+            writer.write_table(table, row_group_size=_ONE)
+            writer.add_key_value_metadata(texts)
+        return out.getvalue()
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("measure", "guests", "keep", "add"):
+    for name in ("measure", "guests", "keep", "add", "pack"):
         command = commands.add_parser(name)
-        command.add_argument("work", type=Path)
+        if name != "pack":
+            command.add_argument("work", type=Path)
         if name == "measure":
             command.add_argument("notebooks", nargs="*")
         if name in ("keep", "add"):
@@ -181,6 +231,9 @@ def main() -> None:
         measure(given.work.absolute(), given.notebooks)
     elif given.command == "guests":
         guests(given.work.absolute())
+    elif given.command == "pack":
+        for path in sorted(_TARGET.rglob("*.parquet")):
+            pack(path)
     elif given.command == "add":
         add(given.work, given.name, given.kib)
     else:

@@ -102,8 +102,8 @@ def save(run: Run, path: Path | None = None, said: Mapping[str, str] | None = No
     return path
 
 
-def write_run(run: Run, path: Path, said: Mapping[str, str], form: str = _FORM) -> None:
-    """Write a run's file as it is, in a form of DuckDB's; `save` puts it in its place, whole."""
+def write_run(run: Run, path: Path, said: Mapping[str, str]) -> None:
+    """Write a run's file as it is; `save` puts it in its place, whole."""
     record = {
         "id": run.id,
         "experiment": run.experiment,
@@ -111,12 +111,10 @@ def write_run(run: Run, path: Path, said: Mapping[str, str], form: str = _FORM) 
         "provenance": run.provenance,
         "schema": run.schema,
     }
-    write_parquet(run.samples, path, {"perflib": json.dumps(record), **said}, form)
+    write_parquet(run.samples, path, {"perflib": json.dumps(record), **said})
 
 
-def write_parquet(
-    table: pd.DataFrame, path: Path, metadata: Mapping[str, str], form: str = _FORM
-) -> None:
+def write_parquet(table: pd.DataFrame, path: Path, metadata: Mapping[str, str]) -> None:
     """Write a table, with texts beside it; raises as DuckDB does."""
     import duckdb
 
@@ -125,7 +123,7 @@ def write_parquet(
     with duckdb.connect() as connection:
         connection.register("given", table)
         connection.execute(
-            f"COPY given TO {quoted(path)} (FORMAT parquet, {form}, USE_TMP_FILE false{beside})"
+            f"COPY given TO {quoted(path)} (FORMAT parquet, {_FORM}, USE_TMP_FILE false{beside})"
         )
 
 

@@ -19,7 +19,7 @@ __all__ = ["plots"]
 _MOST_SETS = 6  # that are drawn beside each other
 _SCALES = 3  # numbers of cores from which on there is a curve
 _APART = 0.11  # of marks of one kind
-_MOST_NAMED = 16  # cores in a legend
+_MOST_NAMED = 8  # cores in a legend
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -80,12 +80,15 @@ def _scaling(cost: pd.DataFrame) -> Figure:
                       1e3 / mine["gap_ns_low"], fmt=f"{MARKS[number]}-", color=f"C{number}",
                       label=kind)  # fmt: skip
         axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+        drawn = largest[largest["kind"].isin(wanted)]
+        if drawn[["gap_ns_low", "gap_ns_high"]].notna().to_numpy().any():
+            slowest, fastest = drawn["gap_ns_high"].max(), drawn["gap_ns_low"].min()
+            log_ticks(axes.yaxis, 0.8e3 / slowest, 1.25e3 / fastest)
         counts = sorted(set(cost["count"]))
         axes.set_xticks(counts, [str(count) for count in counts])
         axes.set_xlabel("cores")
         axes.set_title(title)
-        axes.legend(fontsize="small")
+        axes.legend(fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     panels[0].set_ylabel("million operations per second, of all cores")
     return figure
 
@@ -94,15 +97,18 @@ def _shares(shares: pd.DataFrame) -> Figure:
     """A row a kind, a mark a core."""
     kinds = list(dict.fromkeys(shares["kind"]))
     cpus = sorted(set(shares["cpu"]))
-    figure = Figure(figsize=(8.5, 1.6 + 0.38 * len(kinds)))
+    figure = Figure(figsize=(8.5, 1.6 + float(np.clip(0.03 * len(cpus), 0.38, 0.6)) * len(kinds)))
     axes: Axes = figure.subplots()
     spread = np.linspace(-0.3, 0.3, len(cpus)) if len(cpus) > 1 else [0.0]
+    named = len(cpus) <= _MOST_NAMED
     for number, cpu in enumerate(cpus):
+        label = f"cpu{cpu}" if named else "a core, in the order of their numbers"
         mine = shares[shares["cpu"] == cpu].set_index("kind").reindex(kinds)
         intervals(axes, mine["share_percent"], np.arange(len(kinds)) + spread[number],
                   mine["share_percent_low"], mine["share_percent_high"], horizontal=True,
-                  fmt=MARKS[number % len(MARKS)], color=f"C{number % 10}", ms=5,
-                  label=f"cpu{cpu}" if len(cpus) <= _MOST_NAMED else None)  # fmt: skip
+                  fmt=MARKS[number % len(MARKS)] if named else ".", ms=5,
+                  color=f"C{number}" if named else "C0",
+                  label=label if named or number == 0 else None)  # fmt: skip
     axes.axvline(100, color="0.4", lw=1, ls="--", label="an even share")
     axes.set_yticks(np.arange(len(kinds)), kinds)
     axes.invert_yaxis()

@@ -219,6 +219,9 @@ def test_figures_show_the_tables() -> None:
     assert "cpu0 alone" in marks
     curves = {str(one.get_label()) for axes in found["scaling"].axes for one in axes.containers}
     assert curves == set(KINDS)
+    ticks = {tick.get_text() for axes in found["scaling"].axes for tick in axes.get_yticklabels()}
+    assert ticks
+    assert all(float(one) > 0 for one in ticks)  # plain numbers, not formulas
     (shares,) = found["shares"].axes
     assert len(shares.containers) == 4
     for figure in figures_of(run).values():

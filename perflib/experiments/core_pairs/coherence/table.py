@@ -188,7 +188,7 @@ class CoherenceTable:
             for what in whats
         ]
         columns = ["what", "way", "round", "start_s", "latency_ns"]
-        return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
     def over_time(self, what: str) -> Floats:
         """``[batch]``: latency in ns, by how far that batch's pairs are from usual."""

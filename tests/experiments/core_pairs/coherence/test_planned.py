@@ -24,6 +24,8 @@ from perflib.experiments.core_pairs.coherence.plan import (
 )
 from perflib.experiments.core_pairs.coherence.planned import Deciding, undecided
 from perflib.experiments.core_pairs.coherence.table import COLUMNS
+from perflib.framework import recordings
+from perflib.lab.theme import png
 from perflib.measure.schedule import frame_of
 
 CORES = range(16)
@@ -249,3 +251,14 @@ def test_a_planned_run_here() -> None:
     run = coherence.measure(coherence.Params.make(given))
     assert {"cas_one_line", "modified load"} <= set(run.samples["what"])
     assert coherence.analyse(run)
+
+
+def test_a_planned_run_of_sixteen_cores_is_drawn() -> None:
+    experiment = get("coherence")
+    wanted = experiment.params({"detail": "planned"}, "quick")
+    run = recordings.recorded(experiment, "intel-16-guest", wanted)
+    figures = experiment.figures(run)
+    assert figures.keys() >= {"heatmap_cas_one_line", "over_time"}
+    assert experiment.derived(run)["over_time"]().index.is_unique
+    for figure in figures.values():
+        assert png(figure).startswith(b"\x89PNG")
