@@ -83,6 +83,7 @@ INTERRUPTED = """
 import os, signal, sys
 from perflib import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 def command(**_):
     exec("os.kill(os.getpid(), signal.{number})", globals())
     print("went on")
