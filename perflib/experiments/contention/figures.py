@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,8 @@ __all__ = ["plots"]
 _MOST_SETS = 6  # that are drawn beside each other
 _SCALES = 3  # numbers of cores from which on there is a curve
 _APART = 0.11  # of marks of one kind
-_MOST_NAMED = 8  # cores in a legend
+_MOST_NAMED = 8  # cores in a legend; more are drawn alike
+_UNNAMED: dict[str, Any] = {"fmt": ".", "color": "C0", "capsize": 0, "elinewidth": 0.8}
 
 
 def plots(run: Run) -> dict[str, Callable[[], Figure]]:
@@ -100,16 +102,15 @@ def _shares(shares: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(8.5, 1.6 + float(np.clip(0.03 * len(cpus), 0.38, 0.6)) * len(kinds)))
     axes: Axes = figure.subplots()
     spread = np.linspace(-0.3, 0.3, len(cpus)) if len(cpus) > 1 else [0.0]
-    named = len(cpus) <= _MOST_NAMED
     for number, cpu in enumerate(cpus):
-        label = f"cpu{cpu}" if named else "a core, in the order of their numbers"
+        style = _UNNAMED | {"label": None if number else "a core, in the order of their numbers"}
+        if len(cpus) <= _MOST_NAMED:
+            mark = MARKS[number % len(MARKS)]
+            style = {"fmt": mark, "color": f"C{number}", "label": f"cpu{cpu}"}
         mine = shares[shares["cpu"] == cpu].set_index("kind").reindex(kinds)
         intervals(axes, mine["share_percent"], np.arange(len(kinds)) + spread[number],
                   mine["share_percent_low"], mine["share_percent_high"], horizontal=True,
-                  fmt=MARKS[number % len(MARKS)] if named else ".", ms=5,
-                  color=f"C{number}" if named else "C0", capsize=3 if named else 0,
-                  elinewidth=None if named else 0.8,
-                  label=label if named or number == 0 else None)  # fmt: skip
+                  ms=5, **style)  # fmt: skip
     axes.axvline(100, color="0.4", lw=1, ls="--", label="an even share")
     axes.set_yticks(np.arange(len(kinds)), kinds)
     axes.invert_yaxis()
